@@ -1,5 +1,2 @@
-"""A job as its file says it, and what a person can ask of it: run, status, audit, rebuild, release and the rest.
-
-Puts the parts together; must not hold rules of the protocol. Start reading at `job_file.config`, then `job`, which has
-whatever changes a job, and `stored_job`, which looks at one. Each room's sign says what it owns.
-"""
+"""A job, and its operations: run, status, audit, rebuild, release and the others. Must not hold rules of the protocol.
+Start reading at `job_file.config`, then `job`, which has what changes a job, and `stored_job`, which only reads it."""

@@ -1,4 +1,4 @@
-"""A job in Python: `Job.from_file(path).run()`, and the same for recover, status and audit."""
+"""A job in Python: `Job.from_file(path).run()`, and its other commands as methods."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.abandon_all import Abandoned, abandon_each
-from distcommit.app.admin.accepting import not_published
 from distcommit.app.admin.ask_service import AskedResult, Wish, ask_service
 from distcommit.app.admin.damaged_files import set_run_records_aside
 from distcommit.app.admin.expire import RetainResult, retain_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.releases import Abandoned, abandon_each, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.watermarks import set_watermark
 from distcommit.app.inspection.refusals import closed_to_people, opened_for
@@ -50,20 +49,20 @@ logger = logging.getLogger(__name__)
 
 
 class Job(StoredJob):
-    """One ingestion job, to be run and acted on."""
+    """An ingestion job that can be run and acted on."""
 
     def run(self, observer: Observer | None = None) -> RunResult:
-        """Replays what is pending, then ingests what is new, committing as datasets become complete.
+        """Replay pending sequences, then ingest new data. Datasets are committed as they become complete.
 
         Args:
-            observer: told what happens.
+            observer: receives the run's events.
 
         Raises:
             ConfigurationError: before anything is done, if the job can't run as configured.
             LockHeldError: if another run of the job is alive.
-            FencedError: if a newer run took over; it replays what this one had sealed.
+            FencedError: if a newer run took over. It replays what this one had sealed.
         """
-        from distcommit.app.running.staged import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
 
         with begun_to_read(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
@@ -72,13 +71,12 @@ class Job(StoredJob):
             return result
 
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
-        """Commits a micro-batch of a streaming query: `stream.writeStream.foreachBatch(job.on_batch)`.
+        """Commit a micro-batch of a streaming query: `stream.writeStream.foreachBatch(job.on_batch)`.
 
-        With a source of type `micro_batch` each row goes to the dataset that it names, and counts once: a query that is
-        started again from its checkpoint hands over its last micro-batch again, and what was committed of it is left
-        out. So it is called once for each, with all of its rows: what a second call hands over of the same datasets
-        would count as done. With any other source the micro-batch is the trigger of a run, and its rows are not looked
-        at.
+        With a source of type `micro_batch` each row goes to the dataset that it names, exactly once: a query that is
+        restarted from its checkpoint repeats its last micro-batch, and what was committed of it is skipped. So it must
+        be called once for each micro-batch, with all of its rows: rows of a second call would be skipped as committed.
+        With any other source the micro-batch only triggers a run.
 
         Raises:
             TransientError: if not all datasets of the micro-batch are committed. The query ends, and commits the rest
@@ -90,14 +88,14 @@ class Job(StoredJob):
         commit_batch(self._folders, batch, batch_id, who_am_i())
 
     def recover(self, observer: Observer | None = None, *, dataset: str = "") -> RecoverResult:
-        """Replays what is pending and ingests nothing. Raises as `run`.
+        """Replay pending sequences and ingest nothing. Raises as `run`.
 
         Args:
-            observer: told what happens.
-            dataset: replay this one alone; the others stay pending, and no attempt of theirs is counted.
+            observer: receives the run's events.
+            dataset: replay only this one. The others stay pending, and no attempt of theirs is counted.
 
         Raises:
-            ConfigurationError: if the store does not know it; no run began.
+            ConfigurationError: if the store does not know the dataset; no run began.
         """
         from distcommit.app.running.run_context import begun  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -111,13 +109,13 @@ class Job(StoredJob):
             return result
 
     def reprocess(self, urn: str, observer: Observer | None = None) -> RunResult:
-        """Feeds what was turned away of a dataset through the flow as it is now: see `reprocess_dataset`."""
+        """Read the rejected records of a dataset again with the current flow: see `reprocess_dataset`."""
         from distcommit.app.admin.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
 
     def reprocess_all(self, observer: Observer | None = None) -> RunResult:
-        """The same for all datasets of which anything was turned away, in one run: see `app.admin.reprocess`."""
+        """Read the rejected records of all datasets again in one run: see `app.admin.reprocess`."""
         from distcommit.app.admin.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_all(self._folders, self._session, who_am_i(), observer)
@@ -130,77 +128,82 @@ class Job(StoredJob):
         dry_run: bool = False,
         when_unread: bool = False,
     ) -> RetainResult:
-        """Takes published files away that are older than an age such as `90d`: see `retain_job`."""
+        """Delete published files older than an age such as `90d`: see `retain_job`."""
         return retain_job(
             self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
         )
 
     def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
-        """Tells live runs of the job to end, wherever they are, and waits for it: see `cancel_runs`."""
+        """Cancel the job's live runs, on any machine, and wait for their end: see `cancel_runs`."""
         return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
 
     def ask_service(self, wish: Wish, *, wait_s: float = 0) -> AskedResult:
-        """Pauses, resumes or triggers the job, wherever it is served: see `app.admin.ask_service`."""
+        """Pause, resume or trigger the job in its service: see `app.admin.ask_service`."""
         return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:
-        """Lets the next run replay a quarantined dataset again, or read a stopped one.
+        """Let the next run replay a quarantined dataset, or read a stopped one.
 
         Raises:
-            ConfigurationError, ConflictError: if the store does not know it, or it is neither.
+            ConfigurationError, ConflictError: if the store does not know the dataset, or it is neither.
         """
         operator_actions.retry(opened_for(self._folders, urn), urn, who_am_i())
 
     def accept(self, urn: str) -> None:
-        """Declares a quarantined dataset's sequence done as it is; what it has not published is lost, and what is
-        prepared for it at a target is rolled back there, by the next run if that can't be reached."""
+        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. What is prepared for it
+        at a target is rolled back, by the next run if the target can't be reached."""
         store, committers = opened_for(self._folders, urn), self.config.task_flow().committers
         lost = partial(not_published, store, self.config.task_flow(), who_am_i())
         left = operator_actions.accept(store, urn, who_am_i(), committers, lost)
         if left:
-            logger.warning("what is prepared is rolled back by the next run: %s", ", ".join(map(repr, left)))
+            logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, left)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
-        """Undoes a quarantined dataset's sequence; the next run reads its records again, or with `restart` the dataset
-        from its beginning. Raises ConflictError if it is not quarantined, or what is committed can't be taken back."""
+        """Take the sequence of a quarantined dataset back. The next run reads its records again or, with `restart`, the
+        dataset from its beginning.
+
+        Raises:
+            ConflictError: if the dataset is not quarantined, or its commit can't be taken back.
+        """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.Retried:
-        """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
-        has quarantined or stopped."""
+        """Let the next run replay every quarantined dataset, and read every stopped one."""
         return operator_actions.retry_all(self._folders.opened(), who_am_i())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Undoes all sequences that can't be finished as they are: see `abandon_each`."""
+        """Take back all sequences that can't be finished: see `abandon_each`."""
         how = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_each(self.release_plan(how), partial(self.abandon, restart=restart))
 
     def release_plan(self, how: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """What releasing a dataset, or all that wait for it (None), would do to each. Reads only.
+        """Return what a release would do to a dataset, or to all that wait for one (None). Nothing is changed.
 
         Raises:
             ConfigurationError: as `steps`.
-            DistcommitError, OSError: what `release` itself would raise before it does anything to any of them.
+            DistcommitError, OSError: those that the release would raise before it changes anything.
         """
         store = self._folders.opened()
         closed = closed_to_people(store, urn)
         return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
-        """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
+        """Quarantine a pending dataset: no run replays it until it is released. Raises ConflictError if it is not
+        pending."""
         operator_actions.quarantine(opened_for(self._folders, urn), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
-        """Sets an idle dataset's positions by partition, in either direction; None forgets them all.
+        """Set the positions of an idle dataset, forwards or backwards. None deletes its watermark.
 
         Args:
-            urn: the dataset, one that the store knows.
-            positions: the next position to read, by partition; those of partitions that are not named are forgotten.
-            new: whether it is one that the store does not know, as no run has read it yet.
+            urn: the dataset.
+            positions: the next position to read, by partition. Partitions that are not named lose theirs.
+            new: whether the dataset is one that no run has read yet.
 
         Raises:
-            ConfigurationError: if the dataset is not known, or these are no positions of it; nothing was written.
+            ConfigurationError: if the store does not know the dataset, or these are not its positions; nothing was
+                written.
             ConflictError: if it has a sequence that is not done.
         """
         store = self._folders.opened()
@@ -210,12 +213,12 @@ class Job(StoredJob):
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
-        """Takes over where another system stands, from a CSV, a Gobblin export, a Kafka consumer group, or another
-        job's file (it ends in .yaml): sets the watermarks of datasets that have none. Safe to call again after a crash.
+        """Set the watermarks of datasets that have none to the positions of another system: of a CSV, a Gobblin export,
+        a Kafka consumer group, or another job (its file ends in .yaml). Repeatable after a crash.
 
         Raises:
             ConfigurationError: naming each line that can't be used; nothing was written.
-            ConflictError: if a dataset is not idle, of the other job too, or moved meanwhile.
+            ConflictError: if a dataset, also of the other job, is not idle, or moved meanwhile.
             LockHeldError: if a run of the other job is alive.
         """
         if file is None or group is not None or not is_job_file(file):
@@ -230,13 +233,13 @@ class Job(StoredJob):
             return self._import(found, overwrite=overwrite, dry_run=dry_run)
 
     def _other_store(self, other: Job) -> JobStore:
-        """The store of another job, whatever settings it was filled with."""
+        """Open the store of another job, whatever settings it was filled with."""
         fs, roots = other._folders.places()
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
                 "a job can't take over from its own store",
                 store=roots.store,
-                todo="give the job that goes on new folders (paths)",
+                todo="give the continuing job new folders (paths)",
             )
         return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 
@@ -251,25 +254,25 @@ class Job(StoredJob):
     def rebuild(
         self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
     ) -> RebuildResult:
-        """Makes a store that is lost or older than its output know again what was published, from the published files.
+        """Restore a store that is lost or older than its output from the published files.
 
         Args:
-            accept_gaps: record offsets that no file has, between files that do, as skipped (compacted topics have such
-                gaps); without it a gap is a problem and nothing is written.
-            keep_watermarks: look at no file, and go on from what an older store knows: what was published since is
-                published again, unless a person sets the watermarks first.
-            dry_run: only look.
+            accept_gaps: record gaps between the offsets of files as skipped (compacted topics have such gaps).
+                Otherwise a gap is a problem, and nothing is written.
+            keep_watermarks: read no file, and continue from the state of an older store. What was published since is
+                published again, unless an operator sets the watermarks first.
+            dry_run: only report.
 
         Raises:
-            ConfigurationError: if the job has no offsets to go by, or the folders are another job's.
-            ConflictError: if the store is the newest there is, or a run is alive.
+            ConfigurationError: if the job's records have no offsets, or the folders are another job's.
+            ConflictError: if the store is the newest one, or a run is alive.
         """
         return rebuild_job(
             self._folders, who_am_i(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
         )
 
     def repair(self, observer: Observer | None = None, *, dry_run: bool = False) -> RepairResult:
-        """Mends what is wrong and needs nobody's decision, and names the rest: see `repair_job`."""
+        """Apply the repairs that are safe to automate, and report the other problems: see `repair_job`."""
 
         def abandon(urns: Sequence[str]) -> str:
             for urn in urns:
@@ -294,12 +297,13 @@ class Job(StoredJob):
         )
 
     def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:
-        """Another number of buckets, or other names or groups of datasets, also begun before: see `rebucket_job`."""
+        """Change the number of buckets, or the names or groups of datasets, or finish such a move: see
+        `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
 
 
 def who_am_i() -> str:
-    """The user of this process, and its machine."""
+    """Return the user of this process, and its machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # as in a container whose user has no name

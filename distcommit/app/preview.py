@@ -1,4 +1,4 @@
-"""Trying a job out: one run in folders of its own, whose first records are shown, and of which nothing stays."""
+"""Preview: one run in temporary folders, whose first records are shown."""
 
 from __future__ import annotations
 
@@ -22,37 +22,40 @@ from distcommit.sinks.files.footer import read_batches
 from distcommit.stores.folders.trees import delete_tree
 
 _TABLES = 20
-"""How many are shown; the rest is counted."""
+"""Tables that are shown, at most."""
 _TEXT = 200
-"""Characters of a value."""
+"""Characters of a value that are shown, at most."""
 
 
 class ShownTable(msgspec.Struct, frozen=True):
-    """The first records of a dataset in a branch. `kind`: as in their files' footers; `records`: how many there are."""
+    """The first records of a dataset in a branch."""
 
     dataset: str
     branch: str
     kind: str
+    """As in the footers of their files."""
     records: int
+    """How many there are."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 class TryOutResult(msgspec.Struct, frozen=True):
-    """What a run did of which nothing is kept. `more`: tables that are not among `tables`."""
+    """The result of a preview."""
 
     run: RunResult
     tables: tuple[ShownTable, ...]
     more: int
+    """How many tables are not among `tables`."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether all that was read could be published."""
+        """Whether everything that was read could be published."""
         return self.run.succeeded
 
 
 def try_out(config: JobConfig, observer: Observer | None = None) -> TryOutResult:
-    """Runs a job whose sink is of type console, from the source's beginning. Its own folders are not touched. Raises as
+    """Run a job whose sink is of type console, from the source's beginning, in temporary folders. Raises as
     `Job.run`."""
     with throwaway(config) as empty:
         result = Job(empty, throwaway=True).run(observer)
@@ -62,8 +65,8 @@ def try_out(config: JobConfig, observer: Observer | None = None) -> TryOutResult
 
 @contextmanager
 def throwaway(config: JobConfig) -> Iterator[JobConfig]:
-    """The job with an empty store, staging and output of its own, beside its staging folder. They are deleted at the
-    end; a process that is killed leaves them, and nothing else."""
+    """Yield the job with an empty store, staging and output beside its staging folder. They are deleted at the end. A
+    killed process leaves only these folders."""
     root = f"{config.paths.staging}.console-{uuid.uuid4().hex[:12]}"
     paths = PathSettings(**{name: f"{root}/{name}" for name in ("store", "staging", "output")})
     commit = config.commit.model_copy(update={"durability": "none"})
@@ -75,7 +78,7 @@ def throwaway(config: JobConfig) -> Iterator[JobConfig]:
 
 
 def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
-    """The first records of each dataset and branch that are published, and how many tables more there are."""
+    """Return the first records of each published dataset and branch, and how many more tables there are."""
     fs = open_file_system(config.paths.output, durable=False)
     rows = max(sink.shown_records for sink in config.sink_sections().values())
     shown: list[ShownTable] = []

@@ -1,4 +1,4 @@
-"""A job as it is stored: what can be looked at without Spark, from any machine that reaches the store."""
+"""The stored state of a job, which can be read without Spark from any machine that reaches the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from distcommit.app.inspection.commands import command_for
 from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
-from distcommit.app.inspection.environment_checks import look_around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import look_around
 from distcommit.app.inspection.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.steps import StepsResult, read_steps
@@ -44,16 +44,16 @@ _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
 
 
 class StoredJob:
-    """One ingestion job, to be looked at. What few ask for is imported when they do: `status` is waited for.
+    """An ingestion job whose state can be read. Rarely used modules are imported when needed, to keep `status` fast.
 
     Args:
         config: the job.
-        session: a Spark session to use; without one each run uses the one that is open in this process, or starts its
-            own and stops it.
-        path: the job's file, and
-        overrides: what wins over it, for commands that messages name.
+        session: a Spark session to use. Without one each run uses the open session of this process, or starts its own
+            and stops it.
+        path: the job's file.
+        overrides: of settings, for commands in messages.
         throwaway: whether its folders are deleted after one run.
-        tree: what the file says, as it stands there.
+        tree: the content of the file, without substitutions.
     """
 
     def __init__(
@@ -71,36 +71,36 @@ class StoredJob:
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Self:
-        """The job that a YAML file describes; `overrides` are `section.key=value` texts.
+        """Return the job of a YAML file, with overrides such as `section.key=value`.
 
         Raises:
-            ConfigurationError: if the file is wrong.
+            ConfigurationError: if the file is invalid.
         """
         tree = load_tree(path, overrides)
         config = parse_config(tree, Path(path))
         return cls(config, session, path=Path(path), overrides=overrides, tree=tree)
 
     def within(self, session: SparkSession) -> Self:
-        """The same job, whose runs use a Spark session that others use, too."""
+        """Return the job with a Spark session that is shared with others."""
         own = self._folders
         return type(self)(
             own.config, session, path=own.path, overrides=own.overrides, throwaway=own.throwaway, tree=own.tree
         )
 
     def places(self) -> tuple[FileSystem, Roots]:
-        """The file system of the job's folders, and these, whether there is a store or not."""
+        """Return the file system of the job's folders, and the folders, whether there is a store or not."""
         return self._folders.places()
 
     def command(self, name: str) -> str:
-        """A command on the job as a shell takes it."""
+        """Return a command on the job, quoted for a shell."""
         return command_for(self._folders)(name)
 
     def status(self, *, idle: bool = True) -> StatusResult:
-        """What is stored of each dataset, what is kept of the newest runs, and what is wrong, with the commands that
-        resolve it. Reads only; runs beside a live run.
+        """Return the state of each dataset, the newest runs, and the problems with their commands. Nothing is changed;
+        a live run may be in progress.
 
         Args:
-            idle: whether datasets are listed of which there is nothing to be said; else they are counted alone.
+            idle: whether idle datasets that could be read are listed; otherwise they are only counted.
 
         Raises:
             ConfigurationError: if there is no store.
@@ -126,11 +126,11 @@ class StoredJob:
         return partial(self.config.task_flow().published_in, output=self.config.paths.output)
 
     def datasets(self, query: Query = _ALL, *, lag: bool = False) -> DatasetsResult:
-        """Datasets one by one, as `query` wants them. Reads only; raises as `status`.
+        """Return the datasets that match `query`. Raises as `status`.
 
         Args:
-            query: which, and by what.
-            lag: ask the source how far each is behind, which reaches it from this machine.
+            query: which datasets.
+            lag: ask the source how far each is behind; this machine must reach it.
         """
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
@@ -153,7 +153,7 @@ class StoredJob:
         return self.config.source.lags(states)
 
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
-        """What is sealed and not closed, with the state of each step. Reads only.
+        """Return the sealed sequences that are not closed, with the state of each step.
 
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.
@@ -166,10 +166,10 @@ class StoredJob:
         return StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
-        """What the next run's replay would do, were no other run alive. Reads only; raises as `steps`.
+        """Return what the next run's replay would do, as if no run were alive. Raises as `steps`.
 
         Raises:
-            DistcommitError: what such a run would refuse to begin with.
+            DistcommitError: the error with which such a run would not begin.
         """
         from distcommit.app.inspection.refusals import runnable, unrecoverable  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
@@ -179,7 +179,7 @@ class StoredJob:
         return plan_replay(self.status(), self.steps(dataset), left)
 
     def verify_store(self) -> VerifyResult:
-        """Whether each log keeps the rules, and what runs say is what the logs say. Reads only.
+        """Verify the logs against the rules, and the records of runs against the logs.
 
         Raises:
             ConfigurationError: if there is no store.
@@ -189,8 +189,7 @@ class StoredJob:
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
-        """What the next run would delete of what nobody needs any more, as things stand. Reads only; raises as
-        `replay_plan`."""
+        """Return the files that the next run would delete. Raises as `replay_plan`."""
         from distcommit.app.inspection.refusals import runnable  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
 
@@ -198,7 +197,7 @@ class StoredJob:
         return show_sweeps(runnable(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
 
     def runs(self) -> RunsResult:
-        """What is kept of the job's runs. Reads only; runs beside a live run.
+        """Return the recorded runs.
 
         Raises:
             ConfigurationError: if there is no store.
@@ -206,31 +205,34 @@ class StoredJob:
         return read_runs(self.open_store(create=False), SystemClock())
 
     def kept_run(self, epoch: int) -> RunResultKept:
-        """All that is kept of the run of an epoch. Reads only.
+        """Return the records of the run of an epoch.
 
         Raises:
-            ConfigurationError: if there is no store, or nothing is kept of such a run.
+            ConfigurationError: if there is no store, or no such run is recorded.
         """
         return read_run(self.open_store(create=False), epoch, SystemClock())
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
-        """What a page shows of the run of an epoch, or of the newest one. Reads only; runs beside a live run.
+        """Return the report of a run.
 
         Args:
             epoch: the run's; None: of the newest.
-            lag: ask the source how far each dataset is behind now, which reaches it from this machine.
+            lag: ask the source how far each dataset is behind now; this machine must reach it.
 
         Raises:
-            ConfigurationError: if there is no store, or nothing is kept of such a run.
+            ConfigurationError: if there is no store, or no such run is recorded.
         """
         from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415 - few ask for it
 
         store, clock = self.open_store(create=False), SystemClock()
-        chosen = newest_epoch(store, clock) if epoch is None else epoch
-        return make_report(store, chosen, clock, partial(self._lags, store) if lag else None)
+        newest = newest_epoch(store, clock)
+        wanted = newest if epoch is None else epoch
+        report = make_report(store, wanted, clock, partial(self._lags, store) if lag else None)
+        problems = self.status(idle=False).troubles if report.run.epoch == newest else []
+        return msgspec.structs.replace(report, problems=problems)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-        """The records of the job log, of a bucket's or of those that concern a dataset. Reads only.
+        """Return the records of the job log, of a bucket's log, or those that concern a dataset.
 
         Raises:
             ConfigurationError: if there is no store, or no such bucket.
@@ -240,16 +242,15 @@ class StoredJob:
         return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
     def audit(self, *, deep: bool = False) -> AuditResult:
-        """Whether every offset below the watermarks is published exactly once, or as often as the job's delivery says.
-        Reads only.
+        """Check whether each offset below the watermarks is published exactly once, or as often as the job's delivery
+        allows.
 
         Args:
             deep: read every record instead of the files' metadata, and have targets count the rows that their readers
                 see.
 
         Raises:
-            ConfigurationError: if there is no store, or if one of the job's sinks tells nothing of what it has
-                committed: its target is then to be asked.
+            ConfigurationError: if there is no store, or a sink of the job reports no commits: its target must be asked.
         """
         from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.auditing.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
@@ -263,12 +264,11 @@ class StoredJob:
             )
 
     def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
-        """Compares with another system's positions, or with what another job (`file` ends in .yaml) has published.
-
-        Reads only; best while nothing runs.
+        """Compare with the positions of another system, or with the output of another job (`file` ends in .yaml). While
+        runs are alive, the result may differ.
 
         Raises:
-            ConfigurationError: if it is another job, and the source's records have no offsets; or a file is wrong.
+            ConfigurationError: if it is another job and the records have no offsets, or a file is invalid.
         """
         from distcommit.app.auditing.ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
@@ -285,10 +285,10 @@ class StoredJob:
         return compare_positions(store, read_positions(self.config, file, group))
 
     def open_store(self, *, create: bool) -> JobStore:
-        """The job's store, made first if asked to."""
+        """Open the job's store, and create it if `create`."""
         return self._folders.open_store(create=create)
 
 
 def is_job_file(path: Path) -> bool:
-    """Whether it is named as job files are."""
+    """Return whether a path has the name of a job file."""
     return path.suffix.lower() in (".yaml", ".yml")

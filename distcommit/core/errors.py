@@ -109,6 +109,12 @@ def shortened_cause(text: str, limit: int) -> str:
     return f"{cause if len(cause) <= limit else cause[: limit - 3] + '...'}{mark}{todo}"
 
 
+def split_remedy(text: str) -> tuple[str, str]:
+    """Return the text of an error without the remedy at its end, and the remedy."""
+    cause, mark, remedy = text.rpartition(_TO_DO)
+    return (cause, remedy) if mark else (text, "")
+
+
 def error_text(error: BaseException, limit: int = 4000) -> str:
     """Return the class and the text of any error, storable and without secrets."""
     return reason_text(f"{type(error).__name__}: {plain_text(error, 4 * limit)}", limit)

@@ -1,8 +1,8 @@
-"""Every remedy that the product can print, read from its source.
+"""Every remedy that the product can print.
 
-A remedy is a text that names a command of `distcommit`, or a way to release a dataset. Three places print them: the
-lines of `distcommit status` (`Trouble` in `app.inspection.problems`), the commands that a source names for a dataset
-that it could not plan (`remedy=`), and the last part of an error (`todo=`).
+Three places print them: the problems of `distcommit status`, by their ids; and, read from the source, the commands that
+a source names for a dataset that it could not plan (`remedy=`), and the last part of an error (`todo=`) if it names a
+command of `distcommit` or a way to release a dataset.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 import distcommit
+from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.cli.main import app
 
 PACKAGE = Path(distcommit.__file__).parent
@@ -28,8 +29,8 @@ _WAYS = r"(?:retry|accept|abandon|restart)"
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A text that is printed, with the place in the source that prints it. `command`: the command's name, if the source
-    has it as a constant."""
+    """The id of a problem, or a text that is printed, with the place that prints it. `command`: the command, if the
+    place has it as a constant."""
 
     place: str
     text: str
@@ -48,25 +49,16 @@ def _is_remedy(text: str) -> bool:
 
 
 def remedies() -> list[Remedy]:
-    """Return each remedy once, in the order of the source."""
-    found: dict[tuple[str, str], Remedy] = {}
+    """Return each remedy once: problems by their ids, then the others in the order of the source."""
+    found = {("status", kind.id): Remedy("status", kind.id, kind.command) for kind in PROBLEMS.values()}
     for path in sorted(PACKAGE.rglob("*.py")):
         if "testing" in path.parts:
             continue
         module = path.relative_to(PACKAGE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for remedy in (*_lines_of_status(module, tree), *_of_errors(module, tree)):
+        for remedy in _of_errors(module, tree):
             found.setdefault((remedy.place, remedy.text), remedy)
     return list(found.values())
-
-
-def _lines_of_status(module: str, tree: ast.Module) -> Iterator[Remedy]:
-    if module != "app/inspection/problems.py":
-        return
-    from tests.unit.test_operating_page import lines
-
-    for text, command in lines().items():
-        yield Remedy(module, text, command)
 
 
 def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:

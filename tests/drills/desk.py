@@ -18,11 +18,12 @@ from typing import Any
 from typer.testing import CliRunner
 
 from distcommit.app.demo.broker import MockBroker
+from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.cli.main import app
 from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.settings import SparkSettings
 from tests.drills.catalogue import GAP, remedies
-from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count
+from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of
 from tests.drills.targets import Target
 from tests.servers.spark_start import start_cheaply
 
@@ -152,11 +153,11 @@ class Printed:
             NotBrokenError: if it prints none.
         """
         troubles = self.situation.troubles()
-        found = next((trouble for trouble in troubles if re.search(says, trouble["what"])), None)
+        found = next((trouble for trouble in troubles if re.search(says, line_of(trouble))), None)
         if found is None:
             raise NotBrokenError(f"status does not print {says!r}: {troubles}")
-        self.seen.append(found["what"])
-        self.result.cause_told, self.result.told, self.result.command = True, found["what"], found["command"]
+        self.seen.append(line_of(found))
+        self.result.cause_told, self.result.told, self.result.command = True, line_of(found), found["command"]
         return found
 
     def reported(self, text: str) -> None:
@@ -184,7 +185,7 @@ class Printed:
     def ended(self, *, rejected: Counter[bytes] | None = None, gone: Counter[bytes] | None = None) -> Drilled:
         """Return the result: nothing is wrong any more, and what is published is exact."""
         if left := self.situation.troubles():
-            self.result.problems.append(f"not resolved: {[trouble['what'] for trouble in left]}")
+            self.result.problems.append(f"not resolved: {[line_of(trouble) for trouble in left]}")
         count(self.situation, self.result, rejected or Counter(), gone or Counter())
         self.result.resolved = self.result.exact_afterwards and not self.result.problems
         return self.result
@@ -203,6 +204,8 @@ def unproven(fragments: Sequence[str], result: Drilled) -> list[str]:
 def _was_printed(text: str, result: Drilled) -> bool:
     if text.startswith("remedy of "):
         return bool(result.typed)
+    if text in PROBLEMS:
+        return any(seen.startswith(f"{text}: ") for seen in result.seen)
     return any(as_pattern(each).search(seen) for each in text.split(" | ") for seen in result.seen)
 
 

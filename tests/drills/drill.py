@@ -55,6 +55,11 @@ class Drilled(msgspec.Struct):
     seen: list[str] = []
 
 
+def line_of(problem: dict[str, Any]) -> str:
+    """Return the id, the finding and the action of a problem that `status` reports."""
+    return f"{problem['id']}: {problem['what']}. {problem['action']}"
+
+
 def nothing() -> None:
     """No act outside the system, and nothing to see to afterwards."""
 
@@ -121,7 +126,7 @@ class Situation:
         return RunProcess([command, str(self.path), "--json"], name.with_suffix(".out"), name.with_suffix(".err"))
 
     def troubles(self) -> list[dict[str, Any]]:
-        """What `status` says is wrong."""
+        """Return the problems that `status` reports."""
         found: list[dict[str, Any]] = self.told("status")["troubles"]
         return found
 
@@ -195,12 +200,12 @@ def drilled(
     """
     result = Drilled()
     troubles = situation.troubles()
-    named = next((trouble for trouble in troubles if re.search(cause, trouble["what"])), None)
+    named = next((trouble for trouble in troubles if re.search(cause, line_of(trouble))), None)
     if named is None:
         result.problems.append(f"the cause is not told: {troubles}")
         return result
-    result.cause_told, result.told, result.command = True, named["what"], named["command"]
-    result.seen.append(named["what"])
+    result.cause_told, result.told, result.command = True, line_of(named), named["command"]
+    result.seen += map(line_of, troubles)
     shown = situation.type(f"distcommit status {situation.path}").stdout
     if result.command not in [line.strip() for line in shown.splitlines()]:
         result.problems.append(f"the command is not printed as it is: {shown}")
@@ -210,12 +215,12 @@ def drilled(
         done = situation.type(command)
         result.typed.append(Typed(command, done.returncode))
         troubles = situation.troubles()
-        result.seen += [trouble["what"] for trouble in troubles]
+        result.seen += map(line_of, troubles)
         if not troubles or len(result.typed) == _TYPED_AT_MOST:
             break
         command = troubles[0]["command"]
     if troubles or done.returncode:
-        what = [trouble["what"] for trouble in troubles]
+        what = [line_of(trouble) for trouble in troubles]
         result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
     afterwards()
     count(situation, result, rejected or Counter(), gone or Counter())

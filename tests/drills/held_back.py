@@ -44,7 +44,7 @@ def lost_file_that_holds_back_its_commit_group(folder: Path, how: str) -> Drille
         staged[0].rename(folder / "lost.parquet")
         situation.run(1)
         printed = Printed(situation)
-        printed.problem("^b sealed and not closed: .*held_by=a.*release that dataset with retry, accept or abandon")
+        printed.problem("COMMIT_PENDING: b is sealed.*held_by=a.*release that dataset with retry, accept or abandon")
         if len(situation.target.values("b")) != _PUBLISHED:
             raise NotBrokenError("the table has sealed records of the dataset b, which was to be held back")
         sealed = Counter(value for value in situation.given - situation.published()[0] if _topic(value) == "a")

@@ -47,33 +47,33 @@ def quarantined(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("quarantined, and left alone until it is released", quick=True)
+@drill("DATASET_QUARANTINED", quick=True)
 def replay_that_failed_too_often(folder: Path) -> Drilled:
     with quarantined(folder) as situation:
         printed = Printed(situation)
-        command = printed.problem("quarantined, and left alone")["command"]
+        command = printed.problem("DATASET_QUARANTINED")["command"]
         unblock(situation, "a")
         printed.type(command)
         situation.run(0)
         return printed.ended()
 
 
-@drill("sealed and not closed: the next run replays them", quick=True)
+@drill("COMMIT_PENDING", quick=True)
 def pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
-        command = printed.problem("sealed and not closed")["command"]
+        command = printed.problem("COMMIT_PENDING")["command"]
         unblock(situation, "a")
         printed.type(command)
         return printed.ended()
 
 
-@drill("paused by …", quick=True)
+@drill("JOB_PAUSED", quick=True)
 def paused_job(folder: Path) -> Drilled:
     with a_job(folder, schedule={"interval_s": 3600}) as situation:
         situation.type(f"distcommit pause {situation.path}")
         printed = Printed(situation)
-        printed.type(printed.problem("paused by")["command"])
+        printed.type(printed.problem("JOB_PAUSED")["command"])
         situation.run(0)
         return printed.ended()
 
@@ -88,18 +88,29 @@ def stopped(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("stopped, as too many runs in a row could not read it", "release it with retry; then reprocess", quick=True)
+@drill("DATASET_STOPPED", "release it with retry; then reprocess", quick=True)
 def stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         situation.write(on_rejected="divert")
         printed = Printed(situation)
         again = f"distcommit reprocess {situation.path} a"
         printed.refused(again, "no run plans this dataset")
-        printed.type(printed.problem("a: stopped, as too many runs in a row")["command"])
+        printed.type(printed.problem("DATASET_STOPPED: a is stopped")["command"])
         situation.run(0)
         situation.write(converters=[])
         printed.type(again)
         situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        return printed.ended(rejected=Counter([b"poison"]))
+
+
+@drill("READ_FAILED", quick=True)
+def dataset_that_could_not_be_read(folder: Path) -> Drilled:
+    with a_job(folder, converters=[{"type": "json", "fields": {"n": "int64"}}], task={"attempts": 1}) as situation:
+        situation.produce("a", b"poison")
+        situation.run(1)
+        situation.write(on_rejected="divert")
+        printed = Printed(situation)
+        printed.type(printed.problem("READ_FAILED: a could not be read")["command"])
         return printed.ended(rejected=Counter([b"poison"]))
 
 

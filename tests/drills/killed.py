@@ -57,14 +57,14 @@ def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]
 
 
-@drill("… failed: …")
+@drill("RUN_DIED")
 def dead_driver(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
-        return drilled(situation, "the last run failed: it died: the driver of epoch")
+        return drilled(situation, "RUN_DIED: the last run failed: it died: the driver of epoch")
 
 
-@drill("sealed and not closed: the next run replays them")
+@drill("COMMIT_PENDING")
 def half_replayed_run(folder: Path) -> Drilled:
     """Killed in its commit, and then the replay of that, too."""
     with _job(folder) as situation:
@@ -76,8 +76,7 @@ def half_replayed_run(folder: Path) -> Drilled:
             _more(situation)
         else:
             raise NotBrokenError("no replay was caught in the middle")
-        cause = "sealed and not closed: the next run replays them"
-        return drilled(situation, cause, afterwards=lambda: _run_as_ever(situation))
+        return drilled(situation, "COMMIT_PENDING", afterwards=lambda: _run_as_ever(situation))
 
 
 def _run_as_ever(situation: KafkaSituation) -> None:
@@ -97,18 +96,18 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
     return False
 
 
-@drill("quarantined, as a sealed file is gone", "restore the missing data and release the dataset with retry")
+@drill("STAGED_FILE_MISSING", "restore the missing data and release the dataset with retry")
 def lost_staged_file(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
         _pending_steps(situation)[0][0].unlink()
         text = situation.run(1)
-        result = drilled(situation, "quarantined, as a sealed file is gone")
+        result = drilled(situation, "STAGED_FILE_MISSING")
         result.seen.append(text)
         return result
 
 
-@drill("quarantined, as something else is where its file belongs")
+@drill("FOREIGN_FILE_AT_TARGET")
 def foreign_file_at_the_target(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)
@@ -120,17 +119,17 @@ def foreign_file_at_the_target(folder: Path) -> Drilled:
         def move_it_away() -> None:
             target.rename(folder / "somebody-elses")
 
-        return drilled(situation, f"something else is where its file belongs: expected at {target}", act=move_it_away)
+        return drilled(situation, f"FOREIGN_FILE_AT_TARGET: .*: expected at {target}", act=move_it_away)
 
 
-@drill("the job lock is stuck")
+@drill("LOCK_STUCK")
 def stuck_lock(folder: Path) -> Drilled:
     """A driver is frozen, as on a machine that is out of breath, and keeps the lock; it wakes when all is over."""
     with _job(folder, lock={"lease_ttl_s": _LEASE_S}) as situation, situation.start() as run:
         _freeze_once_begun(situation, run)
         situation.run(3)
         until_s = time.monotonic() + _WAIT_S
-        while not any("the job lock is stuck" in t.what for t in Job.from_file(situation.path).status().troubles):
+        while not any(t.id == "LOCK_STUCK" for t in Job.from_file(situation.path).status().troubles):
             if time.monotonic() > until_s:
                 raise NotBrokenError("the frozen run's lease does not become overdue")
             time.sleep(0.5)
@@ -140,7 +139,7 @@ def stuck_lock(folder: Path) -> Drilled:
             if run.wait(_WAIT_S) in (None, 0):
                 raise NotBrokenError("the run that was frozen has ended as if nothing had happened")
 
-        return drilled(situation, "the job lock is stuck: the run of epoch", afterwards=wake)
+        return drilled(situation, "LOCK_STUCK: the run of epoch", afterwards=wake)
 
 
 def _freeze_once_begun(situation: KafkaSituation, run: RunProcess) -> None:

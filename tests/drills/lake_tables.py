@@ -17,7 +17,7 @@ from tests.drills.drill import Drilled
 from tests.drills.registry import drill_of
 from tests.drills.targets import LAKES
 
-_RELEASED = "quarantined, and left alone until it is released"
+_RELEASED = "DATASET_QUARANTINED"
 _FLAG = "act"
 
 

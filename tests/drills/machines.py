@@ -60,7 +60,7 @@ def _on_small_disk(folder: Path) -> Iterator[tuple[KafkaSituation, Path]]:
         yield situation, disk
 
 
-@drill(", then run again; nothing is lost")
+@drill("FOLDER_NOT_WRITABLE")
 def full_disk(folder: Path) -> Drilled:
     with _on_small_disk(folder) as (situation, disk):
         situation.type(f"cat /dev/zero > {disk}/somebodys-dump")
@@ -69,10 +69,10 @@ def full_disk(folder: Path) -> Drilled:
         def free_it() -> None:
             situation.type(f"rm {disk}/somebodys-dump")
 
-        return drilled(situation, "the file system of paths.store is full.*free some", act=free_it)
+        return drilled(situation, "FOLDER_NOT_WRITABLE: .*paths.store is full.*Free space", act=free_it)
 
 
-@drill(", then run again; nothing is lost")
+@drill("FOLDER_NOT_WRITABLE")
 def read_only_mount(folder: Path) -> Drilled:
     """The job's file system is mounted read-only, as a kernel does with a failing disk."""
     with _on_small_disk(folder) as (situation, disk):
@@ -84,7 +84,7 @@ def read_only_mount(folder: Path) -> Drilled:
         return drilled(situation, "is mounted read-only at", act=mount_it_writable)
 
 
-@drill(", then run again; nothing is lost")
+@drill("FOLDER_NOT_WRITABLE")
 def permission_lost(folder: Path) -> Drilled:
     """The output can't be written any more. Root could all the same: that right is taken away."""
     shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
@@ -101,7 +101,7 @@ def permission_lost(folder: Path) -> Drilled:
             for path, mode in modes.items():
                 path.chmod(mode)
 
-        return drilled(situation, "paths.output can't be written.*has lost its permission", act=give_it_back)
+        return drilled(situation, "paths.output is not writable.*restore the permission", act=give_it_back)
 
 
 _CLOCK = """
@@ -166,7 +166,7 @@ class _Arrivals(Situation):
         self.given.update(values)
 
 
-@drill("a clock is wrong")
+@drill("CLOCK_WRONG")
 def clock_that_is_wrong(folder: Path) -> Drilled:
     """The clock of a run's machine is a day behind: files that have just arrived have not settled by it."""
     library, situation = _wrong_clock(folder), _Arrivals(folder)
@@ -177,11 +177,11 @@ def clock_that_is_wrong(folder: Path) -> Drilled:
     situation.run(0, LD_PRELOAD=str(library), AHEAD_S=str(-_DAY_S))
     if situation.published()[0] == situation.given:
         raise NotBrokenError("the run has read what had not settled by its clock")
-    cause = "a clock is wrong: the run of epoch .* began 8[56],... s before"
+    cause = "CLOCK_WRONG: .* the run of epoch .* began 8[56],... s before"
     return drilled(situation, cause)  # the act outside, setting the clock, is to go on without that library
 
 
-@drill("no run has begun for … s, longer than the smallest freshness target")
+@drill("NO_RECENT_RUN")
 def job_that_is_not_run(folder: Path) -> Drilled:
     """The last run began two hours ago, by its clock."""
     library, situation = _wrong_clock(folder), _Arrivals(folder)

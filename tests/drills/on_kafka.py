@@ -59,7 +59,7 @@ def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
         yield situation, admin
 
 
-@drill("could not be planned", "remedy of _deleted", "RECORDS_LOST: the run of epoch")
+@drill("PLAN_FAILED", "remedy of _deleted", "RECORDS_LOST")
 def expired_offsets(folder: Path) -> Drilled:
     """The command that is printed accepts the loss; then `status` reports it, until the next run."""
     with _job(folder) as (situation, admin):
@@ -71,7 +71,7 @@ def expired_offsets(folder: Path) -> Drilled:
         return drilled(situation, cause, gone=Counter(late[:5]))
 
 
-@drill("could not be planned")
+@drill("PLAN_FAILED")
 def deleted_topic(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         admin.delete("struck")
@@ -109,7 +109,7 @@ def _in_transaction(situation: KafkaSituation, topic: str, *values: bytes) -> Pr
     return producer
 
 
-@drill_of("could not be planned", "remedy of _behind_open", kinds=("committed", "aborted"))
+@drill_of("PLAN_FAILED", "remedy of _behind_open", kinds=("committed", "aborted"))
 def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
     """Read records of an open transaction, and then committed records only. Records that were published before their
     transaction was aborted stay."""

@@ -12,7 +12,7 @@ from tests.drills.registry import drill
 _TOPICS = ["good", "bad"]
 
 
-@drill("could not be read")
+@drill("RECORDS_REJECTED", "RUN_FAILED")
 def poisoned_record(folder: Path) -> Drilled:
     """One that nobody can decode, in the midst of good ones."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
@@ -29,7 +29,7 @@ def poisoned_record(folder: Path) -> Drilled:
         return drilled(situation, cause, rejected=Counter([b"poison"]))
 
 
-@drill("could not be read")
+@drill("NEW_FIELDS_REJECTED")
 def schema_broken(folder: Path) -> Drilled:
     """A producer has begun to send a field that the job is not to take in by itself."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:

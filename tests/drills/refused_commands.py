@@ -45,7 +45,7 @@ def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "of a store that is there")
+        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "needs an existing store")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 
@@ -119,11 +119,11 @@ def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("or read a newer cut", quick=True)
+@drill("or read a newer snapshot", quick=True)
 def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit files {situation.path} --dataset A", "nothing is published of this dataset")
+        printed.refused(f"distcommit files {situation.path} --dataset A", "the snapshot has nothing of this dataset")
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)
 
@@ -148,7 +148,7 @@ def files_after_a_rebuild(folder: Path) -> Drilled:
         situation.type(f"distcommit rebuild {situation.path}")
         printed = Printed(situation)
         command = f"distcommit files {situation.path}"
-        printed.refused(command, "there is no cut to read by")
+        printed.refused(command, "there is no snapshot to read")
         printed.type(f"distcommit recover {situation.path}")
         printed.type(command)
         return _finished(printed, situation)
@@ -163,7 +163,7 @@ def files_of_an_older_store(folder: Path) -> Drilled:
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
         printed.refused(f"distcommit files {situation.path}", "do not belong together")
-        printed.problem("the store is older than what was published from it")
+        printed.problem("STORE_OUTDATED")
         shutil.rmtree(folder / "store")
         (folder / "store-newest").rename(folder / "store")
         printed.type(f"distcommit status {situation.path}")
@@ -232,7 +232,9 @@ def store_marker_and_claims_emptied(folder: Path) -> Drilled:
         for path in (folder / "store" / "store.json", *claims):
             path.write_bytes(b"")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path}", "nothing that can be read says whose")
+        printed.refused(
+            f"distcommit rebuild {situation.path}", "neither the store's marker nor a folder's claim can be read"
+        )
         for path in claims:
             path.unlink()
         (folder / "store").rename(folder / "store-aside")
@@ -254,7 +256,7 @@ def store_from_a_backup(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("the store is older than what was published from it: …", quick=True)
+@drill("STORE_OUTDATED", quick=True)
 def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -262,7 +264,7 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
         shutil.rmtree(folder / "store")
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
-        printed.type(printed.problem("the store is older than what was published")["command"])
+        printed.type(printed.problem("STORE_OUTDATED")["command"])
         more(situation)
         return _finished(printed, situation)
 

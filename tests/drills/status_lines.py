@@ -56,7 +56,7 @@ def _half_moved(situation: KafkaHere) -> None:
 
 
 @drill(
-    "a move to … buckets is half made, and until it is finished no run begins",
+    "REBUCKET_UNFINISHED",
     "finishes it; nothing else may change the job until then",
     "with these settings in the job file, finishes it; then repeat this command",
     quick=True,
@@ -68,7 +68,7 @@ def half_made_move(folder: Path) -> Drilled:
         printed.refused(f"distcommit run {situation.path}", "a change of the number of buckets is in progress")
         again = f"distcommit rebucket {situation.path} --buckets 8"
         printed.refused(again, "another change of the number of buckets or of settings is in progress")
-        printed.type(printed.problem("a move to 4 buckets is half made")["command"])
+        printed.type(printed.problem("REBUCKET_UNFINISHED: the move to 4 buckets")["command"])
         printed.type(again)
         return _finished(printed, situation)
 
@@ -99,40 +99,40 @@ def _with_topics(folder: Path, *missing: str) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("the last run published nothing, because of …", quick=True)
+@drill("JOB_HELD_BACK", quick=True)
 def whole_job_with_a_topic_that_is_not_there(folder: Path) -> Drilled:
     with _with_topics(folder, "nowhere") as situation:
         printed = Printed(situation)
-        printed.type(printed.problem("the last run published nothing, because of nowhere")["command"])
+        printed.type(printed.problem("JOB_HELD_BACK: the last run published nothing, because of nowhere")["command"])
         return _finished(printed, situation)
 
 
-@drill("and because of … more", quick=True)
+@drill("JOB_HELD_BACK", quick=True)
 def whole_job_with_many_topics_that_are_not_there(folder: Path) -> Drilled:
     with _with_topics(folder, *[f"nowhere-{number:02d}" for number in range(25)]) as situation:
         printed = Printed(situation)
-        if "nowhere-24" not in printed.type(printed.problem("and because of .* more")["command"]):
+        if "nowhere-24" not in printed.type(printed.problem("JOB_HELD_BACK: .* more datasets")["command"]):
             printed.result.problems.append("the command does not name the others")
         return _finished(printed, situation)
 
 
-@drill("the next run publishes nothing: the job publishes all datasets or none, and … can't be", quick=True)
+@drill("JOB_BLOCKED_BY_DATASETS", quick=True)
 def whole_job_with_a_quarantined_dataset(folder: Path) -> Drilled:
     with quarantined(folder, commit=_WHOLE) as situation:
         printed = Printed(situation)
-        found = printed.problem("the next run publishes nothing: the job publishes all datasets or none, and a can't")
+        found = printed.problem("JOB_BLOCKED_BY_DATASETS: .* and a is not released")
         unblock(situation, "a")
         printed.type(found["command"])
         situation.run(0)
         return _finished(printed, situation)
 
 
-@drill("the next run publishes nothing: the job publishes all datasets or none, and those of … can't be", quick=True)
+@drill("JOB_BLOCKED_BY_LOG", quick=True)
 def whole_job_with_an_emptied_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, commit=_WHOLE) as situation:
         max(folder.glob("store/log/bucket=00001/*.seg")).write_bytes(b"")
         printed = Printed(situation)
-        printed.type(printed.problem("and those of bucket 1 can't be, as its log can't be read")["command"])
+        printed.type(printed.problem("JOB_BLOCKED_BY_LOG: .* the log of bucket 1 can't be read")["command"])
         situation.run(0)
         return _finished(printed, situation)
 
@@ -148,11 +148,11 @@ def _held_back(folder: Path) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("held back with their run: the next one drops them, and reads their records again", quick=True)
+@drill("COMMIT_HELD", quick=True)
 def whole_job_that_is_held_back(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         printed = Printed(situation)
-        printed.type(printed.problem("held back with their run")["command"])
+        printed.type(printed.problem("COMMIT_HELD")["command"])
         return _finished(printed, situation)
 
 
@@ -166,22 +166,22 @@ def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
 
 
 @drill(
-    "held back, and the job log, which says whether they are decided, can't be read",
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew from the",
+    "DECISION_UNKNOWN",
+    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` creates it from the",
     quick=True,
 )
 def whole_job_that_is_held_back_without_its_job_log(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         max(folder.glob("store/log/job/*.seg")).write_bytes(b"")
         printed = Printed(situation)
-        printed.type(printed.problem("held back, and the job log")["command"], code=5)
+        printed.type(printed.problem("DECISION_UNKNOWN")["command"], code=5)
         printed.refused(f"distcommit rebuild {situation.path}", "the job log is damaged")
         (folder / "store").rename(folder / "store-aside")
         printed.type(f"distcommit rebuild {situation.path}")
         return _finished(printed, situation)
 
 
-@drill("and … datasets more that wait for a person", quick=True)
+@drill("MORE_DATASETS_WAITING", quick=True)
 def many_datasets_quarantined_for_reasons_of_their_own(folder: Path) -> Drilled:
     topics = [f"t{number:02d}" for number in range(23)]
     with a_job(folder, *topics, records=0, replay={"max_attempts": 1}) as situation:
@@ -191,7 +191,7 @@ def many_datasets_quarantined_for_reasons_of_their_own(folder: Path) -> Drilled:
         for _ in range(2):
             situation.run(1)
         printed = Printed(situation)
-        if topics[-1] not in printed.type(printed.problem("datasets more that wait for a person")["command"]):
+        if topics[-1] not in printed.type(printed.problem("MORE_DATASETS_WAITING")["command"]):
             printed.result.problems.append("the command does not name the others")
         for topic in topics:
             unblock(situation, topic)
@@ -201,23 +201,23 @@ def many_datasets_quarantined_for_reasons_of_their_own(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("behind the freshness target when the last run began", quick=True)
+@drill("FRESHNESS_MISSED", quick=True)
 def datasets_behind_their_target(folder: Path) -> Drilled:
     with a_job(folder, freshness={"target": "1h"}) as situation:
         more(situation, records=20_000)  # of fewer nobody asks how old they are
         situation.run(0)
         printed = Printed(situation)
-        printed.type(printed.problem("behind the freshness target when the last run began")["command"])
+        printed.type(printed.problem("FRESHNESS_MISSED")["command"])
         situation.run(0)
         return printed.ended()
 
 
-@drill("began, and has left no record: it could not go on, or died at once", quick=True)
+@drill("RUN_WITHOUT_RECORD", quick=True)
 def run_that_died_as_it_began(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         begin_run(_store(situation), new_run_id())
         printed = Printed(situation)
-        printed.type(printed.problem("began, and has left no record")["command"])
+        printed.type(printed.problem("RUN_WITHOUT_RECORD")["command"])
         return _finished(printed, situation)
 
 
@@ -236,11 +236,11 @@ def _with_older_output(folder: Path) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("Correct paths.output, or put it back", quick=True)
+@drill("OUTPUT_OUTDATED", quick=True)
 def output_from_a_backup(folder: Path) -> Drilled:
     with _with_older_output(folder) as situation:
         printed = Printed(situation)
-        printed.type(printed.problem("the output is older than the store")["command"])
+        printed.type(printed.problem("OUTPUT_OUTDATED")["command"])
         shutil.rmtree(situation.output)
         (folder / "output-newest").rename(situation.output)
         return _finished(printed, situation)
@@ -261,13 +261,13 @@ def lost_output(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("Mount its disk, or correct it", quick=True)
+@drill("STAGING_REPLACED", quick=True)
 def staging_that_is_not_mounted(folder: Path) -> Drilled:
     with pending(folder) as situation:
         situation.staging.rename(folder / "staging-disk")
         situation.staging.mkdir()
         printed = Printed(situation)
-        printed.type(printed.problem("staged in another folder than paths.staging is now")["command"])
+        printed.type(printed.problem("STAGING_REPLACED")["command"])
         shutil.rmtree(situation.staging)
         (folder / "staging-disk").rename(situation.staging)
         unblock(situation, "a")
@@ -284,7 +284,7 @@ def lost_staging(folder: Path) -> Drilled:
         printed.refused(f"distcommit run {situation.path}", "not the one that contains pending staged files", 5)
         printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
         situation.run(1)
-        printed.type(printed.problem("quarantined, as a sealed file is gone")["command"])
+        printed.type(printed.problem("STAGED_FILE_MISSING")["command"])
         return _finished(printed, situation)
 
 
@@ -307,19 +307,17 @@ def _age(situation: KafkaHere) -> None:
         os.utime(path, (now, now))
 
 
-@drill("and Spark has not begun it. Nothing of it is sealed", quick=True)
+@drill("RUN_NOT_STARTED", quick=True)
 def run_that_waits_for_spark(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
         with _holding_the_lock(situation, _STALLED_S):
-            command = printed.problem("a run has no epoch after")["command"]
+            command = printed.problem("RUN_NOT_STARTED")["command"]
         printed.type(command)
         return _finished(printed, situation)
 
 
-@drill(
-    "Nobody can tell it to end: if what it waits for will not come, end that process, then go on with it", quick=True
-)
+@drill("REBUCKET_STALLED", quick=True)
 def move_that_is_stalled(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -327,15 +325,13 @@ def move_that_is_stalled(folder: Path) -> Drilled:
             with suppress(_DiesError):
                 rebucket(store, Move(4), run_id, _die_before_the_logs_begin)
             _age(situation)
-            command = printed.problem("the move to 4 buckets stands still")["command"]
+            command = printed.problem("REBUCKET_STALLED: the move to 4 buckets")["command"]
         situation.write(commit={})
         printed.type(command)
         return _finished(printed, situation)
 
 
-@drill(
-    "Nobody can tell it to end: if what it waits for will not come, end that process, then rebuild again", quick=True
-)
+@drill("REBUILD_STALLED", quick=True)
 def rebuild_that_is_stalled(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -349,12 +345,12 @@ def rebuild_that_is_stalled(folder: Path) -> Drilled:
             with suppress(_DiesError):
                 rebuild_store(store, plan, run_id, "ann", accept_gaps=False, flow=flow, tick=_die)
             _age(situation)
-            command = printed.problem("the rebuild of epoch .* stands still")["command"]
+            command = printed.problem("REBUILD_STALLED")["command"]
         printed.type(command)
         return _finished(printed, situation)
 
 
-@drill("If it is no source or target that takes so long, end it, and run again", quick=True)
+@drill("RUN_STALLED", quick=True)
 def run_that_is_stalled(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -362,7 +358,7 @@ def run_that_is_stalled(folder: Path) -> Drilled:
             epoch, now_ms = begin_run(store, run_id), SystemClock().now_ms()
             put_beginning(store, RunBeginning(1, "drill", run_id, epoch, "run", "ann", now_ms, RunFacts(host="there")))
             _age(situation)
-            command = printed.problem("the run of epoch .* stands still")["command"]
+            command = printed.problem("RUN_STALLED")["command"]
         printed.type(command)
         situation.run(0)
         return _finished(printed, situation)

@@ -27,7 +27,7 @@ def _emptied(situation: KafkaHere, pattern: str) -> Printed:
 
 
 def _rebuilt(printed: Printed, situation: KafkaHere) -> Drilled:
-    printed.type(printed.problem("can't be read")["command"])
+    printed.type(printed.problem("FILE_UNREADABLE")["command"])
     situation.run(0)
     more(situation)
     situation.run(0)
@@ -62,7 +62,7 @@ def emptied_store_marker(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("… can't be read: …", "restore this file from a backup; if it is lost, `distcommit rebuild`", quick=True)
+@drill("FILE_UNREADABLE", "restore this file from a backup; if it is lost, `distcommit rebuild`", quick=True)
 def emptied_segment_of_job_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         return _rebuilt(_emptied(situation, "store/log/job/*.seg"), situation)
@@ -94,12 +94,12 @@ def lost_tail_of_bucket_log(folder: Path) -> Drilled:
         return _rebuilt(Printed(situation), situation)
 
 
-@drill("the record of the run of epoch … can't be read", quick=True)
+@drill("RUN_RECORD_UNREADABLE", quick=True)
 def emptied_record_of_a_run(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         for path in situation.folder.glob("store/runs/*.json"):
             path.write_bytes(b"")
         printed = Printed(situation)
-        printed.type(printed.problem("the record of the run of epoch")["command"])
+        printed.type(printed.problem("RUN_RECORD_UNREADABLE")["command"])
         situation.run(0)
         return printed.ended()

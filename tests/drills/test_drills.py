@@ -52,9 +52,9 @@ def test_each_remedy_that_the_product_can_print_has_a_drill() -> None:
 
 
 def test_a_drill_that_did_not_see_its_remedy_is_not_resolved() -> None:
-    told = "job drill: paused by ann: no service runs it by its schedule"
-    assert unproven(["paused by …"], Drilled(seen=[told])) == []
-    assert unproven(["paused by …"], Drilled(seen=["something else"])) == ["paused by …"]
+    told = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
+    assert unproven(["JOB_PAUSED"], Drilled(seen=[told])) == []
+    assert unproven(["JOB_PAUSED"], Drilled(seen=["something else", "RUN_FAILED: JOB_PAUSED"])) == ["JOB_PAUSED"]
     assert unproven(["remedy of _deleted"], Drilled()) == ["remedy of _deleted"]
     assert unproven(["remedy of _deleted"], Drilled(typed=[Typed("distcommit run", 0)])) == []
     assert unproven(["leave --new out"], Drilled(seen=["the store knows it. To do: leave --new out"])) == []

@@ -56,4 +56,4 @@ def test_a_row_of_a_killed_run_and_one_that_failed_is_told_by_all_hooks(tmp_path
     assert (told["why"], told["failed_in_a_row"], told["status"]) == ("failed runs", 2, "FAILED")
     assert [body for _, _, body in posted] == [told]
     assert [mail.rcpt_tos for mail in mails] == [["ann@x.org"]]
-    assert "could not be told by command program 2" in last.stderr.read_text()
+    assert "could not be sent by command program 2" in last.stderr.read_text()

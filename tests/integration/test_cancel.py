@@ -61,11 +61,11 @@ def kept(path: Path, status: str, number: int = 0) -> Any:
 
 def command_against_standing_still(path: Path) -> str:
     """What `status` prints once all that the run did is an hour old, by the file system's clock."""
-    assert not [t for t in command("status", path, "--json")["troubles"] if "stands still" in t["what"]]
+    assert not [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
     store = path.parent / "store"
     for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
         os.utime(changed, (time.time(), time.time() - 3600))
-    (told,) = [t for t in command("status", path, "--json")["troubles"] if "stands still" in t["what"]]
+    (told,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
     assert isinstance(told["command"], str)
     return told["command"]
 

@@ -127,7 +127,7 @@ def test_columns_and_records_that_are_not_asked_for_are_not_read(
         else:
             path.unlink()
     assert few.where("n = 21").count() == 2
-    with pytest.raises(PySparkException, match="this cut went while it was read"):
+    with pytest.raises(PySparkException, match="the snapshot was deleted while it was read"):
         everything.collect()
     with pytest.raises(CorruptError, match="can't be read"):
         place.rows(filters=SECOND_OF_MARCH)
@@ -155,7 +155,7 @@ def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSess
     assert place.load().count() == 12
     for path in (tmp_path / "output").glob("*/*/*.parquet"):
         path.unlink()
-    with pytest.raises(PySparkException, match="this cut went while it was read"):
+    with pytest.raises(PySparkException, match="the snapshot was deleted while it was read"):
         frame.count()
 
 
@@ -164,26 +164,26 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
     place.run()
     store = Job.from_file(place.file).open_store(create=False)
     for options, why in (
-        ({"dataset": "nobody"}, "nothing is published of this dataset"),
+        ({"dataset": "nobody"}, "has nothing of this dataset"),
         ({"as_of": 99}, "no run of that epoch"),
-        ({"as_of": "yesterday"}, "this is no cut"),
+        ({"as_of": "yesterday"}, "as_of does not name a snapshot"),
         ({"branch": "other"}, "no files of that branch"),
-        ({"as-of": 1}, "no options of this data source"),
-        ({"datasets": "orders"}, "these are no datasets"),
-        ({"tasks": 0}, "no number of tasks"),
-        ({"columns": "n"}, "these are no columns"),
+        ({"as-of": 1}, "does not have these options"),
+        ({"datasets": "orders"}, "the option does not name datasets"),
+        ({"tasks": 0}, "not a number of tasks"),
+        ({"columns": "n"}, "the option does not name columns"),
         ({"columns": '["n", "m"]'}, "no columns of these names"),
-        ({"filters": "n > 1"}, "these are no filters"),
+        ({"filters": "n > 1"}, "not a list of filters"),
         ({"filters": '[["m", ">", 1]]'}, "no column of that name"),
-        ({"filters": '[["at", ">", "soon"]]'}, "none of its column's type"),
+        ({"filters": '[["at", ">", "soon"]]'}, "not of its column's type"),
     ):
         with pytest.raises(DistcommitError, match=why):
             place.rows(**options)
-    with pytest.raises(PySparkException, match="nothing is published of this dataset"):
+    with pytest.raises(PySparkException, match="has nothing of this dataset"):
         place.load(dataset="nobody")
     place.run()
     forget_cuts(store, distcommit.read(place.file).epoch, 2)
-    with pytest.raises(PySparkException, match="not kept any more"):
+    with pytest.raises(PySparkException, match="no longer kept"):
         place.load(as_of=1)
 
 

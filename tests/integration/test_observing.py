@@ -48,7 +48,7 @@ def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
         busy = RunProcess(command, tmp_path / "busy.out", tmp_path / "busy.err")
         with busy:
             assert busy.wait(120) == 2, "another service has the port"
-            assert "metrics can't be served there" in busy.stderr.read_text()
+            assert "metrics can't be served at this address" in busy.stderr.read_text()
     for name, path in files.items():
         assert found["records_published_total", (name,)] == RECORDS * len(NAMES)
         assert found["runs_total", (name, "succeeded")] >= 2

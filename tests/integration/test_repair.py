@@ -60,10 +60,10 @@ def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
         return not repair.has_ended and is_in_its_midst()
 
 
-def mended(job: KafkaJob, what: str) -> dict[str, Any]:
+def mended(job: KafkaJob, problem: str) -> dict[str, Any]:
     code, result, errors = job.cli("repair")
     assert code == 0, (result, errors[-3000:])
-    assert [row["mended"] for row in result["rows"] if what in row["what"]] == ["done"], result
+    assert [row["mended"] for row in result["rows"] if row["id"] == problem] == ["done"], result
     assert not result["left"]
     return result
 
@@ -82,7 +82,7 @@ def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_
         else:
             pytest.fail("no repair was caught in its midst")
         assert some_are_published()
-        mended(job, "sealed and not closed")
+        mended(job, "COMMIT_PENDING")
         job.assert_exact()
 
 
@@ -94,6 +94,6 @@ def test_killed_as_it_rebuilds_the_same_command_goes_on(spark: SparkSession, tmp
         newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
         store = Job.from_file(job.path).open_store(create=False)
         assert killed(job, lambda: newer_runs(store) == UNFINISHED_REBUILD)
-        mended(job, "the store is older")
+        mended(job, "STORE_OUTDATED")
         assert Job.from_file(job.path, session=spark).run().succeeded
         job.assert_exact()

@@ -157,7 +157,7 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
         for settings, why in (
             (at_least_once, "at least once can't reprocess.*To do: set commit.delivery to exactly_once"),
             (table, "mode is replace can't reprocess.*To do: set mode to append"),
-            (replacing, "replaces partitions can't reprocess.*To do: mend the job or its source, and have"),
+            (replacing, "replaces partitions can't reprocess.*To do: correct the job or its source, and read"),
         ):
             code, _, errors = job.cli("reprocess", "--all", *(word for each in settings for word in ("--set", each)))
             assert code == 2

@@ -154,7 +154,7 @@ def cli(*words: object) -> int:
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "there is no job file to serve"),
+        ({}, "the folder has no job file to serve"),
         ({"a.yaml": "job: ["}, "a.yaml: the job file is not YAML"),
         ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
     ],

@@ -77,7 +77,7 @@ def problems(result: RunResult) -> str:
 
 def shown(path: Path) -> list[str]:
     """The command that `status` shows for the one dataset that could not be planned, from its name on."""
-    (trouble,) = (each for each in Job.from_file(path).status().troubles if "could not be planned" in each.what)
+    (trouble,) = (each for each in Job.from_file(path).status().troubles if each.id == "PLAN_FAILED")
     return shlex.split(trouble.command)[1:]
 
 

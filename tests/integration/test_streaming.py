@@ -87,7 +87,7 @@ def test_what_is_no_micro_batch_of_a_query_is_refused(tmp_path: Path, spark: Spa
     job = Job.from_file(write_job(tmp_path))
     with pytest.raises(ConfigurationError, match="not called by a streaming query"):
         job.on_batch(spark.range(3).selectExpr("'a' AS shop", "id AS n"), 0)
-    with pytest.raises(ConfigurationError, match="would cut a micro-batch"):
+    with pytest.raises(ConfigurationError, match="must not be set for micro-batches"):
         Job.from_file(write_job(tmp_path), ["limits.seconds=5"])
 
 

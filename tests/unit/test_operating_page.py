@@ -1,4 +1,4 @@
-"""The page for who is on call has each thing that the code can say is wrong, and nothing else."""
+"""The page for operators lists each exit code, error, alert and finding of an audit, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import distcommit
 from distcommit.app.auditing import audit
-from distcommit.app.inspection import problems, runs
+from distcommit.app.inspection import runs
 from distcommit.app.running import alerts
 from distcommit.cli.help_texts import EXIT_CODES
 from distcommit.cli.views import audit_view
@@ -32,56 +32,6 @@ def tree_of(module: object) -> ast.Module:
     return ast.parse(Path(str(getattr(module, "__file__"))).read_text(encoding="utf-8"))  # noqa: B009
 
 
-TROUBLES = tree_of(problems)
-TABLES = {
-    target.id: [str(value.value) for value in node.value.values if isinstance(value, ast.Constant)]
-    for node in TROUBLES.body
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-    for target in node.targets
-    if isinstance(target, ast.Name)
-}
-
-
-def texts(text: ast.expr) -> Iterator[str]:
-    """A line with `…` for what is put into it; as many as a table has that a part of it is looked up in."""
-    assert isinstance(text, ast.Constant | ast.JoinedStr), f"no line that can be read here: {ast.unparse(text)}"
-    found = [""]
-    for part in text.values if isinstance(text, ast.JoinedStr) else [text]:
-        new = [str(part.value)] if isinstance(part, ast.Constant) else ["…"]
-        value = part.value if isinstance(part, ast.FormattedValue) else None
-        if isinstance(value, ast.Subscript) and ast.unparse(value.value) in TABLES:
-            new = TABLES[ast.unparse(value.value)]
-        found = [before + after for before in found for after in new]
-    return (re.sub("…+", "…", line) for line in found)
-
-
-def lines() -> dict[str, str]:
-    """What a `Trouble` can say, in the order of the code, with the name of its command if that is always the same."""
-    found: dict[str, str] = {}
-    for function in (node for node in TROUBLES.body if isinstance(node, ast.FunctionDef)):
-        last: list[str] = []
-        for node in sorted(ast.walk(function), key=lambda node: getattr(node, "lineno", 0)):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "what":
-                last = list(texts(node.value))
-                found |= dict.fromkeys(last, "")
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Trouble":
-                said, command = node.args[:2]
-                named = isinstance(command, ast.Call) and command.args and isinstance(command.args[0], ast.Constant)
-                name = str(ast.literal_eval(command.args[0])) if isinstance(command, ast.Call) and named else ""
-                found |= dict.fromkeys(last if isinstance(said, ast.Name) else texts(said), name)
-    return found
-
-
-def test_each_trouble_that_status_can_tell_has_its_section_with_the_command() -> None:
-    parts = re.split(r"^### `(.+)`$", section("What `status` says"), flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    told = lines()
-    assert len(told) > 10
-    assert set(sections) == set(told)
-    for line, command in told.items():
-        assert f"distcommit {command}".strip() in " ".join(sections[line].split()), line
-
-
 def test_exit_codes_are_those_that_help_tells() -> None:
     told = re.findall(r"^ *(\d+)  (.+?)\\?$", EXIT_CODES, re.MULTILINE)
     assert [(code, means) for code, means, _ in rows("Exit codes", "code | means | to do")] == told
@@ -100,9 +50,8 @@ def test_each_kind_of_error_is_there_with_its_exit_code() -> None:
 
 
 def test_each_alert_is_there() -> None:
-    calls = [node for node in ast.walk(tree_of(alerts)) if isinstance(node, ast.Call)]
-    told = {ast.literal_eval(call.args[4]) for call in calls if ast.unparse(call.func) == "_alert"}
-    assert {why.strip("`") for why, *_ in rows("Alerts", "`why` | means | to do")} == told
+    listed = {why.strip("`"): problem for why, problem, *_ in rows("Alerts", "`why` | problem | means | to do")}
+    assert listed == {why: f"[`{kind.id}`](problems.md#{kind.id.lower()})" for why, kind in alerts.ALERTS.items()}
 
 
 def test_what_an_audit_can_find_is_there() -> None:

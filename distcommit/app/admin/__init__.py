@@ -1,4 +1,2 @@
-"""Operator actions on a job: releases, watermarks, repair, rebuild, reprocessing, expiry.
-
-Must not run beside an unfenced run. Start reading at `rebuild`.
-"""
+"""Operator actions on a job: releases, watermarks, repair, rebuild, reprocessing, expiry. Must not run beside an
+unfenced run. Start reading at `rebuild`."""

@@ -1,4 +1,4 @@
-"""Pausing, resuming and triggering a job that services run, from any machine that reaches the store."""
+"""Pause, resume or trigger a served job from any machine that reaches the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY_S = 0.5
 
 
 class Wish(StrEnum):
-    """What can be asked."""
+    """A request to the job's service."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -23,25 +23,27 @@ class Wish(StrEnum):
 
 
 class AskedResult(msgspec.Struct, frozen=True):
-    """What came of it. `was_so`: it was paused, or not paused, already; `taken`: of a trigger, whether a service has
-    begun the run; `paused_by`: who has paused the job, empty if nobody has."""
+    """The result of a request."""
 
     job: str
     wish: Wish
     was_so: bool
+    """Whether the job was paused, or not paused, already."""
     taken: bool
+    """Of a trigger: whether a service has begun the run."""
     paused_by: str
+    """Who has paused the job; empty if it is not paused."""
 
 
 def ask_service(store: JobStore, wish: Wish, who: str, clock: Clock, wait_s: float = 0) -> AskedResult:
-    """Pauses, resumes or triggers a job. A service sees it when it next looks, also one that is started later.
+    """Pause, resume or trigger a job. A service sees the request at its next check, also one that starts later.
 
     Args:
         store: the job's.
-        wish: what is asked.
-        who: asks.
+        wish: the request.
+        who: who requests it.
         clock: the time.
-        wait_s: how long to wait at most for a service to take a trigger.
+        wait_s: how long to wait at most for a service to begin a triggered run.
 
     Raises:
         DistcommitError: if the store can't be written or read.
@@ -71,7 +73,5 @@ def _asked(store: JobStore) -> tuple[str, frozenset[str]]:
     try:
         asked = read_asked(store.fs, store.roots.store)
     except OSError as error:
-        raise storage_error(
-            error, "what is asked of the job's service can't be read", path=store.roots.store
-        ) from error
+        raise storage_error(error, "the requests to the job's service can't be read", path=store.roots.store) from error
     return asked.paused.who if asked.paused else "", asked.triggers

@@ -1,8 +1,8 @@
-"""Repair of a job's small files that are damaged, and of its job log, so that a rebuild can open the store.
+"""Repair damaged small files of a job, and its job log, so that a rebuild can open the store.
 
-Each is set aside and written again: the store's marker from the claim of the output and from the folders of its logs, a
-claim from the marker, the record of settings from the job file. What can't be read of the job log is set aside once the
-output says that no run may begin; the rebuild that follows takes an epoch above all that is published.
+Each is set aside and written again: the store's marker from the claim of the output and the folders of the logs, a
+claim from the marker, the settings record from the job file. The unreadable part of the job log is set aside once the
+output says that no run may begin. The rebuild that follows takes an epoch above all published ones.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MARKER, JOB_LOG = "the store's marker", "the job log"
 
 
 def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str]:
-    """Repair all damaged files of a store that is there, and return their names.
+    """Repair all damaged files of an existing store, and return their names.
 
     Args:
         folders: the job's.
-        run_id: a new run's id, by which damaged files are set aside.
+        run_id: a new run's id; damaged files are set aside under it.
         dry_run: only return the names.
 
     Raises:
@@ -86,7 +86,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
 
 
 def set_run_records_aside(store: JobStore, run_id: str) -> str:
-    """Set aside damaged records of runs: nothing depends on them. Return an empty text: it was done."""
+    """Set aside damaged records of runs, on which nothing depends. Return an empty text, for success."""
     fs, root = store.fs, store.roots.store
     for epoch in recorded_epochs(fs, root):
         for name, read in ((record_name(epoch), read_record), (record_name(epoch, BEGUN), read_beginning)):
@@ -99,9 +99,9 @@ def set_run_records_aside(store: JobStore, run_id: str) -> str:
 
 
 def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | None:
-    """The store with its first generation of logs; None if there is none.
+    """Return the store with its first generation of logs; None if there is none.
 
-    What a damaged marker said, the claims of the folders and the folders of the logs say too.
+    A damaged marker is reconstructed from the claims of the folders and the folders of the logs.
     """
     marker = read_marker(fs, roots, repairable=True)
     if has_removal_begun(fs, roots.store):
@@ -132,18 +132,20 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
             return owner
     if damaged is not None:
         raise CorruptError(
-            "nothing that can be read says whose the job's folders are",
+            "neither the store's marker nor a folder's claim can be read",
             store=roots.store,
             found=str(damaged),
-            todo="restore store.json from a backup. If there is none, and output and staging are this job's, delete"
-            f" {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and `distcommit"
-            " rebuild` makes it anew from the published files",
+            todo=(
+                "restore store.json from a backup. If there is none, and output and staging are this job's, "
+                f"delete {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and "
+                "`distcommit rebuild` creates it from the published files"
+            ),
         ) from damaged
     return None
 
 
 def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
-    """Claim again the folders whose claim is damaged.
+    """Claim the folders with a damaged claim again.
 
     Raises:
         StaleStoreError: if the marks of runs beside a damaged claim are not those of this store.
@@ -169,14 +171,16 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
 
 
 def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None:
-    """Let the job log begin where it can be read, after the output says that a rebuild is under way."""
+    """Cut the job log where it can be read, after the output says that a rebuild is in progress."""
     if whole_job and any(_is_any_open(store, bucket) for bucket in range(store.buckets)):
         raise ConflictError(
-            "the job log is damaged, which says whether held back datasets were decided to be published",
+            "the job log is damaged, which records whether held back datasets are published",
             store=store.roots.store,
             found="datasets that are sealed and not closed",
-            todo="put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew"
-            " from the published files",
+            todo=(
+                "put the newest job log in its place; or put the store aside, and `distcommit rebuild` "
+                "creates it from the published files"
+            ),
         )
     fs, output = store.fs, store.roots.output
     rest = fold_of_rest(store.job_log())

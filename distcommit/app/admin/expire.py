@@ -1,4 +1,4 @@
-"""Retention: published files that are older than a horizon go, on purpose, and all who look know it."""
+"""Expiry: delete published files older than a cutoff, recorded so that audit, rebuild and readers expect it."""
 
 from __future__ import annotations
 
@@ -34,54 +34,57 @@ _LEAST_CUTS = 2
 
 
 class RetainRow(msgspec.Struct, frozen=True):
-    """What is too old of a dataset; `rejected`: how many of its records were turned away."""
+    """The expired files of a dataset."""
 
     dataset: str
     files: int
     records: int
     size_bytes: int
     rejected: int = 0
+    """Rejected records among them."""
 
 
 class RetainResult(msgspec.Struct):
-    """What retention has taken, or would take, from the files of before `before_ms`, milliseconds since 1970, records
-    that were turned away (`rejected`) among them.
-
-    `rows` names the first hundred datasets; counts are whole. `left_out`: datasets of which nothing went, and why; the
-    same command takes it later. `deleted`: False if files that went stay until no cut that is kept shows them.
-    `undated`: live files of which nobody knows how old they are: in no time folder, where the file system tells none.
-    """
+    """The files older than `before_ms` that were, or would be, deleted."""
 
     before_ms: int
+    """Milliseconds since 1970."""
     dry_run: bool
     datasets: int = 0
     files: int = 0
     records: int = 0
     size_bytes: int = 0
     rows: list[RetainRow] = []
+    """The first hundred datasets. Counts include all."""
     left_out: list[str] = []
+    """Reasons by datasets that keep their files. The same command expires them later."""
     left_out_count: int = 0
     epoch: int = 0
     deleted: bool = False
+    """False if expired files stay until no kept snapshot shows them."""
     undated: int = 0
+    """Live files of unknown age: in no time folder, on a file system without times."""
     succeeded: bool = True
     rejected: int = 0
+    """Rejected records among the expired ones."""
 
 
 def age_ms(text: str) -> int:
-    """An age such as `90d`, `36h` or `12w`, in milliseconds.
+    """Return an age such as `90d`, `36h` or `12w` in milliseconds.
 
     Raises:
-        ConfigurationError: if it is none.
+        ConfigurationError: if the text is not an age.
     """
     found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
     if found is None or not int(found[1]):
-        raise ConfigurationError("this is no age", expected="a number above 0 and h, d or w, such as 90d", found=text)
+        raise ConfigurationError(
+            "the text is not an age", expected="a number above 0 and h, d or w, such as 90d", found=text
+        )
     return int(found[1]) * _HOURS[found[2]] * 3_600_000
 
 
 def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
-    """What is too old. Reads only."""
+    """Return the expired files. Nothing is changed."""
     result, horizon = RetainResult(before_ms, dry_run), Horizon(before_ms)
     source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
@@ -102,7 +105,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
                 why = "stopped" if state.is_stopped else state.status.value
-                _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
+                _left_out(result, f"{urn}: it is {why}; `distcommit status` has the remedy")
                 continue
             if state.watermark is None:
                 _left_out(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
@@ -112,7 +115,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
 
 
 def _live(source: RetainedFiles, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
-    """A dataset's live files, or why they can't be told."""
+    """Return the live files of a dataset, or why they can't be determined."""
     urn, state = dataset
     try:
         return list(source.aged(urn, state.done_epoch).live())
@@ -140,28 +143,27 @@ def retain_job(
     dry_run: bool = False,
     when_unread: bool = False,
 ) -> RetainResult:
-    """Takes published files away that are too old: those whose folder by time is over for so long, and where they are
-    in none, those that were written so long ago, what was turned away among them: nobody can feed that again then.
-    Watermarks stay.
+    """Delete published files older than an age, rejected records among them, which then can't be reprocessed. A time
+    folder is as old as its end, any other file as its modification. Watermarks stay.
 
-    It first says durably what is to go. A run then seals, for each dataset, a tombstone that names its files; once that
-    is done, audit, rebuild and readers of newer cuts know them to be gone. Another one drops older cuts, deletes the
-    files, and seals for each dataset a short tombstone in the place of the one that named them. Killed anywhere, the
-    same command finishes it; so do the job's own runs, but for cuts that they keep.
+    The cutoff is recorded durably first. A run then seals, for each dataset, a tombstone that names its expired files:
+    from then on audit, rebuild and readers of newer snapshots expect them to be gone. A second run drops older
+    snapshots, deletes the files, and replaces each tombstone by a short one. After a crash the same command finishes
+    the work; so do the job's runs, but for snapshots that they keep.
 
     Args:
         folders: the job's.
         session: a Spark session to use.
         older_than: an age, see `age_ms`.
-        who: who asks.
-        observer: told what happens.
-        dry_run: only look.
-        when_unread: leave cuts as they are: files go once no cut that is kept shows them, as runs find it.
+        who: who gives the command.
+        observer: receives the runs' events.
+        dry_run: only report.
+        when_unread: keep snapshots. Runs delete the files once no kept snapshot shows them.
 
     Raises:
-        ConfigurationError: if that is no age, or the job publishes anything but files that are added, or replaced by
-            partition, exactly once; nothing was changed.
-        DistcommitError: as of any run.
+        ConfigurationError: if the text is not an age, or the job publishes anything but files that are added, or
+            replaced by partition, exactly once; nothing was changed.
+        DistcommitError: as any run.
     """
     now_ms = SystemClock().now_ms()
     before_ms = now_ms - age_ms(older_than)
@@ -194,7 +196,7 @@ def _run(
     *,
     kept_cuts: int | None = None,
 ) -> RunResult:
-    """A run that retires what is too old, and nothing else; it deletes what was retired and no kept cut shows."""
+    """Run once to seal tombstones of expired files, and to delete superseded files that no kept snapshot shows."""
     from distcommit.app.running.run_context import begun  # noqa: PLC0415 - a dry run needs no Spark
 
     with begun(folders, session, command, who, observer) as (launch, found, told, _):
@@ -205,7 +207,7 @@ def _run(
 
 
 def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
-    """A run's settings, for one that retires what is older than that instead of reading the source."""
+    """Return the settings of a run that expires old files instead of reading the source."""
     store, flow = settings.store, settings.flow
     source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
     return replace(settings, flow=source.in_place(), kept_cuts=kept_cuts or settings.kept_cuts)

@@ -1,4 +1,4 @@
-"""A store made to know again what was published, as `app.admin.rebuild_plan` finds it: fenced, written, marked."""
+"""Restore a store from the published files, by the plan of `app.admin.rebuild_plan`: fence, write, mark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """What `rebuild_store` would do, from all footers and ledgers. Writes nothing."""
+    """Return what `rebuild_store` would do, from all footers and ledgers. Nothing is written."""
     plan = planned(store, known, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -48,23 +48,23 @@ def rebuild_store(
     flow: TaskFlow | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> RebuildResult:
-    """Rebuilds an opened store. Safe to call again after a crash: until it has ended, no run begins.
+    """Rebuild an opened store. Repeatable after a crash: until it has ended, no run begins.
 
     Args:
         store: the store, stale or new.
-        found: what `plan_rebuild` found. It is planned anew once nobody can publish any more; should there be problems
-            then, all that was written is that no run may begin.
+        found: the plan. It is made again once nothing can be published any more. If it has problems then, only the mark
+            that keeps runs from beginning was written.
         run_id: a new run's id.
-        who: the person.
+        who: the operator.
         accept_gaps: whether gaps are recorded as skipped.
-        flow: the job's, for what its sinks have committed at targets.
-        tick: called whenever it has got on.
+        flow: the job's, for the commits of its sinks at targets.
+        tick: called at each progress.
 
     Raises:
-        StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
-        FencedError: if somebody else has begun since.
-        ConflictError: if somebody has changed a dataset by hand meanwhile, or the number of buckets is being changed.
-        ConfigurationError: if they belong to another job.
+        StaleStoreError: if the folders belong to another store of the job, or another run began meanwhile.
+        FencedError: if another run began since.
+        ConflictError: if an operator changed a dataset meanwhile, or the number of buckets is being changed.
+        ConfigurationError: if the folders belong to another job.
     """
     _require_open(store)
     claim_folders(store)
@@ -75,7 +75,7 @@ def rebuild_store(
     for bucket in range(store.buckets):
         set_torn_aside(store, store.bucket_log(bucket, epoch), epoch)
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
-    # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
+    # Without staged files no process that still executes an old sequence can publish after the files are read.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in staged_buckets(fs, roots.staging, staged):
             sweep_epoch(fs, roots.staging, staged, bucket)
@@ -87,7 +87,7 @@ def rebuild_store(
     if plan.result.problems:
         return plan.result
     end_cuts(store)
-    # First: once their dataset is idle, nothing tells them from what is published.
+    # First: once their dataset is idle, they can't be distinguished from published files.
     _set_aside(store, epoch, plan.revoked, tick)
     states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
     _write(store, states, known, epoch, who)
@@ -101,7 +101,7 @@ def rebuild_store(
 def _with_schemas(
     store: JobStore, flow: TaskFlow, made: list[DatasetState], known: dict[str, DatasetState], epoch: int
 ) -> list[DatasetState]:
-    """The states with the ids that schemas have under names that the store does not know."""
+    """Return the states with their schema ids under names that the store does not know."""
     new = [state for state in made if state.dataset_urn not in known]
     before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
     ids = carry(store, to_carry(store, before.values(), new, flow.source.named_now, epoch))
@@ -109,7 +109,7 @@ def _with_schemas(
 
 
 def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetState], epoch: int, who: str) -> None:
-    """Puts the states into the logs of their buckets. Raises as `rebuild_store`."""
+    """Write the states to the logs of their buckets. Raises as `rebuild_store`."""
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in made:
         by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
@@ -117,27 +117,27 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
         log = store.bucket_log(bucket, epoch)
         written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
         fold = log.settle(written)
-        require_fence(fold, epoch, log.folder)  # else others are at work here
+        require_fence(fold, epoch, log.folder)  # otherwise another process is at work
         for state in states:
             _require_written(state, epoch, fold)
 
 
 def _end(store: JobStore, epoch: int, who: str) -> None:
-    """Has store, output and buckets' logs go on from where they are now, each as the others know it."""
+    """Align store, output and bucket logs to their current ends."""
     forget_heads(store, epoch, who)
     cut_ended(store, epoch, heads_now(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """What `keep_store` would do: take that epoch, and change nothing else. Writes nothing. Raises as it does."""
+    """Return what `keep_store` would do: take an epoch, and change nothing else. Raises as it does."""
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
 
 
 def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
-    """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
-    nothing else is changed. Raises as `rebuild_store`."""
+    """Declare the store's state valid, whatever is published: it gets an epoch above all others. Raises as
+    `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
     epoch = _next_epoch(store)
@@ -149,22 +149,22 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
 
 
 def _require_open(store: JobStore) -> None:
-    """Whether a rebuild can write in the store's logs; else nothing of it may begin."""
+    """Check that a rebuild can write to the store's logs; otherwise it must not begin."""
     require_counting(store, store.job_log().refresh())
     for bucket in range(store.buckets):
         require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
 
 
 def _next_epoch(store: JobStore) -> int:
-    """Return one above all epochs of the logs, and of all marks in the output. A job log that was damaged may have lost
-    its newest ones."""
+    """Return one above all epochs of the logs and of all marks in the output. A damaged job log may have lost its
+    newest ones."""
     marked = read_marks(store.fs, store.roots.output).values()
     fenced = (fold_of_rest(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
     return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:
-    """What the store knows of its datasets; of a log that is torn, what is left of it says."""
+    """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
     logs = list(map(store.bucket_log, range(store.buckets)))
     folds = in_flight(store.fs.parallel_buckets, fold_of_rest, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}
@@ -175,11 +175,11 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
     fold = log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
     if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
         raise StaleStoreError(
-            "somebody else has begun on this store meanwhile",
+            "another run has begun on this store meanwhile",
             store=store.roots.store,
             expected=f"run {run_id}",
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
-            todo="see that nothing else is at work, then rebuild again",
+            todo="make sure that no other process works on the store, then rebuild again",
         )
 
 
@@ -196,7 +196,7 @@ def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
 
 
 def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[], None]) -> None:
-    """Moves files out of the output, to the same places below a folder of the store."""
+    """Move files out of the output, to the same paths below a folder of the store."""
     fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
     touched: set[str] = set()
     for path in paths:
@@ -204,7 +204,7 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[],
         folder = target.rpartition("/")[0]
         if folder not in touched:
             fs.make_folders(folder)
-        with suppress(FileNotFoundError):  # who abandons its sequence was first
+        with suppress(FileNotFoundError):  # an operator who abandons its sequence was first
             fs.rename(path, target)
         touched.add(folder)
         tick()

@@ -1,4 +1,4 @@
-"""Rebuilding a job's store: what has to be so before it may be, and the lock that it holds."""
+"""Rebuild a job's store: preconditions and the lock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from distcommit.stores.state.task_states import PastStates
 def rebuild_job(
     folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
-    """What `Job.rebuild` does."""
+    """Rebuild, as `Job.rebuild` describes."""
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
     repaired = repair_files(folders, run_id, dry_run=dry_run)
@@ -89,16 +89,16 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
     if not flow.can_be_audited or config.source.provenance is None:
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files and in the ledgers of targets",
-            expected="a source with offsets, and sinks that tell what they have committed",
+            expected="a source with offsets, and sinks that report their commits",
             todo="`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark` to what its target has",
         )
 
 
 def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:
-    """Goes on from what a store knows, or says what that would do."""
+    """Continue from the state of a store, or report what that would do."""
     if store is None:
         raise ConfigurationError(
-            "watermarks are kept of a store that is there",
+            "--keep-watermarks needs an existing store",
             path=folders.places()[1].store,
             expected="a store",
             found="none",
@@ -111,12 +111,12 @@ def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *,
 
 
 def _can_be_declared(store: JobStore) -> bool:
-    """Whether a person may say that what is there counts: of a run that died, or of a staging folder that is lost."""
+    """Return whether an operator may declare the store's state valid: a run died, or the staging folder is lost."""
     return not store.job_log().refresh().has_ended or is_other_staging(store)
 
 
 def _has_lost_tail(store: JobStore) -> bool:
-    """Whether the log of a bucket has, or had when a run looked at it last; or a part of it can't be read."""
+    """Return whether a bucket's log has lost its end, or had when a run last checked, or is partly unreadable."""
     job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     try:
         for bucket in range(store.buckets):

@@ -1,17 +1,17 @@
-"""A store made to know again what was published: its watermarks from the footers of the published files, and from the
-ledgers of targets (see `app.auditing.joined`).
+"""Plan the rebuild of a store: watermarks from the footers of published files and the ledgers of targets (see
+`app.auditing.joined`).
 
-What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
-whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
-in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
-Files do not go on so that name what another branch lacks; nor those with several of one, as others of theirs may have
-the same offsets, unless the store knows the sequence and all of it is there. Else the files of that epoch are set
-aside, and the next run reads their records again (from 0, where nothing else is known). What is so of epochs in which
-error files were fed again is said in `app.auditing.superseded`. In which incarnation of a source that was made again
-the watermark counts, and what is covered, is said in `app.auditing.continued`.
+The store's state is kept, and files of newer epochs are added. Of a dataset, all epochs but the newest are complete:
+nothing is sealed before the pending sequence is done. The newest is complete too if a run that left nothing open says
+so in the output (`clean`), or if each of its partitions continues without a gap from the store or the older files. Two
+kinds of files never continue so, unless the store knows the sequence and all of it is there: those that name what
+another branch lacks, and those with several records made of one, as other files may have the same offsets. Otherwise
+the files of that epoch are set aside, and the next run reads their records again (from 0 if nothing else is known).
+Epochs in which error files were reprocessed: `app.auditing.superseded`. The incarnation of a recreated source in which
+the watermark counts, and coverage: `app.auditing.continued`.
 
-With at-least-once no epoch needs to be whole: of files since then only what continues without a gap is taken for
-published, of several of one only what a clean run comes after, and the next run publishes the rest again.
+With at-least-once an epoch need not be complete. Of files since then only those that continue without a gap count as
+published (with several records made of one, only those before a clean run). The next run publishes the rest again.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ _LISTED = 100
 
 
 class RebuildRow(msgspec.Struct, frozen=True):
-    """One dataset whose state changes. `gap_records`: offsets between its files that no file has; `incarnation`: what
-    its positions count in afterwards (a Kafka topic id), if that is known; `earlier`: what they counted in before its
-    source was made again."""
+    """A dataset whose state changes."""
 
     dataset: str
     before: dict[str, Position]
@@ -55,18 +53,18 @@ class RebuildRow(msgspec.Struct, frozen=True):
     files: int
     files_set_aside: int
     gap_records: int
+    """Offsets between its files that no file has."""
     incarnation: str = ""
+    """Of its new positions, such as a Kafka topic id; empty if unknown."""
     earlier: list[str] = []
+    """The incarnation before its source was recreated."""
 
 
 class RebuildResult(msgspec.Struct):
-    """What a rebuild did, or would do. With `problems` nothing was written. Lists name the first hundred of a kind.
-
-    `epoch`: the rebuild's; above all that are found in the folders. `repaired`: damaged files beside the logs that were
-    written again, and the job log, if what can't be read of it was set aside.
-    """
+    """What a rebuild did, or would do. If there are `problems`, nothing was written. Lists have the first hundred."""
 
     epoch: int = 0
+    """Of the rebuild; above all in the folders."""
     written: bool = False
     datasets: int = 0
     rows: list[RebuildRow] = []
@@ -76,16 +74,19 @@ class RebuildResult(msgspec.Struct):
     problems: list[str] = []
     problems_count: int = 0
     repaired: list[str] = []
+    """Damaged files that were written again; also the job log, if its unreadable part was set aside."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What a rebuild is going to do: states without their closing epoch, and files to set aside; `revoked` are those of
-    sequences that somebody is abandoning."""
+    """What a rebuild will do."""
 
     states: list[DatasetState] = field(default_factory=list)
+    """Without their closing epoch."""
     set_aside: list[str] = field(default_factory=list)
+    """Files to set aside."""
     revoked: list[str] = field(default_factory=list)
+    """Files of sequences that are being abandoned."""
     newest_epoch: int = 0
     result: RebuildResult = field(default_factory=RebuildResult)
 
@@ -135,7 +136,7 @@ def _planned_with(
 
 
 def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> None:
-    """Has datasets go on where the source has read them under other names, if that is ahead of where they stand."""
+    """Let datasets continue from where the source read them under other names, if that is ahead."""
     made = {**known, **{state.dataset_urn: state for state in plan.states}}
     try:
         states = renamed(made.values(), source.named_now, only_ahead=True)
@@ -155,7 +156,7 @@ def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> Non
 
 
 def _without_revoked(plan: Plan, folder: PublishedFolder, state: DatasetState) -> PublishedFolder:
-    """The folder without the files of a sequence that is being abandoned: whoever does it may go on to remove them."""
+    """Return the folder without the files of a sequence that is being abandoned: they may still be deleted."""
     if state.status is not DatasetStatus.REVOKING or state.sequence is None:
         return folder
     epoch = state.sequence.epoch
@@ -179,7 +180,7 @@ def _branches(
     *,
     accept_gaps: bool,
 ) -> None:
-    """A dataset of which some branches commit at a target."""
+    """Plan a dataset of which some branches commit at a target."""
     sequence, at_targets = state.sequence, max((row.epoch for row in rows), default=0)
     if state.status is DatasetStatus.REVOKING and sequence is not None and sequence.epoch <= at_targets:
         told = f"{state.dataset_urn}: epoch {sequence.epoch} is being abandoned, and a target still has it"
@@ -207,7 +208,7 @@ def _branches(
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, marks: dict[Mark, int]) -> Replaced:
-    """A dataset's files, and what became of those that were fed again."""
+    """Return the files of a dataset, and what became of reprocessed ones."""
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
@@ -222,7 +223,7 @@ def _gap(gap: SkippedRange) -> str:
 
 
 def _gaps(result: RebuildResult, urn: str, gaps: Iterable[str], *, accept_gaps: bool) -> None:
-    """Tells what is lacking."""
+    """Report the missing offsets."""
     for gap in gaps:
         text = f"{urn} {gap}"
         if not accept_gaps:
@@ -271,15 +272,15 @@ def _dataset(
     if not (at_least_once or was_unsealed):
         after.take_fed(fed.get(after.incarnation, OffsetSets()), state)
     if has_taken:
-        after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
+        after.mend(after.incarnation, replaced.taken_epoch)  # which needs no file
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
     _add(plan, after.state_after(state, replaced.taken_epoch, {}), state, after, max(0, there - len(aside)), aside)
 
 
 def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
-    """Takes what was replaced as published, with the files that nothing replaced, in the incarnation that the newest
-    files count in: all of it is older, and what was replaced may lie anywhere among the others."""
+    """Add replaced files, and the files that nothing replaced, as published, in the incarnation of the newest files.
+    All are older, and replaced ones may have any position among them."""
     taken = replaced.taken_by_incarnation()
     named = [files.incarnation for files in newer if files.incarnation]
     newest = named[-1] if named else after.incarnation or next(reversed(taken), "")
@@ -288,7 +289,7 @@ def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None
 
 
 def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:
-    """Moves past the epochs up to that one in which records were fed again; takes them off."""
+    """Move past the epochs of reprocessed records, up to `until`, and remove these."""
     for epoch in sorted(epoch for epoch in again if epoch <= until):
         read: dict[str, int] = {}
         for file in again.pop(epoch):
@@ -300,8 +301,8 @@ def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -
 
 
 def _first(fed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool) -> dict[str, dict[str, int]]:
-    """Where partitions begin of which no other file has anything before what was fed again; at 0 where the run that
-    read it published before it wrote anything down, so that more may be lacking."""
+    """Return the first positions of partitions whose only older files were reprocessed; 0 if the run that read them
+    published before it wrote its state, so that more may be missing."""
     found: dict[str, dict[str, int]] = {}
     for incarnation, sets in fed.items():
         others = OffsetSets()
@@ -318,8 +319,8 @@ def _first(fed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: b
 def _newer(
     result: RebuildResult, files: list[PublishedFile], state: DatasetState, store: JobStore, clean_epoch: int
 ) -> list[EpochFiles]:
-    """Files of epochs that the store does not know to be done, by epoch. A sequence that it knows is among them if it
-    has files, or needs none and another one came after it."""
+    """Return files of epochs that the store does not know as done, by epoch. A sequence that it knows is included if it
+    has files, or needs none and another one followed it."""
     by_epoch: dict[int, list[PublishedFile]] = {}
     for file in files:
         if file.footer.epoch > state.done_epoch:

@@ -1,5 +1,4 @@
-"""Repair: of all that is wrong with a stored job, what can be mended without deciding anything is, by the commands that
-are there for it; the rest is named, with the command by which a person decides."""
+"""Repair: apply each repair that is safe to automate, and list the problems that need an operator's decision."""
 
 from __future__ import annotations
 
@@ -7,70 +6,75 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from distcommit.app.inspection.status import StatusResult, Trouble
+from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.status import StatusResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.core.errors import DistcommitError, error_text
 
-Mends = Mapping[str, Callable[[Sequence[str]], str]]
-"""Actions by name: each is given its words, and says why it could not be done, or nothing."""
+Repairs = Mapping[str, Callable[[Sequence[str]], str]]
+"""Actions by name. Each takes its words, and returns why it failed, or an empty text."""
 
 ORDER = ("records", "rebucket", "rebuild", "abandon", "recover")
-"""In which actions go: a half made move keeps all others off, and datasets of a damaged log are left alone."""
+"""The order of actions: an unfinished move blocks all others, and datasets of a damaged log are left alone."""
 
 
 class RepairRow(msgspec.Struct, frozen=True):
-    """Something wrong, and the command about it. `mended`: `done`, `would be` (with a dry run), why it could not be
-    (`failed: ...`), or empty if nothing was tried, as that is for a person to say, or for the next run."""
+    """A problem, and what was done about it."""
 
     what: str
     command: str
     mended: str = ""
+    """`done`, `would be` (with a dry run), or `failed: ...` with the reason. Empty if an operator or the next run must
+    act."""
+    id: str = ""
+    """Of the problem's kind."""
 
 
 class RepairResult(msgspec.Struct):
-    """What was found wrong, what was mended, and what is wrong now. `problems`: what `distcommit verify-store` says
-    then. Of `problems` the first hundred are named."""
+    """The result of a repair."""
 
     job: str
     dry_run: bool
     rows: list[RepairRow]
+    """The problems that were found."""
     left: list[Trouble]
+    """The problems after the repair."""
     problems: list[str]
+    """Violations that `distcommit verify-store` reports after the repair: the first hundred."""
     problems_count: int
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong any more, but what the next run sees to by itself."""
+        """Whether no problem is left."""
         return not self.left and not self.problems_count
 
 
 def repair_job(
-    look: Callable[[], StatusResult], verify: Callable[[], VerifyResult], mends: Mends, *, dry_run: bool
+    look: Callable[[], StatusResult], verify: Callable[[], VerifyResult], repairs: Repairs, *, dry_run: bool
 ) -> RepairResult:
-    """Mends what is safe to be: what was decided already and not finished, and what published files prove.
+    """Finish what was decided and not finished, and restore what published files prove.
 
-    It never retries, accepts or abandons what is quarantined, takes no gap for real, deletes nothing that is published,
-    and ends no run. Each action is the command of its name, so that a crash leaves what one leaves there, and the same
-    command goes on.
+    Quarantined datasets are never retried, accepted or abandoned. No gap is accepted, no published file is deleted, and
+    no run is ended. Each action is the command of its name: after a crash the same command resumes.
 
     Args:
         look: `distcommit status`.
         verify: `distcommit verify-store`.
-        mends: actions, by the names of `ORDER`.
-        dry_run: only look.
+        repairs: actions, by the names of `ORDER`.
+        dry_run: only report.
     """
     status = look()
     rows: dict[str, RepairRow] = {}
-    before = {trouble.what: trouble for trouble in status.troubles}
+    before = {problem.what: problem for problem in status.troubles}
     for name in ORDER if not dry_run else ():
-        # looked at anew: what one has mended, the next has not to
-        found = [trouble for trouble in look().troubles if trouble.mend[:1] == (name,)]
-        before |= {trouble.what: trouble for trouble in found}
-        for trouble in _each_once(found):
-            outcome = _tried(mends[name], trouble.mend[1:])
-            rows |= {each.what: _row(each, outcome) for each in found if each.mend == trouble.mend}
-    for what, trouble in before.items():
-        rows.setdefault(what, _row(trouble, "would be" if dry_run and trouble.mend else ""))
+        # an action may have resolved problems of the next one
+        found = [problem for problem in look().troubles if problem.mend[:1] == (name,)]
+        before |= {problem.what: problem for problem in found}
+        for words in dict.fromkeys(problem.mend for problem in found):
+            outcome = _outcome(repairs[name], words[1:])
+            rows |= {problem.what: _row(problem, outcome) for problem in found if problem.mend == words}
+    for what, problem in before.items():
+        rows.setdefault(what, _row(problem, "would be" if dry_run and problem.mend else ""))
     left, verified = look() if not dry_run else status, verify()
     return RepairResult(
         job=status.job,
@@ -82,17 +86,13 @@ def repair_job(
     )
 
 
-def _each_once(found: Sequence[Trouble]) -> list[Trouble]:
-    return list({trouble.mend: trouble for trouble in found}.values())
-
-
-def _tried(mend: Callable[[Sequence[str]], str], words: Sequence[str]) -> str:
+def _outcome(repair: Callable[[Sequence[str]], str], words: Sequence[str]) -> str:
     try:
-        why = mend(words)
+        why = repair(words)
     except (DistcommitError, OSError) as error:
         why = str(error) if isinstance(error, DistcommitError) else error_text(error)
     return f"failed: {why}" if why else "done"
 
 
-def _row(trouble: Trouble, mended: str) -> RepairRow:
-    return RepairRow(trouble.what, trouble.command, mended)
+def _row(problem: Trouble, outcome: str) -> RepairRow:
+    return RepairRow(problem.what, problem.command, outcome, problem.id)

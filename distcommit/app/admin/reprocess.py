@@ -1,4 +1,4 @@
-"""Reprocess: what was turned away of a dataset, or of all, is fed through the flow as it is now."""
+"""Reprocess: read the rejected records of one or all datasets again with the current flow."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from distcommit.stores.state.job_store import JobStore
 def reprocess_dataset(
     folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None
 ) -> RunResult:
-    """A run that reads the dataset's live error files, and nothing else.
+    """Run once to read the dataset's live error files, and nothing else.
 
-    Each record goes to the branch that had turned it away (to all, if it was turned away before a fork), and ends
-    published there or among the errors again, in one sequence with the tombstone of the files that it was in. No
-    watermark moves. The run's limit of seconds and its freshness targets do not hold: error files are fed whole.
+    Each record goes to the branch that rejected it (to all, if it was rejected before a fork), and ends published there
+    or among the errors again, in one sequence with the tombstone of its old file. Watermarks do not move. The run's
+    time limit and its freshness targets are ignored: error files are read whole.
 
     Args:
         folders: the job's.
         session: a Spark session to use.
         urn: the dataset.
-        who: who asks.
-        observer: told what happens.
+        who: who gives the command.
+        observer: receives the run's events.
 
     Raises:
-        ConfigurationError: if the store does not know the dataset, it has no live errors, a branch of theirs is gone,
-            or the job delivers at least once, or replaces partitions, or what a table has; nothing was changed.
+        ConfigurationError: if the store does not know the dataset, it has no live errors, their branch no longer
+            exists, or the job delivers at least once, or replaces partitions or tables; nothing was changed.
         ConflictError: if the dataset has a sequence that is not done; nothing was changed.
-        DistcommitError: as of any run.
+        DistcommitError: as any run.
     """
     _require_exactly_once(folders)
     _require_whole(folders)
@@ -48,13 +48,13 @@ def reprocess_dataset(
 
 
 def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, observer: Observer | None) -> RunResult:
-    """The same in one run for all datasets that have live errors, each in a sequence of its own. One that can't be fed
-    is named among the run's reasons, and the others go on; nothing to feed at all is a success.
+    """Run once to read the live error files of all datasets, each in a sequence of its own. Datasets that can't be read
+    are among the run's reasons, and the others continue. Without live errors it succeeds.
 
     Raises:
-        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions, or what a
-            table has; nothing was changed.
-        DistcommitError: as of any run.
+        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions or tables;
+            nothing was changed.
+        DistcommitError: as any run.
     """
     _require_exactly_once(folders)
     _require_whole(folders)
@@ -63,7 +63,7 @@ def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, o
 
 
 def _run(folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None) -> RunResult:
-    """A run that reads live error files of this dataset, or of all if it is empty."""
+    """Run once to read the live error files of this dataset, or of all if it is empty."""
     with begun(folders, session, f"reprocess {urn or '--all'}", who, observer) as (launch, begun_settings, told, _):
         flow, roots = begun_settings.flow, begun_settings.store.roots
         errors = ErrorFiles(begun_settings.store.fs, roots.output, flow, urn)
@@ -91,22 +91,24 @@ def _require_whole(folders: JobFolders) -> None:
             "a job that replaces partitions can't reprocess",
             job=folders.config.job,
             expected="sink.publish: append or replace",
-            found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
-            " whether what it belongs to was replaced since",
-            todo="mend the job or its source, and have the records of whole partitions read again",
+            found=(
+                "replace_partitions: a rejected record is in no partition, so it is unknown whether its "
+                "partition was replaced since"
+            ),
+            todo="correct the job or its source, and read the records of whole partitions again",
         )
     if any(sink.replaces_at_target for sink in folders.config.sink_sections().values()):
         raise ConfigurationError(
             "a job with a table whose mode is replace can't reprocess",
             job=folders.config.job,
             expected="sink.mode: append or upsert",
-            found="replace: what is fed again would take the place of all that is there of its dataset",
-            todo="set mode to append (or upsert) for this command, so that its rows stand beside those that are there",
+            found="replace: reprocessed records would replace all rows of their dataset",
+            todo=("set mode to append (or upsert) for this command, so that its rows are added to the existing ones"),
         )
 
 
 def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
-    """That there is something to feed, before a run is begun for it."""
+    """Check that there is something to reprocess, before a run begins."""
     state = store.bucket_log(store.bucket_of(urn)).refresh().datasets.get(urn)
     if state is None:
         raise ConfigurationError(
@@ -121,7 +123,9 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             dataset=urn,
             expected="it to be idle",
             found=f"{state.status.value}: {state.reason}",
-            todo="commit what is pending by `distcommit recover`, or release it if it is quarantined; then reprocess",
+            todo=(
+                "commit the pending dataset by `distcommit recover`, or release it if it is quarantined; then reprocess"
+            ),
         )
     if state.is_stopped:
         raise ConflictError(

@@ -1,4 +1,4 @@
-"""Signs of life of what people do for long under the job lock, where runs leave how far their tasks are."""
+"""Progress of long operator actions under the job lock, so that they are not reported as stalled."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EVERY_S = 10.0
 
 @contextmanager
 def signs_of_life(store: JobStore, run_id: str, clock: Clock) -> Iterator[Callable[[], None]]:
-    """Yields what is to be called as often as something has got on: every ten seconds a name in the run's progress
-    folder takes the place of another, so that nobody takes it for hung. Where that fails, the work goes on."""
+    """Yield a function to call at each progress. Every ten seconds it exchanges a name in the run's progress folder. If
+    that fails, the work continues."""
     fs, folder, writer = store.fs, progress_folder(store.roots.store, run_id), uuid.uuid4().hex
     number, left_s = 0, clock.monotonic_s()
 
@@ -36,5 +36,5 @@ def signs_of_life(store: JobStore, run_id: str, clock: Clock) -> Iterator[Callab
         yield tick
     finally:
         if number:
-            with suppress(OSError):  # for people to look at: nothing depends on it
+            with suppress(OSError):  # informative: nothing depends on it
                 delete_tree(fs, folder)

@@ -1,4 +1,4 @@
-"""Watermarks that a person names, held against what is stored and what the source counts in, before anything is set."""
+"""Set watermarks that an operator names, after they are checked against the store and the source."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NAMED = 20
 def set_watermark(
     store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, who: str, *, new: bool
 ) -> None:
-    """Sets an idle dataset's watermark, once it is known to make sense.
+    """Set the watermark of an idle dataset, after it is checked.
 
     Args:
         store: the job's store.
-        source: what the positions are positions in.
+        source: whose positions they are.
         urn: the dataset.
-        positions: by partition; None forgets the watermark.
-        who: the person.
+        positions: by partition; None deletes the watermark.
+        who: the operator.
         new: whether the dataset is one that no run has read yet.
 
     Raises:
-        ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are no positions of
-            it, or a partition that has a position gets none: nothing was written.
+        ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are not its positions,
+            or a partition would lose its position: nothing was written.
         ConflictError: if it has a sequence that is not done.
     """
     states = store.bucket_log(store.bucket_of(check_urn(urn))).refresh().datasets
@@ -62,13 +62,13 @@ def require_positions(
     wanted: Mapping[str, Mapping[str, Position]],
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
+    """Raise ConfigurationError, with the first few problems, unless all are valid positions of their datasets.
 
     Args:
-        source: it says what a position is.
-        states: what is stored: positions of a dataset stay of one type.
-        wanted: positions by partition, by dataset.
-        lines: where in a file those of a dataset stand, to be told with its problems.
+        source: which checks positions.
+        states: the stored states: the positions of a dataset keep their type.
+        wanted: positions by dataset and partition.
+        lines: the lines of a file that the datasets are on, for the problems.
     """
     problems = [*_unlike_stored(states, wanted)]
     problems += negative_positions(wanted) if not problems and source.provenance is not None else []
@@ -77,24 +77,24 @@ def require_positions(
         problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
-            "these are no positions to set",
+            "the positions are not valid for their datasets",
             expected="for each dataset the next position to read by partition, of the kind that its source counts in",
             found="; ".join(problems[:_NAMED]) + more,
-            todo="correct them; nothing was written",
+            todo="correct them and give the command again; nothing was written",
         )
 
 
 def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> None:
-    """Raises ConfigurationError if a partition that has a position gets none: all of it would be read again."""
+    """Raise ConfigurationError if a partition would lose its position: it would be read again from its beginning."""
     found: list[str] = []
     for urn, positions in wanted.items():
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
         if left := {partition: at for partition, at in stored.items() if partition not in positions}:
-            found.append(f"{urn!r}: {json.dumps(left)} stand, and are not named")
+            found.append(f"{urn!r}: {json.dumps(left)} have positions, and are not named")
     if found:
         raise ConfigurationError(
-            "partitions that are not named would be read again from their beginning",
+            "the watermark must name all partitions: others would be read again from their beginning",
             expected="a position for each partition that has one",
             found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
             todo="name them too, with the positions that they have; if the source does not have them any more, set the"
@@ -115,7 +115,7 @@ def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapp
             yield f"{urn!r}: {error}"
             continue
         if not positions:
-            yield f"{urn!r}: there is no position (null forgets a watermark)"
+            yield f"{urn!r}: a position is missing (null deletes a watermark)"
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
         for partition, position in positions.items():

@@ -1,4 +1,2 @@
-"""The audit: what is published, compared with what the store and the source say.
-
-Must not change anything. Start reading at `audit`.
-"""
+"""The audit: compares the published output with the store and the source. Must not change anything. Start reading at
+`audit`."""

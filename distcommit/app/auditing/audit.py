@@ -1,7 +1,8 @@
 """The audit: is every offset from the first to the watermark published exactly once?
 
-It trusts nothing but the logs' folds, the published files and the ledgers of targets: what these say of records by
-default; with `deep` every record of a file is read, and targets count what their readers see.
+It trusts only the logs' folds, the published files and the ledgers of targets. By default it reads what files and
+ledgers state about their records. With `deep` it reads every record of a file, and targets count the rows that their
+readers see.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ __all__ = ["AuditResult", "audit_store"]
 
 
 class _Dataset:
-    """What one dataset adds up to: coverage and holes by incarnation, where "" is the one that its watermark counts in,
-    and what is published by the incarnation that files name."""
+    """The totals of one dataset: coverage and holes by incarnation ("" is the one that its watermark counts in), and
+    published offsets by the incarnation that files name."""
 
     def __init__(self, state: DatasetState | None) -> None:
         self.state = state
@@ -59,7 +60,7 @@ class _Dataset:
         return incarnation if is_other(incarnation, self.incarnation) else ""
 
     def given_up(self) -> Iterator[SkippedRange]:
-        """Yield the ranges that the store says were given up, without what is published or rejected in each branch."""
+        """Yield the skipped ranges of the state, without what is published or rejected in each branch."""
         for skip in self.state.skipped if self.state is not None else ():
             if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
                 yield skip
@@ -86,8 +87,8 @@ def audit_store(
     at_least_once: bool = False,
     ledgers: Ledgers | None = None,
 ) -> AuditResult:
-    """Audits a job's output, and the ledgers of its targets, against its store. Reads only; give it a store that no run
-    is working on."""
+    """Audit a job's output, and the ledgers of its targets, against its store. Nothing is changed. No run may be
+    working on the store."""
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
@@ -114,7 +115,7 @@ def audit_store(
 
 
 def _fold(store: JobStore, bucket: int) -> Fold | str:
-    """What a bucket's log says, or why it can't be read."""
+    """Return the fold of a bucket's log, or why it can't be read."""
     try:
         return store.bucket_log(bucket).refresh()
     except (DistcommitError, OSError) as error:
@@ -135,7 +136,7 @@ class _Audit:
         self._logged: dict[str, LoggedFiles] = {}
 
     def read_logs(self, buckets: Iterable[int]) -> None:
-        """Reads which files the logs name, as far as they go back."""
+        """Read which files the logs name, as far back as they reach."""
         for bucket in buckets:
             try:
                 found, damaged = logged_files(self._store, bucket)
@@ -148,7 +149,6 @@ class _Audit:
                 self._result.note("not_compared", f"bucket {bucket}: files published before then, as {why}")
 
     def output(self) -> None:
-        """Compares the claim and the marks of the output with the store."""
         try:
             owner = read_owner(self._fs, self._roots.output)
             whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
@@ -158,7 +158,7 @@ class _Audit:
             self._result.unreadable.append(f"job log: {error}")
 
     def dataset_folders(self) -> list[str]:
-        """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
+        """Return the names of all dataset folders in the output. Files beside them are recorded as unknown."""
         found: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
@@ -169,7 +169,7 @@ class _Audit:
         return found
 
     def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
-        """Adds up one dataset's files and rows and holds them against its state."""
+        """Add up one dataset's files and rows, and compare them with its state."""
         for path, why in folder.wrong:
             self._unknown(path, why)
         self._result.retired += folder.retired
@@ -204,7 +204,7 @@ class _Audit:
     def _files(
         self, folder: AuditedFolder, found: _Dataset, content: SequenceContent | None, logged: LoggedFiles
     ) -> None:
-        """Adds up the files of a dataset's folders that its sequences have published."""
+        """Add up the files that the dataset's sequences have published."""
         state = found.state
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         for path, file in folder.files:
@@ -239,7 +239,7 @@ class _Audit:
             found.coverage[key].add(footer, sets)
 
     def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
-        """Compares what is published of a dataset with what the store says."""
+        """Compare what is published of a dataset with the store."""
         self._result.datasets += 1
         lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(found.given_up()))
         self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
@@ -258,9 +258,7 @@ class _Audit:
                 self._result.partitions += [replace(row, incarnation=key) for row in rows] if key else rows
             self._result.add(totals)
         for key in sorted(found.coverage.keys() - compared):
-            self._result.note(
-                "not_compared", f"{state.dataset_urn}: records of incarnation {key or 'that is not known'}"
-            )
+            self._result.note("not_compared", f"{state.dataset_urn}: records of incarnation {key or 'unknown'}")
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.note("unknown_files", f"{self._below(path)}: {why}")
@@ -272,7 +270,7 @@ class _Audit:
         self._result.note("not_as_stored", f"{_name(row)}: {why}")
 
     def _ledger(self, ledger: BranchLedger, found: _Dataset) -> None:
-        """Adds up a dataset's rows in one branch."""
+        """Add up a dataset's rows in one branch."""
         row, state = ledger.row, found.state
         self._result.ledger_rows += 1
         if why := not_as_stored(row, state):
@@ -299,7 +297,8 @@ class _Audit:
             self._differs(row, f"it can't be read: {error}")
 
     def _count_visible(self, ledger: BranchLedger) -> None:
-        """Has the target count what its readers see. A table that can't be read says nothing of the ledger's row."""
+        """Compare the rows that readers of the target see with the ledger. An unreadable table does not count against
+        the ledger's row."""
         try:
             if why := ledger.miscounted():
                 self._result.note("altered", f"{_name(ledger.row)}: {why}")
@@ -307,7 +306,7 @@ class _Audit:
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
-        """Adds up what datasets before this one have published too."""
+        """Add up what datasets before this one have published too."""
         if self._shared is None:
             return
         count, ranges = self._shared.add(urn, published)
@@ -317,7 +316,7 @@ class _Audit:
         listed += islice(ranges, LISTED - len(listed))
 
     def _content(self, path: str, found: AuditedFile, content: SequenceContent | None) -> None:
-        """Notes what a file that counts says of its records."""
+        """Record the content sum of a valid file."""
         if content is not None:
             content.add(found.footer)
         if not found.footer.content_sum:
@@ -332,7 +331,7 @@ class _Audit:
             self._result.filtered += sum(footer.filtered_by.values())
 
     def staging(self, folds: dict[int, Fold]) -> None:
-        """Lists what is in task output and belongs to no sequence that still needs it."""
+        """List what is in task output and belongs to no sequence that still needs it."""
         try:
             for left in leftovers(self._store, folds):
                 if left.why_not:

@@ -15,76 +15,80 @@ _Kind = Literal["unknown_files", "altered", "not_as_stored", "not_compared", "st
 
 
 class AuditResult(Shown, msgspec.Struct):
-    """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
+    """The findings of an audit. Lists have the first hundred of a kind; counts include all.
 
-    `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that
-    nothing is missing; duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, only count.
-    Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
-    and what their pending sequences have published so far is not counted. `skipped` positions were given up: data
-    loss, of which `skipped_ranges` names dataset, range and cause.
-    `holes` had no record in the source; `filtered` ones nothing was to be written of, on purpose. An input record that
-    several branches lack, filter or reject counts once; `partitions` has each branch. `records` are those that were
-    published, of which several may have come of one; rejected ones are not among them,
-    but `rejected_records`, in error files, each as often as a branch has rejected it.
-    `earlier_incarnations` counts files of a source that was made again under its name since (a Kafka topic of another
-    id): they are compared with how far that one was read.
-    `counted`: of sources without offsets the `rejected` and `filtered` ones, branch by branch, as files say them.
-    `published_by_two`: source positions that two datasets have published, which are among the duplicates.
-    `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
-    next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
-    `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
-    not those that were sealed last; of sources without offsets published files that are gone, too. `unsummed_files` are
-    older than the sums that tell: of their records, offsets alone are checked. `retired`: files that others
-    have taken the place of and that no run has deleted yet, and the tombstones that say so, but for the newest
-    replacement, which stays; they count nowhere else. `replaced` input records were published, or turned away, and a
-    publisher that replaces has put others in their place; `retained` ones `distcommit retain` has taken, as they were
-    too old.
-    `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
-    are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
-    `not_compared`: what nothing that is stored tells whether it is whole, so that `exact` says nothing of it.
+    A record that several branches lack, filter or reject counts once; `partitions` has each branch.
     """
 
     exact: bool
+    """Whether each offset below each watermark is published exactly once, and nothing else is there."""
     deep: bool
     datasets: int = 0
     files: int = 0
     records: int = 0
+    """Published records; several may come from one input record."""
     duplicates: int = 0
     gaps: int = 0
     past_watermark: int = 0
     skipped: int = 0
+    """Positions that were given up: data loss."""
     holes: int = 0
+    """Positions without a record in the source."""
     rejected: int = 0
+    """Input records that were rejected."""
     earlier_incarnations: int = 0
+    """Files of a source that was recreated since (a Kafka topic of another id). They are compared with how far that one
+    was read."""
     pending: list[str] = []
+    """Datasets that are not finished. Published files of their pending sequences are not counted."""
     unknown_files: list[str] = []
     unknown_files_count: int = 0
     staged_left: list[str] = []
+    """Items in task output that no run would delete."""
     staged_left_count: int = 0
     to_be_swept: list[str] = []
+    """Task output of earlier runs' attempts, which the next run deletes. Not a fault."""
     to_be_swept_count: int = 0
     published_by_two: list[SharedRange] = []
+    """Source positions that two datasets have published; also among the duplicates."""
     published_by_two_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
     passed: bool = False
+    """Whether the findings are what the job's delivery promises: `exact`; with `at_least_once`, that nothing is
+    missing."""
     unrecorded_files: int = 0
+    """Of at-least-once: files that no DONE names."""
     altered: list[str] = []
+    """Files whose records, as `deep` read them, are not those that were written, and datasets whose files are not those
+    that were sealed last. Of sources without offsets also published files that are gone."""
     altered_count: int = 0
     unsummed_files: int = 0
+    """Files from before content sums: only the offsets of their records are checked."""
     filtered: int = 0
+    """Input records that were filtered on purpose."""
     retired: int = 0
+    """Superseded files that no run has deleted yet, and their tombstones, but for the newest replacement. They count
+    nowhere else."""
     ledger_rows: int = 0
+    """Rows of the targets' ledgers, one for each dataset and branch."""
     not_as_stored: list[str] = []
+    """Ledger rows that differ from the store: of unknown datasets, or of epochs that no DONE names."""
     not_as_stored_count: int = 0
     replaced: int = 0
+    """Input records whose output was replaced by a publisher that replaces."""
     retained: int = 0
+    """Input records whose files `distcommit retain` has deleted."""
     counted: list[CountedRow] = []
+    """Of sources without offsets: rejected and filtered records by branch, by their files."""
     skipped_ranges: list[str] = []
+    """Dataset, range and cause of `skipped`."""
     not_compared: list[str] = []
+    """Files whose completeness no stored state can prove; `exact` does not include them."""
     not_compared_count: int = 0
     rejected_records: int = 0
+    """Records in error files, once for each branch that rejected them."""
 
     def add(self, totals: AuditedRecords) -> None:
         """Count the input records of a dataset and incarnation."""

@@ -1,4 +1,4 @@
-"""What the audit says of a source partition in a branch: what is to be there, and what is."""
+"""The audit of a source partition in a branch: the expected and the published records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `rejected`,
-    `skipped`, `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and
-    `retained` ones. `incarnation`: what it counts in, of a source that was recreated since."""
+    """One source partition in a branch. Expected are the offsets from `first` to `watermark` (exclusive), without those
+    in the other counts."""
 
     dataset: str
     partition: str
@@ -35,15 +34,17 @@ class AuditRow(msgspec.Struct, frozen=True):
     holes: int = 0
     branch: str = MAIN_BRANCH
     filtered: int = 0
+    """Input records that the branch was not to write."""
     replaced: int = 0
     retained: int = 0
     incarnation: str = ""
+    """Of a source that was recreated since."""
 
 
 @dataclass(slots=True)
 class AuditedRecords:
-    """Input records of one dataset and incarnation by finding, whatever the branch: a record that several branches
-    lack, or turned away, is one record."""
+    """Input records of one dataset and incarnation by finding. A record that several branches lack or rejected counts
+    once."""
 
     duplicates: OffsetSets = field(default_factory=OffsetSets)
     gaps: OffsetSets = field(default_factory=OffsetSets)
@@ -57,26 +58,24 @@ class AuditedRecords:
 
 
 class CountedRow(msgspec.Struct, frozen=True):
-    """A branch of a dataset of which something was turned away or filtered, where the source has no offsets: files say
-    how many records, and nobody can say which of all there should be.
-
-    `filtered_by`: how many records each construct took out, by its name; one before the fork counts in each branch, and
-    so do records that were rejected there.
-    """
+    """A branch of a dataset without offsets, some records of which were rejected or filtered. Its files count the
+    records; the expected number is unknown."""
 
     dataset: str
     branch: str
     rejected: int = 0
     filtered_by: dict[str, int] = {}
+    """By construct, how many records it filtered. Those before the fork count in each branch, as do records that were
+    rejected there."""
 
     @property
     def filtered(self) -> int:
-        """Those of all constructs."""
+        """Of all constructs."""
         return sum(self.filtered_by.values())
 
 
 def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
-    """What the files of a dataset add up to, by branch."""
+    """Return the counts of a dataset's files by branch."""
     rejected, filtered = Counter[str](), dict[str, Counter[str]]()
     for footer in footers:
         for branch in footer.branches:
@@ -95,14 +94,14 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
 def rows_of(
     state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
 ) -> list[AuditRow]:
-    """Return what the audit says of a branch of a dataset, partition by partition.
+    """Return the rows of a branch of a dataset, partition by partition.
 
     Args:
         state: the dataset's.
         branch: which.
-        found: what it has of the input records.
+        found: the input records that it has.
         holes: those that files and ledgers name.
-        totals: takes up the input records by finding.
+        totals: receives the input records by finding.
     """
     total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
     high = state.reached or Watermark({})
@@ -147,7 +146,7 @@ def rows_of(
 def _findings(
     expected: OffsetSets, found: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
 ) -> dict[str, OffsetSets]:
-    """Return what became of the expected records of a branch that are not published in it."""
+    """Classify the expected records of a branch that are not published in it."""
     missing = expected.difference(found.there)
     not_owed = missing.intersection(found.not_owed)
     missing = missing.difference(not_owed)
@@ -167,7 +166,7 @@ def _findings(
 
 
 def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
-    """Return the offsets that the store says were given up, had no record, and were filtered with their work unit."""
+    """Return the offsets that the store has as given up, without a record, and filtered with their work unit."""
     ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, incarnation)]
     given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
     known = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))

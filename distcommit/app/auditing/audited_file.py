@@ -1,4 +1,4 @@
-"""One published file as the audit sees it."""
+"""A published file as the audit reads it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 @dataclass(frozen=True, slots=True)
 class AuditedFile:
-    """One file: its footer, the offsets and holes in it, and what is wrong with its records, if they were read."""
+    """One file."""
 
     footer: Footer
     offsets: OffsetSets
     holes: OffsetSets
     altered: str = ""
+    """How its records differ from those that were written, if they were read."""
 
 
 def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:
-    """A file, with all of its records if `deep`; a text is why it can't be one of ours, or is damaged."""
+    """Read a file, with all of its records if `deep`. Return a text if it is damaged, or not a file of this product."""
     why = ""
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return "no footer of ours"
+            return "it has no footer of this product"
         sets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)

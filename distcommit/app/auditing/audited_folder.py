@@ -1,4 +1,4 @@
-"""What a dataset's folders hold, as the audit sees them. It notes nothing, so that several are looked at at once."""
+"""The folders of a dataset as the audit reads them. Several are read at once."""
 
 from __future__ import annotations
 
@@ -26,32 +26,38 @@ from distcommit.stores.folders.trees import files_below
 
 @dataclass(frozen=True, slots=True)
 class AuditedFolder:
-    """The live files, each with what it says or why it is none of ours; what else is wrong, by path; what replacements
-    have taken the place of; how many files and tombstones are retired and not deleted, the epochs of replacements
-    that count, and the epochs of retired files; all `paths` below the output, those that tombstones name, and whether
-    all tombstones could be read."""
+    """The content of a dataset's folders."""
 
     name: str
     files: list[tuple[str, AuditedFile | str]]
+    """Live files, each with its content or the reason why it is foreign."""
     wrong: list[tuple[str, str]]
+    """Other faults by path."""
     replaced: list[ReplacedRecords]
+    """What replacements have taken the place of."""
     retired: int
+    """Superseded files and tombstones that are not deleted."""
     replacements: list[int]
+    """Epochs of valid replacements."""
     retired_epochs: set[int]
+    """Epochs of superseded files."""
     paths: set[str]
+    """All paths below the output."""
     retired_paths: set[str]
+    """Those that tombstones name."""
     is_read: bool
+    """Whether all tombstones could be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """How folders are read.
+    """Reads folders.
 
     Args:
-        fs: where the output is.
+        fs: of the output.
         output: its folder.
-        states: the datasets that the store knows, by their folders' names.
-        read: gives what a file says.
+        states: the stored datasets, by the names of their folders.
+        read: returns the content of a file.
     """
 
     fs: FileSystem
@@ -60,7 +66,7 @@ class Folders:
     read: Callable[[str], AuditedFile | str]
 
     def each(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
-        """The folders in this order. `deep`: reading a file takes much memory."""
+        """Yield the folders in this order. `deep`: reading a file takes much memory."""
         with file_readers(self.fs, deep=deep) as pool:
             yield from ahead(min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names)
 
@@ -91,7 +97,7 @@ class Folders:
         )
 
     def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
-        """The tombstones that count."""
+        """Return the valid tombstones."""
         found: list[Tombstone] = []
         for path in filter(is_tombstone, paths):
             try:
@@ -107,7 +113,7 @@ class Folders:
 
 
 def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
-    """Return how the replacements of a dataset differ from the one that the store sealed last; empty if they do not."""
+    """Return how the replacements of a dataset differ from the one that was sealed last; empty if they do not."""
     if not folder.is_read or state.replacement in state.accepted_epochs:
         return ""
     if folder.replacements == ([state.replacement] if state.replacement else []):

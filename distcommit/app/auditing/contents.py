@@ -1,4 +1,4 @@
-"""Whether published records are those that were written: file by file, and those of a sequence as it was sealed."""
+"""Compare published records with those that were written, by file and by sequence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from distcommit.sinks.files.footer import Footer
 
 
 def altered(footer: Footer, records: pa.Table) -> str:
-    """How the records that were read from a file differ from those that were written to it; empty if they do not, or
-    if the file is older than such sums."""
+    """Return how the records of a file differ from those that were written; empty if they do not, or if the file is
+    older than content sums."""
     if not footer.content_sum:
         return ""
     found = as_text(content_sum(records))
@@ -28,28 +28,28 @@ def altered(footer: Footer, records: pa.Table) -> str:
 
 @dataclass(slots=True)
 class SequenceContent:
-    """The files of the sequence that a dataset's state says was done last, as their footers have them. `is_whole`: all
-    that it published has to be there: nothing has retired any of it since. `is_counted`: all that it published is in
-    files."""
+    """The files of a dataset's newest done sequence, by their footers."""
 
     state: DatasetState
     is_whole: bool = False
+    """Whether all of its files must exist: none of them was superseded since."""
     is_counted: bool = False
+    """Whether all that it published is in files."""
     records: int = 0
     sums: list[str] = field(default_factory=list)
 
     def add(self, footer: Footer) -> None:
-        """Counts a file of this dataset, if it is of that sequence."""
+        """Count a file of this dataset if it is of that sequence."""
         if footer.epoch == self.state.done_epoch:
             self.records += footer.records
             self.sums.append(footer.content_sum)
 
     def altered(self) -> str:
-        """How they differ from what was sealed; empty if they do not.
+        """Return how the files differ from the sealed sequence; empty if they do not.
 
-        Also empty where that says nothing: one of them is older than such sums, a person has accepted the sequence as
-        it is, or there are more of them than were sealed, which shows as duplicates. That there are none is a gap where
-        branches commit at targets, whose ledgers tell it.
+        Also empty if nothing can be proven: a file is older than content sums, an operator has accepted the sequence,
+        or there are more files than were sealed, which are duplicates. If all are gone and branches commit at targets,
+        the ledgers show the gap.
         """
         state, found = self.state, added_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

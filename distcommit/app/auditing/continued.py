@@ -1,12 +1,12 @@
-"""Where a dataset stands, as the files of one epoch after the other tell it.
+"""How far a dataset was read, by its files epoch after epoch.
 
-Positions count in incarnations of the source (ids of a Kafka topic that was made again), and each has positions of its
-own. The newest epoch says which one the watermark counts in: a run publishes another incarnation only once a person
-has set the dataset's watermark for it. Files that name none, as old ones and those of sources without do, count in the
-one before them; and positions that count in none count in the first that is named, unless its files go back behind
-them: then they are of a source made again.
+Positions count in incarnations of the source (ids of a recreated Kafka topic), each of which has its own positions. The
+newest epoch names the incarnation of the watermark: a run publishes another incarnation only after an operator has set
+the dataset's watermark for it. Files that name none, such as old ones and those of sources without incarnations, count
+in the one before them. Positions without an incarnation count in the first named one, unless its files lie before them:
+then they are of a recreated source.
 
-Holes that a footer names, or a sequence that the store still knows, are covered as published offsets are.
+Holes that a footer, or a stored sequence, names are covered as published offsets are.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from distcommit.sinks.files.offsets import OffsetSets
 
 @dataclass(frozen=True, slots=True)
 class EpochFiles:
-    """What the files of one dataset and epoch say together: what their offsets count in, and the offsets that need not
-    be read again. `skipped`: what their sequence says beside them, if the store knows it; `named`: all that they say
-    something of, in whatever branch; `may_lack`: whether others of them may be lacking that no offset tells of."""
+    """The files of one dataset and epoch."""
 
     epoch: int
     incarnation: str
+    """Of their offsets."""
     covered: OffsetSets
+    """Offsets that need not be read again."""
     paths: tuple[str, ...] = ()
     skipped: tuple[SkippedRange, ...] = ()
+    """Ranges that their sequence skips, if the store knows it."""
     named: OffsetSets = field(default_factory=OffsetSets)
+    """All offsets that they mention, in any branch."""
     may_lack: bool = False
+    """Whether files may be missing that no offset reveals."""
 
 
 @dataclass(slots=True)
@@ -45,18 +48,18 @@ class _Reach:
     gaps: list[SkippedRange] = field(default_factory=list)
 
     def begin(self, partitions: Iterable[str]) -> None:
-        """Has those that nothing is known of begin at 0."""
+        """Let partitions without a known position begin at 0."""
         self.begin_at(dict.fromkeys(partitions, 0))
 
     def begin_at(self, first: Mapping[str, int]) -> None:
-        """Has those that nothing is known of begin there."""
+        """Let partitions without a known position begin there."""
         for partition, at in first.items():
             if partition not in self.positions:
                 self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
-        """Forgets positions that no offset tells (of a source of files which ones were read): others have moved, and
-        where these are by now is in no footer."""
+        """Delete positions that no offset reveals (those of a source of files: which ones were read). Others have
+        moved, and no footer has their present value."""
         self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
 
 
@@ -69,8 +72,13 @@ class Continued:
         mended: Mapping[str, OffsetSets] | None = None,
         first: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """`mended`: by incarnation, what was taken out of the files of its epoch and is in those of a later one;
-        `first`: by incarnation and partition, where that begins, if nothing else lies before it."""
+        """Begin at a stored state.
+
+        Args:
+            state: the dataset's.
+            mended: by incarnation, what was removed from files of an epoch and is in those of a later one.
+            first: by incarnation and partition, where that begins if nothing older is known.
+        """
         self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
         self.incarnation = state.watermark.incarnation if state.watermark else ""
         positions = dict(state.watermark.positions) if state.watermark else {}
@@ -79,33 +87,32 @@ class Continued:
 
     @property
     def watermark(self) -> Watermark | None:
-        """Where the newest incarnation stands. It may be without positions: then nothing is sure to be published."""
+        """The position in the newest incarnation. Without positions nothing is proven to be published."""
         positions = self._here.positions
         return Watermark(positions, self.incarnation) if positions or self.incarnation else None
 
     @property
     def earlier(self) -> list[str]:
-        """Incarnations that it no longer counts in."""
+        """Older incarnations."""
         return sorted(name for name in self._reached if name not in ("", self.incarnation))
 
     @property
     def origin(self) -> dict[str, Position]:
-        """Where each partition of it begins."""
+        """Where each partition of the newest incarnation begins."""
         return self._here.origin
 
     @property
     def gaps(self) -> list[SkippedRange]:
-        """Offsets of it between published ones that no file has."""
+        """The offset ranges between published files that no file covers."""
         return self._here.gaps
 
     @property
     def skipped(self) -> tuple[SkippedRange, ...]:
-        """What is to be stored as skipped: the gaps too."""
+        """The ranges to store as skipped, gaps included."""
         return (*self._skipped, *self.gaps)
 
     def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
-        """Return the state that a rebuild puts in the place of `before`, with the epoch of the newest replacement that
-        is published, and what targets have."""
+        """Return the rebuilt state, with the epoch of the newest published replacement, and the epochs at targets."""
         origin, skipped, forgotten = self.origin, self.skipped, before.forgotten
         if before.watermark is None and forgotten is not None:
             if self.watermark is None:
@@ -129,8 +136,8 @@ class Continued:
         )
 
     def joins(self, files: EpochFiles) -> bool:
-        """Whether these begin, in each partition, where what is known ends, and have no gaps. Files do not that name
-        what is not known in all branches, or may lack others: then some of them are lacking."""
+        """Return whether the files begin, in each partition, where the known range ends, and have no gaps. Files that
+        name records unknown in some branch, or that may lack others, do not."""
         if files.may_lack or files.named.difference(files.covered).count():
             return False
         positions = self._turned(files)[1].positions
@@ -141,14 +148,14 @@ class Continued:
         )
 
     def leave(self, files: EpochFiles) -> None:
-        """Takes nothing of these as published, but that the source is the one which they name. What nothing is known of
-        but these begins at 0, wherever the source would begin now: their records are to be read again, or told lost."""
+        """Treat the files as not published, and take only their source. Partitions that only they have begin at 0,
+        wherever the source would begin now: their records are read again, or reported as lost."""
         reach = self._turn(files)
         reach.begin(files.covered.partitions())
         reach.begin(files.named.partitions())
 
     def move(self, files: EpochFiles) -> None:
-        """Takes an epoch as published whole."""
+        """Take an epoch as published completely."""
         reach = self._turn(files)
         for partition in files.covered.partitions():
             for low, high in files.covered.ranges(partition):
@@ -165,8 +172,8 @@ class Continued:
         self.done_epoch = files.epoch
 
     def mend(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
-        """Takes an epoch, in which records of older files were fed again, as published whole. `read_epoch`: the newest
-        one in which they had been read. It may be that no other file is left of it."""
+        """Take an epoch of reprocessed records as published completely. `read_epoch`: the newest one in which they had
+        been read; none of its other files need exist."""
         mended = self._mended.get(incarnation, OffsetSets())
         if incarnation not in self._reached and read_epoch > self._read_epoch:
             self._turn(EpochFiles(read_epoch, incarnation, mended))
@@ -176,13 +183,13 @@ class Continued:
         for partition in mended.partitions():
             for low, high in mended.ranges(partition):
                 at = positions.get(partition)
-                if isinstance(at, int) and low <= at < high:  # what an older file had at its end
+                if isinstance(at, int) and low <= at < high:  # the last offsets of an older file
                     positions[partition] = high
         self.done_epoch = max(self.done_epoch, epoch)
 
     def take_fed(self, fed: OffsetSets, state: DatasetState) -> None:
-        """Takes what was fed again as published, in partitions of which nothing else was known: what lies before it and
-        is in no file is a gap, as all of it was read once."""
+        """Take reprocessed records as published in partitions without other known offsets. Uncovered offsets before
+        them are gaps, as all of them were read once."""
         known = state.watermark.positions if state.watermark else {}
         of_new = OffsetSets()
         for partition in fed.partitions():
@@ -191,15 +198,15 @@ class Continued:
         self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
 
     def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
-        """What of [low, high) is in no file."""
+        """Return the uncovered part of [low, high)."""
         wanted = OffsetSets()
         wanted.add_range(partition, low, high)
         return [*wanted.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
 
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
-        """Takes of epochs, each of which may be a part of what its run read, what continues without a gap; nothing of
-        those that may lack files, nor what an older epoch has behind the end of a newer one, since that one was read
-        from where nothing more was written down. A partition that is not known continues from 0."""
+        """Take what continues without a gap, of epochs that may each be a part of what their run read. Epochs that may
+        lack files are left, and so is what an older epoch has behind the end of a newer one, since that one began at an
+        earlier stored position. An unknown partition continues from 0."""
         found: dict[str, OffsetSets] = {}
         for files in epochs:
             self._turn(files).begin(files.named.partitions())
@@ -231,7 +238,7 @@ class Continued:
         return reach
 
     def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
-        """The incarnation in which files count, and where it stands before them."""
+        """Return the incarnation of the files, and the position in it before them."""
         here, named = self._here, files.incarnation or self.incarnation
         if not self.incarnation and named not in self._reached and not _goes_back(files.covered, here.positions):
             return named, here
@@ -239,14 +246,14 @@ class Continued:
 
 
 def _goes_back(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
-    """Whether offsets lie before the position of their partition."""
+    """Return whether offsets lie before the position of their partition."""
     return any(
         isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
     )
 
 
 def _up_to_end(offsets: OffsetSets, newer: OffsetSets) -> OffsetSets:
-    """Offsets without those behind the newest ones of their partition."""
+    """Return the offsets up to the newest ones of their partition."""
     behind = OffsetSets()
     for partition in newer.partitions():
         behind.add_range(partition, _end(newer, partition), _end(offsets, partition))

@@ -1,11 +1,10 @@
-"""What became of a dataset's input records, branch by branch, as the footers of its published files say it and the
-ledger rows of its targets.
+"""What became of a dataset's input records, by branch, from the footers of its files and the ledger rows of its
+targets.
 
-In each branch an input record ends in exactly one of three ways: published there, rejected (in the branch, or before
-the fork, for all of them), or filtered on purpose. Where a construct makes several records of one, the files of one
-attempt may share an input record; those of two may never. Branches that a flow did not have when a file was written are
-not owed what is in it. Nor is any branch owed what a replacement says was replaced in it,
-or went by retention.
+In each branch an input record ends in exactly one of three ways: published, rejected (in the branch, or before the fork
+for all branches), or filtered on purpose. If a construct makes several records of one, files of one attempt may share
+an input record; those of two attempts may never. A branch that the flow did not have when a file was written is not
+owed its records. Nor is a branch owed what a replacement says was replaced in it, or what has expired.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _File = tuple[int, str, str, int]
 
 @dataclass(slots=True)
 class BranchCoverage:
-    """What one branch has of the input records. `twice`: those that it has more than once."""
+    """The input records that one branch has."""
 
     published: OffsetSets = field(default_factory=OffsetSets)
     rejected: OffsetSets = field(default_factory=OffsetSets)
@@ -33,6 +32,7 @@ class BranchCoverage:
     replaced: OffsetSets = field(default_factory=OffsetSets)
     retained: OffsetSets = field(default_factory=OffsetSets)
     twice: OffsetSets = field(default_factory=OffsetSets)
+    """Those that it has more than once."""
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
     _files: set[_File] = field(default_factory=set)
@@ -44,13 +44,13 @@ class BranchCoverage:
 
     @property
     def not_owed(self) -> OffsetSets:
-        """Filtered, replaced, taken by retention, or read before there was this branch."""
+        """Filtered, replaced, expired, or read before the branch existed."""
         return self.filtered.union(self.elsewhere).union(self.replaced).union(self.retained)
 
     def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
-        """Counts a file's input records as published here."""
+        """Count a file's input records as published here."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
-        if footer.makes_several and (*attempt, footer.number) not in self._files:  # else somebody has copied a file
+        if footer.makes_several and (*attempt, footer.number) not in self._files:  # otherwise a file was copied
             mine = self._mine.setdefault(attempt, OffsetSets())
             before = before.difference(mine)
             mine.update(offsets)
@@ -59,12 +59,12 @@ class BranchCoverage:
         self.published = self.published.union(offsets)
 
     def count_published_rows(self, offsets: OffsetSets) -> None:
-        """Counts input records as published here by all attempts of one flow that a ledger knows."""
+        """Count input records as published here by all attempts of one flow in a ledger."""
         self.twice = self.twice.union(self.there.intersection(offsets))
         self.published = self.published.union(offsets)
 
     def reject(self, offsets: OffsetSets) -> None:
-        """Counts a file's input records as rejected."""
+        """Count a file's input records as rejected."""
         self.twice = self.twice.union(self.there.intersection(offsets))
         self.rejected = self.rejected.union(offsets)
 
@@ -77,14 +77,14 @@ class Coverage:
         self._of_all: dict[tuple[str, ...], OffsetSets] = {}
 
     def add(self, footer: Footer, offsets: OffsetSets) -> None:
-        """Counts a file.
+        """Count a file.
 
         Args:
             footer: the file's.
             offsets: those that it names.
 
         Raises:
-            CorruptError, UnknownVersionError: if what the footer says of filtered records can't be read.
+            CorruptError, UnknownVersionError: if the filtered records in the footer can't be read.
         """
         self._note(footer.branches, offsets, footer.filtered)
         if footer.kind == "data":
@@ -94,12 +94,12 @@ class Coverage:
                 self._branch(branch).reject(offsets)
 
     def add_rows(self, branch: str, covered: Covered, offsets: OffsetSets) -> None:
-        """Counts what a ledger says of a branch.
+        """Count a ledger's entry of a branch.
 
         Args:
             branch: which.
             covered: an entry of its row.
-            offsets: those that it names and that count.
+            offsets: those of the entry that count.
 
         Raises:
             CorruptError, UnknownVersionError: as `add`.
@@ -108,7 +108,7 @@ class Coverage:
         self._branch(branch).count_published_rows(offsets)
 
     def _note(self, branches: tuple[str, ...], offsets: OffsetSets, filtered: Mapping[str, str]) -> None:
-        """Counts what was filtered beside these, and says that it was a flow with these branches."""
+        """Count the filtered records beside these, and register the branches of their flow."""
         by_branch = {branch: parsed(text) for branch, text in filtered.items()}
         known = self._of_all.setdefault(branches, OffsetSets())
         for sets in (offsets, *by_branch.values()):
@@ -119,7 +119,7 @@ class Coverage:
             self._branch(branch)
 
     def replace(self, replaced: ReplacedRecords) -> None:
-        """Counts what has been replaced. Raises as `add`."""
+        """Count replaced records. Raises as `add`."""
         known = self._of_all.setdefault(replaced.branches, OffsetSets())
         for branch in replaced.branches:
             self._branch(branch)
@@ -130,7 +130,7 @@ class Coverage:
             (found.retained if replaced.retained else found.replaced).update(sets)
 
     def branches(self) -> dict[str, BranchCoverage]:
-        """All branches that any file or row names, by name; `main` where there is none."""
+        """All branches that a file or row names, by name; `main` if there is none."""
         for branch, found in self._branches.items():
             for of, sets in self._of_all.items():
                 if branch not in of:
@@ -138,7 +138,7 @@ class Coverage:
         return self._branches or {MAIN_BRANCH: BranchCoverage()}
 
     def covered(self) -> OffsetSets:
-        """The input records of which it is known in each branch what became of them."""
+        """The input records whose end is known in each branch."""
         found: OffsetSets | None = None
         for branch in self.branches().values():
             sets = branch.there.union(branch.not_owed)
@@ -150,7 +150,7 @@ class Coverage:
 
 
 def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[ReplacedRecords] = ()) -> OffsetSets:
-    """The input records of which these files say, in each branch, what became of them, or which are replaced. Raises as
+    """Return the input records whose end these files state in each branch, or which are replaced. Raises as
     `Coverage.add`."""
     coverage = Coverage()
     for each in replaced:

@@ -1,8 +1,8 @@
-"""Published files that are not there any more, by their names: what commit logs still say that was published.
+"""Published files that are gone, by the names that commit logs still have.
 
-Of a source with offsets a file that is gone is a gap. Of others only the log knows it: each sequence that was done
-since its second newest checkpoint, file by file. What was retired since, as a tombstone says, may be gone; so may all
-that was there before an operator set the watermark back, so that it is read again, or had the dataset rebuilt.
+Of a source with offsets a missing file is a gap. Otherwise only the log names it, for each sequence that was done since
+its second newest checkpoint. Files that a tombstone names may be gone; so may all files from before an operator set the
+watermark back, or rebuilt the dataset.
 """
 
 from __future__ import annotations
@@ -45,20 +45,19 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class LoggedFiles:
-    """Files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch.
-
-    `accepted`: those of sequences that an operator has accepted as they are; `epochs`: those of which all files are
-    named here or there; `unreadable`: those whose commit steps this version cannot read, so that no file is named.
-    """
+    """The files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch."""
 
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
+    """Those of sequences that an operator accepted."""
     epochs: set[int] = field(default_factory=set)
+    """Epochs of which all files are named."""
     unreadable: list[int] = field(default_factory=list)
+    """Epochs with commit steps that this version can't read, so that no file is named."""
 
     def is_foreign(self, path: str) -> bool:
-        """Whether a file is named after an epoch of which the log knows all attempts, and after none of these."""
+        """Return whether a file has the name of an epoch whose attempts are all known, but of none of these."""
         name = path.rpartition("/")[2]
         is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
         return is_of_known and attempt_named(path) not in {
@@ -68,14 +67,13 @@ class LoggedFiles:
 
 @dataclass(frozen=True, slots=True)
 class GoneFile:
-    """A published file that is not there: its path below the output, and the epoch that had published it."""
+    """A published file that is gone: its path below the output, and the epoch that published it."""
 
     path: str
     epoch: int
 
     @property
     def why(self) -> str:
-        """What there is to say of it."""
         return (
             f"it is gone: epoch {self.epoch} has published it, as the commit log says, and nothing has taken it away"
             " since; restore it from a backup. What is to go, `distcommit retain` takes, and the audit knows"
@@ -86,8 +84,8 @@ def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[s
     """Return the files of a dataset that are gone.
 
     Args:
-        known: what the log says that was published of it.
-        there: the files and tombstones that are there, by their paths below the output.
+        known: the published files by the log.
+        there: the present files and tombstones, by their paths below the output.
         retired: those that tombstones name.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
@@ -109,8 +107,8 @@ def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[s
 
 
 def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:
-    """Return the files that the log of a bucket names, by dataset, as far as it goes back; and the numbers of its
-    damaged segments, before which it names none.
+    """Return by dataset the files that the log of a bucket names, and the numbers of its damaged segments, before which
+    it names none.
 
     Raises:
         DistcommitError, OSError: if the log can't be read.
@@ -124,7 +122,7 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
         if record is None:
             damaged.append(number)
         if record is None or (fold is None and not isinstance(record, Checkpoint)):
-            fold, found = None, {}  # nobody knows what it says: it is known from the next checkpoint on
+            fold, found = None, {}  # its content is unknown until the next checkpoint
             continue
         fold = fold or Fold()
         if not objection(record, fold):
@@ -137,8 +135,8 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
-    """The sequences that a record ends as published, and whether that is all of their files: of one that a person has
-    accepted as it is nobody knows."""
+    """Return the sequences that a record ends as published, and whether all of their files were: unknown for an
+    accepted one."""
     match record:
         case Intent(gate=Gate.PASSED):
             yield from ((sequence, True) for sequence in record.sequences)
@@ -151,7 +149,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
 
 
 def _read_again(record: Record, fold: Fold) -> Iterator[str]:
-    """Yield the datasets that an operator has put back: what they had published before may be gone."""
+    """Yield the datasets that an operator has set back: files from before may be gone."""
     match record:
         case SetWatermark():
             yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []

@@ -1,12 +1,11 @@
-"""What all branches of a dataset hold together, where some commit at a target: files by their footers, targets by their
-ledgers.
+"""The content of all branches of a dataset, from the footers of files and the ledgers of targets.
 
-A sequence executes its files first, and then one target after the other; a target takes a sequence whole. So an epoch
-that a ledger has is whole in all branches before it. What one branch has and another lacks is of a sequence that was
-half-way. If all of it is in files, these are set aside, and the next run reads their records again. If a target has it,
-nobody can take it back any more who does not know what was prepared: that is told, and either a person puts the target
-back, or accepts that the others lack it. (A watermark below what a target has would have it committed twice, if the
-target did not refuse it.)
+A sequence executes its files first, and then one target after the other. A target takes a sequence whole. So an epoch
+in a ledger is complete in all branches before it, and an epoch that only some branches have is of an interrupted
+sequence. If only files have it, they are set aside, and the next run reads the records again. If a target has it, it
+can't be taken back without what was prepared. This is reported: an operator restores the target, or accepts that the
+other branches lack it. (A watermark below a target's would commit the records twice, if the target did not refuse
+them.)
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class Joined:
-    """What branches hold of one incarnation: input records of which it is known in each what became of them, with the
-    holes; and those that only some know."""
+    """The records of one incarnation in all branches: those whose end is known in each branch, with the holes, and
+    those that only some branches have."""
 
     covered: OffsetSets
     half: OffsetSets
@@ -40,8 +39,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A dataset's files, of epochs that the store does not know to be done, its ledger rows, and what replacements have
-    taken the place of."""
+    """A dataset's files of epochs that are not known as done, its ledger rows, and its replaced records."""
 
     files: Sequence[PublishedFile]
     rows: Sequence[LedgerRow]
@@ -49,24 +47,24 @@ class Branches:
 
     @property
     def ledger_epoch(self) -> int:
-        """The newest one that a target has."""
+        """The newest epoch at a target."""
         return max((row.epoch for row in self.rows), default=0)
 
     @property
     def newest_epoch(self) -> int:
-        """The newest one of all; 0 if there is nothing."""
+        """The newest epoch of all; 0 if there is none."""
         return max(self.ledger_epoch, *(file.footer.epoch for file in self.files), 0)
 
     def without(self, epoch: int) -> Branches:
-        """The same without the files of an epoch."""
+        """Return the branches without the files of an epoch."""
         return Branches([file for file in self.files if file.footer.epoch != epoch], self.rows, self.replaced)
 
     def of(self, epoch: int) -> list[PublishedFile]:
-        """The files of an epoch that hold what was read from the source then."""
+        """Return the files of an epoch that have records which were read from the source then."""
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """What positions count in, the one that counts now last; those of the same age by their names."""
+        """The incarnations of positions, the current one last; those of the same age by their names."""
         newest = {each.incarnation: (0, 0) for each in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
@@ -79,7 +77,8 @@ class Branches:
         return sorted(newest, key=lambda name: (newest[name], name))
 
     def joined(self, incarnation: str) -> Joined:
-        """All of an incarnation. Raises CorruptError, UnknownVersionError if what a ledger says can't be read."""
+        """Return the records of an incarnation. Raises CorruptError, UnknownVersionError if a ledger's entry can't be
+        read."""
         coverage, holes = Coverage(), OffsetSets()
         for file in self.files:
             if file.footer.incarnation == incarnation:
@@ -104,7 +103,7 @@ class Branches:
 
 
 def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
-    """What is published of all datasets, those too that are at targets alone."""
+    """Yield what is published of each dataset, also of those that are only at targets."""
     seen: set[str] = set()
     for folder in read_published(store.fs, store.roots.output):
         seen.add(folder.name)
@@ -115,8 +114,8 @@ def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
 
 
 def half_way(branches: Branches, state: DatasetState, clean_epoch: int, store: JobStore) -> list[PublishedFile]:
-    """The files of the newest epoch, if no target has that, and not all branches do or it does not go on, without a
-    gap, where the others end, or may lack files. Of epochs up to `clean_epoch` a run says that it left nothing open."""
+    """Return the files of the newest epoch if no target has it, and it is not in all branches, or does not continue
+    without a gap from the other files, or may lack files. Epochs up to `clean_epoch` are complete."""
     epoch = branches.newest_epoch
     newest = branches.of(epoch)
     if not newest or epoch <= max(branches.ledger_epoch, clean_epoch):
@@ -137,8 +136,8 @@ def half_way(branches: Branches, state: DatasetState, clean_epoch: int, store: J
 
 
 def continued(branches: Branches, state: DatasetState) -> tuple[Continued, list[str]]:
-    """Where a dataset stands once all that any of its branches holds counts, and what the others lack of that, in
-    words: it is among what is skipped."""
+    """Return the dataset's state when all records of any branch count, and describe what the other branches lack of
+    them, which is recorded as skipped."""
     after = Continued(state)
     return after, _move(after, branches, state)
 
@@ -166,8 +165,8 @@ def _incarnation_of(sequence: SealedSequence) -> str:
 
 
 def _newer(found: Joined, watermark: Watermark | None) -> OffsetSets:
-    """What only some branches have, without what they have from before the watermark, or before the others begin: of
-    that people may have taken files away, or put a branch to the others."""
+    """Return the records that only some branches have, from the watermark and from the beginnings of the other branches
+    on. Older files may have been deleted, or a branch added."""
     known = dict(watermark.positions) if watermark else {}
     newer = OffsetSets()
     for partition in found.half.partitions():

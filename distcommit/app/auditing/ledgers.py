@@ -1,4 +1,4 @@
-"""What the targets of a job's sinks say of what was committed to them: the ledger rows of all its branches."""
+"""The ledgers of all branches: the commits that the targets of a job's sinks have."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class BranchLedger:
-    """A dataset and branch at a target: its row, and the committer that it came from."""
+    """A dataset and branch at a target: its row, and the committer that returned it."""
 
     row: LedgerRow
     committer: SinkCommitter
 
     def miscounted(self) -> str:
-        """How the rows that readers of the target see differ from those that the ledger counts; empty if they do not,
-        or if the target can't tell. Raises whatever the target does."""
+        """Return how the rows that readers of the target see differ from those of the ledger; empty if they do not, or
+        if the target can't count. Raises what the target raises."""
         found = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
         expected = sum(part.rows for part in self.row.covered)
         if found is None or found == expected:
@@ -37,49 +37,49 @@ class BranchLedger:
 
 @dataclass(slots=True)
 class Ledgers:
-    """All rows that the targets have for a store, by dataset and branch. `branches`: those of the flow that commit at a
-    target; `unreadable`: ledgers that could not be read, and why. Usable as long as `open_ledgers` has not ended."""
+    """All rows that the targets have of a store, by dataset and branch. Usable within `open_ledgers`."""
 
     unreadable: list[str] = field(default_factory=list)
+    """Errors of ledgers that could not be read."""
     branches: list[str] = field(default_factory=list)
+    """The branches of the flow that commit at a target."""
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)
 
     def add(self, found: BranchLedger) -> None:
-        """Takes in a row."""
         self._rows.setdefault(folder_of(found.row.dataset_urn), {})[found.row.branch] = found
 
     def folders(self) -> list[str]:
-        """Datasets that have rows, by the names of their folders in the output."""
+        """Return the datasets with rows, by the names of their folders in the output."""
         return sorted(self._rows)
 
     def of(self, folder: str) -> Sequence[BranchLedger]:
-        """The rows of a dataset, in the order of its branches' names."""
+        """Return the rows of a dataset, by the names of its branches."""
         return [found for _, found in sorted(self._rows.get(folder, {}).items())]
 
     def bases(self, rows: Sequence[LedgerRow]) -> TargetEpochs:
-        """What a store that goes by a dataset's rows knows of its targets, so that what it commits next is refused if
-        anybody was there first. A branch without a row has 0."""
+        """Return the epochs that a rebuilt store records for a dataset's targets, so that a commit is refused if
+        another one came first. A branch without a row has 0."""
         known = {row.branch: row.epoch for row in rows}
         return {name: (known.get(name, 0),) for name in self.branches}
 
 
 def require_audited(flow: TaskFlow) -> None:
-    """Makes sure that all sinks tell what they have committed. Raises ConfigurationError."""
+    """Check that all sinks report their commits. Raises ConfigurationError."""
     silent = next((branch for branch in flow.branches if not branch.sink.abilities.audit), None)
     if silent is not None:
         raise ConfigurationError(
-            "a sink of this job tells nothing of what it has committed",
+            "a sink of this job does not report its commits",
             sink=silent.sink.name,
             branch=silent.name,
-            expected="a committer with `ledger`, and `abilities` that say so",
+            expected="a committer with `ledger`, and `abilities` that declare it",
             todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
         )
 
 
 @contextmanager
 def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
-    """Reads the ledgers of all branches, as they are at that moment. Branches that the flow has no more count where a
-    target still names them."""
+    """Read the current ledgers of all branches. Branches that the flow no longer has are included if a target still
+    names them."""
     context = CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
     names = {branch.name for branch in flow.branches}
     ledgers = Ledgers()
@@ -98,9 +98,9 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Has targets that can take back commit nothing any more of that epoch and older ones, whoever still tries. (The
-    others refuse it as not from the base that they have. Of datasets that they have no row of they refuse what comes
-    after it instead: `Ledgers.bases`.)"""
+    """Have targets that can take back refuse commits of this and older epochs, also of processes that still try. (Other
+    targets refuse such a commit by its base. If they have no row of the dataset, they refuse what follows it:
+    `Ledgers.bases`.)"""
     with open_ledgers(flow, store) as ledgers:
         found = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
         for committer in {id(each.committer): each.committer for each in found}.values():
@@ -115,7 +115,7 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
-    """How a row differs from what the store knows of the dataset; empty if it does not."""
+    """Return how a row differs from the stored dataset; empty if it does not."""
     if state is None:
         return f"epoch {row.epoch} of a dataset that the store does not know"
     pending = state.sequence.epoch if state.sequence else 0
@@ -128,7 +128,7 @@ def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
 
 
 def not_done(sequence: SealedSequence) -> OffsetSets:
-    """The offsets that a sequence is of, which count once it is done."""
+    """Return the offsets of a sequence, which count once it is done."""
     found = OffsetSets()
     low = sequence.low.positions if sequence.low else {}
     for partition, high in (sequence.high.positions if sequence.high else {}).items():

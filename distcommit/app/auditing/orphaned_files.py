@@ -1,4 +1,4 @@
-"""What is in task output although nothing needs it: what the next run sweeps, and what no run would."""
+"""Orphaned files in task output: those that the next run deletes, and those that no run would."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Leftover:
 
 
 def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
-    """All that no sequence needs. Buckets without a fold are passed over: nobody can say what they need.
+    """Yield all files that no sequence needs. Buckets without a fold are skipped, as their needs are unknown.
 
     Raises:
         DistcommitError, OSError: if the job log or the staging folder can't be read.

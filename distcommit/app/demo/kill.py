@@ -1,7 +1,6 @@
-"""Killing a run of the demo in the middle of its commit: its processes, and what is known of the commit meanwhile.
+"""Kill a run of the demo in the middle of its commit.
 
-Spark's Python daemon leaves its parent's process group, so a run is a session of its own, and its processes are those
-that /proc says belong to it.
+Spark's Python daemon leaves its parent's process group. So a run is a session of its own, whose processes /proc lists.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import JobStore
 
 ENOUGH_PENDING = 3
-"""Datasets that have to be sealed and not closed for a kill to be worth while."""
+"""Sealed datasets that make a kill worthwhile."""
 
 _IDLE_POLL_S = 0.02
 _COMMIT_POLL_S = 0.001
@@ -38,14 +37,13 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 class RunProcess:
-    """`python -m distcommit ...` in a session of its own, with whatever it starts: JVM, Python daemon and workers.
-
-    Leaving the `with` block kills all of it, if it has not ended.
+    """`python -m distcommit ...` in a session of its own, with all that it starts: JVM, Python daemon and workers.
+    Leaving the `with` block kills all of it.
 
     Args:
-        arguments: what follows `distcommit` on the command line.
-        stdout, stderr: files that take its output.
-        niceness: of all of it; whoever watches it is quicker.
+        arguments: of `distcommit`.
+        stdout, stderr: files for its output.
+        niceness: of all of it, so that its watcher is faster.
 
     Raises:
         ConfigurationError: if this machine has no /proc.
@@ -67,7 +65,7 @@ class RunProcess:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,
             )
-        with contextlib.suppress(ProcessLookupError):  # whatever it starts inherits this
+        with contextlib.suppress(ProcessLookupError):  # inherited by all that it starts
             os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
 
     def __enter__(self) -> RunProcess:
@@ -79,7 +77,7 @@ class RunProcess:
         self.kill()
 
     def wait(self, timeout_s: float) -> int | None:
-        """The exit code; None if it has not ended by then."""
+        """Return the exit code; None if it has not ended in time."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -87,15 +85,15 @@ class RunProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the command itself has ended."""
+        """Return whether the command itself has ended."""
         return self._process.poll() is not None
 
     def processes(self) -> list[int]:
-        """The live processes of the run's session."""
+        """Return the live processes of the run's session."""
         return processes_of_session(self._process.pid)
 
     def freeze(self) -> None:
-        """Stops all processes: when this returns none of them is running."""
+        """Stop all processes. None of them is running when this returns."""
         for pid in self._known:  # at once; a look at all of /proc takes longer
             if _is_of_session(pid, self._process.pid):
                 _signal(pid, signal.SIGSTOP)
@@ -112,12 +110,12 @@ class RunProcess:
             time.sleep(0)
 
     def thaw(self) -> None:
-        """Lets all processes go on."""
+        """Continue all processes."""
         for pid in self.processes():
             _signal(pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to all processes, until none is left; `killed` counts them."""
+        """Send SIGKILL to all processes until none is left; `killed` counts them."""
         killed: set[int] = set()
         deadline_s = time.monotonic() + _KILL_TIMEOUT_S
         while alive := self.processes():
@@ -134,27 +132,26 @@ class RunProcess:
 
 @dataclass(frozen=True, slots=True)
 class CommitSnapshot:
-    """What a frozen run had sealed and not closed, and where the files of those sequences are.
-
-    `half_published` counts datasets with some of their files final and some staged; `watermarks_kept` tells whether all
-    watermarks are still what the sequences were planned on.
-    """
+    """The pending sequences of a frozen run, and where their files are."""
 
     pending: int
     published: int
     staged: int
     half_published: int
+    """Datasets with some files published and some staged."""
     untouched: int
     watermarks_kept: bool
+    """Whether all watermarks still are those that the sequences were planned on."""
 
     def is_mid_commit(self, least_share: float) -> bool:
-        """Whether a kill now leaves replay something to do, and at least this share of the files to find done."""
+        """Return whether replay would have work after a kill now, and would find at least this share of the files
+        done."""
         files = self.published + self.staged
         return self.pending >= ENOUGH_PENDING and self.staged > 0 and self.published > least_share * files
 
 
 class CommitWatcher:
-    """Looks at a job's store from outside while a run works on it, as any reader may."""
+    """Reads a job's store while a run works on it."""
 
     def __init__(self, store: JobStore) -> None:
         self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
@@ -163,11 +160,11 @@ class CommitWatcher:
         self._old_epoch = self._job_log.refresh().fence_epoch
 
     def run_has_begun(self) -> bool:
-        """Whether a run has begun since the watcher was made."""
+        """Return whether a run has begun since the watcher was made."""
         return self._job_log.refresh().fence_epoch > self._old_epoch
 
     def pending(self) -> list[DatasetState]:
-        """Datasets with a sequence that a run sealed since then and has not closed."""
+        """Return the datasets with a sequence that a run has sealed since then and not closed."""
         return [
             state
             for log in self._logs
@@ -178,11 +175,11 @@ class CommitWatcher:
         ]
 
     def committed(self) -> int:
-        """How many datasets have been committed, by any run."""
+        """Return how many datasets any run has committed."""
         return sum(1 for log in self._logs for state in log.refresh().datasets.values() if state.done_epoch)
 
     def snapshot(self) -> CommitSnapshot:
-        """Where each file of the pending sequences is. Exact only while the run is frozen or dead."""
+        """Return where the files of pending sequences are. Exact only while the run is frozen or dead."""
         states = self.pending()
         counts = [self._counts(state) for state in states]
         return CommitSnapshot(
@@ -208,18 +205,18 @@ class CommitWatcher:
 def kill_in_mid_commit(
     run: RunProcess, watcher: CommitWatcher, timeout_s: float = math.inf, least_share: float = 0
 ) -> CommitSnapshot | None:
-    """Kills the run when some files of its sealed sequences are published and some are not.
+    """Kill the run when some files of its sealed sequences are published and some are not.
 
-    As soon as sequences are pending the run is frozen and looked at, and goes on for an instant if it is not there yet.
+    As soon as sequences are pending, the run is frozen and inspected, and continued for an instant if it is too early.
 
     Args:
         run: the run.
         watcher: made before the run began.
-        timeout_s: how long to wait for it; without a limit unless given.
-        least_share: which share of the files has to be published for the kill.
+        timeout_s: how long to wait; None for no limit.
+        least_share: the least share of published files.
 
     Returns:
-        what it had done; None if the run ended by itself before it could be caught.
+        the state at the kill; None if the run ended by itself.
     """
     deadline_s = time.monotonic() + timeout_s
     begun, step_s, before = False, 0.0, None
@@ -248,12 +245,12 @@ def _is_pending(watcher: CommitWatcher) -> bool:
 
 
 def processes_of_session(session_id: int) -> list[int]:
-    """The live processes of a session."""
+    """Return the live processes of a session."""
     return list(_session(session_id))
 
 
 def _session(session_id: int) -> Mapping[int, str]:
-    """Live processes of a session, each with its state's letter."""
+    """Return the live processes of a session, each with its state's letter."""
     found: dict[int, str] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
@@ -272,7 +269,7 @@ def _is_of_session(pid: int, session_id: int) -> bool:
 
 
 def _stat_fields(pid: str) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on: state, parent, process group, session."""
+    """Return the fields of /proc/<pid>/stat from the state on: state, parent, process group, session."""
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
 

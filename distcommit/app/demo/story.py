@@ -1,7 +1,7 @@
-"""The demo: the main job on an embedded broker, killed in the middle of its commit, and then counted.
+"""The demo: ingest from an embedded broker, kill a run in the middle of its commit, and count the published records.
 
-Runs are the command that a user types, in processes of their own. What is published is compared with what was produced
-twice: by the audit, and by counting and summing the records in the files without the product's help.
+Runs are commands in processes of their own. Published records are compared with the produced ones twice: by the audit,
+and by counting and summing the files without the product's code.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PARTITIONS_PER_TOPIC = 4
 FIRST_SHARE = 0.6
 """Share of the flights that the first run reads."""
 SECOND_SHARES = (0.3, 0.03, 0.03)
-"""Shares that runs read which are to be killed; the second and third only if the one before ended unharmed."""
+"""Shares of the runs to be killed. The second and third are used only if the run before ended by itself."""
 LEAST_PUBLISHED = (0.1, 0.0, 0.0)
-"""Share of the files that must be published before the kill: in the middle makes a better story than at the start."""
+"""Share of the files that must be published before the kill."""
 NOTICE_INTERVAL_S = 60.0
-"""Seconds after which a run that has not ended is mentioned, and again after as many."""
+"""Seconds after which a run in progress is mentioned, and between further mentions."""
 
 _JOB = """\
-# The job of `distcommit demo`. Its broker lives as long as the demo; what it stored can be looked at later:
+# The job of `distcommit demo`. Its broker lives as long as the demo; its store can be inspected later:
 #   distcommit status job.yaml
 #   distcommit audit job.yaml --deep
 job: demo-flights
@@ -65,7 +65,7 @@ commit:
 
 
 class DemoResult(msgspec.Struct):
-    """What the demo found. Checksums are hexadecimal; `exact` needs all of it: the kill, the replay and the counts."""
+    """The findings of the demo. Checksums are hexadecimal. `exact` requires the kill, the replay and the counts."""
 
     exact: bool = False
     problems: list[str] = []
@@ -88,15 +88,15 @@ class DemoResult(msgspec.Struct):
 
 
 def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
-    """Runs the demo; takes about a minute.
+    """Run the demo, in about a minute.
 
     Args:
-        folder: a new or empty folder for the job file and everything the job writes.
-        say: takes the narration: headings, and lines of detail that begin with a space.
+        folder: a new or empty folder for the job file and the job's folders.
+        say: called with the narration: headings, and lines of detail that begin with a space.
 
     Raises:
         ConfigurationError: if the folder is in use, or Spark can't run.
-        DistcommitError: if a run fails that nobody has killed.
+        DistcommitError: if a run fails that was not killed.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError("the demo's folder is in use", path=folder, todo="name a new or an empty folder")
@@ -105,7 +105,7 @@ def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
 
 
 class _Failure(msgspec.Struct):
-    """What a command that failed has on stdout: its error, or a result that has reasons."""
+    """The output of a failed command: its error, or a result with reasons."""
 
     error: str = ""
     totals: Totals = msgspec.field(default_factory=Totals)
@@ -154,7 +154,7 @@ class _Story:
         return self._result
 
     def _produce(self, share: float) -> None:
-        """Produces flights, in the order of their time, up to this share of all."""
+        """Produce flights, in the order of their time, up to this share of all."""
         end = round(self._table.num_rows * share)
         rows = self._table.slice(self._produced_rows, end - self._produced_rows)
         with self._timed("produce"):
@@ -269,7 +269,7 @@ class _Story:
         result = self._result
         wrong = {
             "no run could be caught in the middle of its commit": not result.killed_mid_commit,
-            "the third run did not replay what the kill had left": (
+            "the third run did not replay the sequences of the killed run": (
                 result.sequences_replayed != result.sequences_pending_at_kill
             ),
             "the audit found something": not result.audit_exact,
@@ -280,7 +280,7 @@ class _Story:
         result.problems += [problem for problem, is_so in wrong.items() if is_so]
         result.exact = not result.problems
 
-    # -- telling
+    # -- narration
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:

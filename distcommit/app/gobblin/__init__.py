@@ -1,3 +1,2 @@
-"""What a job of Apache Gobblin's is here: `properties` reads its files, `translation` says what each property comes to,
-and `convert` makes the job file. Must not connect to anything. Start reading at `convert`.
-"""
+"""Conversion of Apache Gobblin jobs: `properties` reads their files, `translation` maps each property, and `convert`
+writes the job file. Must not connect to anything. Start reading at `convert`."""

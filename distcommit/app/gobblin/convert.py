@@ -1,4 +1,4 @@
-"""A job file out of a Gobblin job's properties."""
+"""Convert the properties of a Gobblin job to a job file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distcommit.app.job_file.config import parse_config
 from distcommit.core.errors import ConfigurationError, printable
 
 _WIDTH = 118
-_SECRET = "is a secret, which is not copied: say it as ${VARIABLE} or ${file:PATH}"
+_SECRET = "is a secret, which is not copied: write it as ${VARIABLE} or ${file:PATH}"
 _NOT_NEEDED = "needs no setting"
 _WHY: tuple[tuple[str, str], ...] = (
     (r"email\.(password|user)", "is a secret, or goes with one: alerts.emails, with tls"),
@@ -27,7 +27,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"job\.disabled", "`distcommit pause job.yaml` keeps services from it; what runs it otherwise is yours"),
     (r"job\.class|job\.jars|job\.(hdfs|local)\..*|framework\.jars", "classes of yours: conf/own-parts.md"),
     (r"job\.lock\..*|zookeeper\..*", "the lock is in paths.store; lock.lease_ttl_s is how long a dead run's holds"),
-    (r"job\.template", "what the template says is not here: convert with it as --sysconfig"),
+    (r"job\.template", "the template is not included: convert with it as --sysconfig"),
     (r"jobconf\..*", "`distcommit serve FOLDER` takes each job file of a folder"),
     (
         r"extract\.(namespace|table\.name)",
@@ -41,7 +41,10 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
     (r"extract\..*", "is of a query's extract; a Kafka source has none"),
     (r"topics\.move\.to\.latest\.offset", "`distcommit set-watermark`, once"),
-    (r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size", "work units are as source.records_per_work_unit says"),
+    (
+        r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size",
+        "source.records_per_work_unit sets the size of work units",
+    ),
     (
         r"source\.kafka\..*|gobblin\.kafka\..*|kafka\..*",
         "the client's settings are source.client, by librdkafka's names",
@@ -49,8 +52,8 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"source\..*", "is of a source's class; those of the Kafka source are source.* in the job file"),
     (r"converter\..*", "converters of the job file: conf/README.md#constructs"),
     (r"fork\..*", "fork of the job file: conf/README.md#constructs"),
-    (r"qualitychecker\.row\..*", "row_checkers of the job file; what they turn away: on_rejected"),
-    (r"writer\.builder\.class", "sink.type and sink.format say what is written"),
+    (r"qualitychecker\.row\..*", "row_checkers of the job file; for rejected records: on_rejected"),
+    (r"writer\.builder\.class", "sink.type and sink.format choose what is written"),
     (
         r"writer\.file\..*|data\.publisher\.final\.name",
         "the job names its files and folders: its proofs rest on it",
@@ -58,14 +61,14 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"data\.publisher\.type", f"{_NOT_NEEDED}: all is published by renaming, written ahead"),
     (r"data\.publisher\.replace\.final\.dir", "sink.publish: replace or replace_partitions; of Kafka it is append"),
     (r"(writer|data\.publisher)\..*(permissions|group|user)", "sink.access: mode, owner and group"),
-    (r"writer\.output\.dir", f"{_NOT_NEEDED}: what is staged is published by one rename"),
+    (r"writer\.output\.dir", f"{_NOT_NEEDED}: staged files are published by one rename"),
     (r"writer\..*|simplewriter\..*|data\.publisher\..*", "sink of the job file: conf/configuration.md#sinks"),
-    (r"metrics\..*", "`distcommit runs`, `report` and `status --json` tell what runs did"),
-    (r"email\..*", "alerts of the job file tell of runs that fail, and of quarantine"),
+    (r"metrics\..*", "`distcommit runs`, `report` and `status --json` report on runs"),
+    (r"email\..*", "alerts of the job file report failed runs and quarantine"),
     (r"mr\..*|yarn\..*|gobblin\.yarn\..*|hadoop\..*|mapreduce\..*", "spark.conf, by Spark's names"),
     (r"task.*|cleanup\..*|state\.store\..*", f"{_NOT_NEEDED}: runs sweep, track and store by themselves"),
 )
-"""Why properties became nothing, or where they belong: the first pattern that matches the name."""
+"""Why properties have no setting, or where they belong: the first pattern that matches the name."""
 _UNKNOWN = "nothing here is known for it"
 _DEFAULTS = {
     "bootstrap.with.offset": "source.start is latest, as Gobblin's default is",
@@ -76,15 +79,17 @@ _DEFAULTS = {
 
 
 class ConvertResult(msgspec.Struct, frozen=True):
-    """A converted job. `job_file`: its text; `path`: where it was written, or empty; `assumed`: what is as it is
-    because a property is missing."""
+    """A converted job."""
 
     job: str
     job_file: str
+    """The text of the job file."""
     path: str
+    """Where it was written, or empty."""
     translated: list[TranslatedProperty]
     left: list[LeftProperty]
     assumed: list[str]
+    """Settings whose properties are missing."""
 
 
 def convert_job(

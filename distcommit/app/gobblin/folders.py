@@ -1,4 +1,4 @@
-"""Where the job's folders are, by where Gobblin's were."""
+"""Map Gobblin's folders to the job's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OURS = "a folder of this job's own below it: nobody else's files may be there"
 
 
 def put_folders(job: Translation, name: str) -> None:
-    """Sets `paths`: this job's own folders below Gobblin's, which jobs share, on one file system."""
+    """Set `paths`: this job's own folders below Gobblin's, which jobs share, on one file system."""
     folder = re.sub(r"[^\w.-]+", "_", name)
     default = job.take("fs.uri")
     output = job.take("data.publisher.final.dir")

@@ -1,4 +1,4 @@
-"""A Gobblin job's properties: of its own file, of those that it includes, and of the folders above."""
+"""The properties of a Gobblin job: of its own file, of included files, and of the folders above."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INCLUDE = "include"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property, and where it is said: `line` counts from 1."""
+    """One property, and its place: `line` counts from 1."""
 
     name: str
     value: str
@@ -31,26 +31,26 @@ class Property:
         return f"{self.file.name}:{self.line}"
 
     def wrong(self, what: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
-        """The error that this one is wrong."""
+        """Return the error that the property is invalid."""
         return ConfigurationError(
             what, path=self.file, line=self.line, expected=expected, found=f"{self.name}={self.value}", todo=todo
         )
 
 
 def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | None = None) -> dict[str, Property]:
-    """The properties of a job, by name, with variables filled in, as Gobblin's scheduler would load them.
+    """Return the properties of a job by name, with variables filled in, as Gobblin's scheduler would load them.
 
-    What is special wins: the file over the `.properties` of its own folder, that over those of the folders above, and
-    those over `sysconfig`. `${name}` stands for another property; `${env:NAME}` becomes `${NAME}`, which a job file
-    takes from the environment.
+    The file overrides the `.properties` of its own folder, which override those of the folders above, and these
+    `sysconfig`. `${name}` stands for another property; `${env:NAME}` becomes `${NAME}`, which a job file takes from the
+    environment.
 
     Args:
         file: the job's, `.pull`, `.job` or `.properties`.
         sysconfig: properties of all jobs, as Gobblin's launcher takes them.
-        root: the folder of all jobs' files; without it only the file's own folder is looked at.
+        root: the folder of all jobs' files; without it only the file's own folder is read.
 
     Raises:
-        ConfigurationError: with file and line, of what can't be read, or can mean two things.
+        ConfigurationError: with file and line, for what can't be read, or is ambiguous.
     """
     found: dict[str, Property] = {}
     for each in (*([sysconfig] if sysconfig else []), *_of_folders(file, root), file):
@@ -100,7 +100,7 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
 
 def _parsed(file: Path) -> Iterator[Property]:
     if file.suffix in (".conf", ".json", ".yaml", ".yml", ".template"):
-        raise ConfigurationError("this is no properties file", path=file, expected=".pull, .job or .properties")
+        raise ConfigurationError("the file is not a properties file", path=file, expected=".pull, .job or .properties")
     javaproperties = _parser()
     try:
         data = file.read_bytes()
@@ -109,10 +109,10 @@ def _parsed(file: Path) -> Iterator[Property]:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # what Java takes them for
+        text = data.decode("latin-1")  # Java's default
     if (odd := _UNPRINTABLE.search(text)) is not None:
         line = text.count("\n", 0, odd.start()) + 1
-        raise ConfigurationError("this is no text", path=file, line=line, found=repr(odd[0]))
+        raise ConfigurationError("the file is not text", path=file, line=line, found=repr(odd[0]))
     line = 1
     try:
         for item in javaproperties.parse(text):
@@ -150,5 +150,5 @@ def _filled(of: Property, all_of_them: dict[str, Property], by: tuple[str, ...])
 
 
 def unfilled(value: str) -> str:
-    """The first variable of a value that nobody fills in; empty if there is none."""
+    """Return the first variable of a value that is not defined; empty if all are."""
     return next((name for name in _VARIABLE.findall(value) if "." in name or name not in os.environ), "")

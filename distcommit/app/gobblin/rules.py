@@ -1,4 +1,4 @@
-"""What the properties of a Gobblin job with a Kafka source come to, part by part."""
+"""The rules that convert the properties of a Gobblin job with a Kafka source, section by section."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ def _source(job: Translation) -> None:
     _topics(job)
     start = job.take("bootstrap.with.offset")
     if start is not None and start.value.lower() == "skip":
-        job.leave(
-            start, "a new topic is not passed over by itself: name it in source.exclude, else it begins at its end"
-        )
+        job.leave(start, "a new topic is not skipped automatically: name it in source.exclude, or it begins at its end")
         start = None
     starts = {"earliest": "earliest", "latest": "latest", "nearest": "latest", "skip": "latest"}
     job.put(start, "source.start", one_of(start, starts) if start is not None else "latest")
     expired = job.take("reset.on.offset.out.of.range")
     if expired is not None:
         ours = one_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
-        job.put(expired, "source.expired_offsets", ours, "what it passes over is recorded as lost")
+        job.put(expired, "source.expired_offsets", ours, "skipped records are recorded as lost")
     _decoding(job)
     for name, key in {"security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanism"}.items():
         found = job.take(f"source.kafka.consumerConfig.{name}")
@@ -55,7 +53,7 @@ def _topics(job: Translation) -> None:
                 re.compile(pattern)
             except re.error as error:
                 assert found is not None
-                raise found.wrong(f"{pattern!r} is no regular expression as Python has them: {error}") from None
+                raise found.wrong(f"{pattern!r} is not a valid Python regular expression: {error}") from None
         if patterns or name == "topic.whitelist":
             job.put(found, f"source.{key}", patterns or [".*"])
 
@@ -86,7 +84,7 @@ _SEQUENCE_STORE = (
     "gobblin.runtime.commit.sequence.store.dir",
     "gobblin.runtime.commit.sequence.store.fs.uri",
 )
-"""Where Gobblin keeps commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
+"""The folder of Gobblin's commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
 
 
 def _committing(job: Translation) -> None:
@@ -119,7 +117,9 @@ def _retrying(job: Translation) -> None:
     if enabled is not None and truth(enabled) and policy is None:
         job.put(enabled, "task.retry_across_runs", "always")
     elif enabled is not None and not truth(enabled):
-        job.put(enabled, "task.retry_across_runs", "never", "what failed is read again with what is new")
+        job.put(
+            enabled, "task.retry_across_runs", "never", "failed work units are read again together with new records"
+        )
     elif enabled is not None:
         job.leave(enabled, "said by workunit.retry.policy")
 
@@ -262,4 +262,4 @@ def _partitioning(job: Translation) -> None:
 RULES: tuple[Callable[[Translation], None], ...] = (
     *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _telling, _checking),
 )
-"""In the order in which sections come in the job file."""
+"""In the order of the job file's sections."""

@@ -1,4 +1,4 @@
-"""What has been said of a job of ours so far, and of which properties."""
+"""A job file in progress, and the properties that it was made of."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _TRUTHS = {"true": True, "false": False}
 
 
 class TranslatedProperty(msgspec.Struct, frozen=True):
-    """A property, where it stands, and the settings of the job file that it became, `key: value`; `note`: what differs
-    there."""
+    """A property, its place, and its settings in the job file as `key: value`. `note`: what differs there."""
 
     name: str
     said_at: str
@@ -23,7 +22,7 @@ class TranslatedProperty(msgspec.Struct, frozen=True):
 
 
 class LeftProperty(msgspec.Struct, frozen=True):
-    """A property that became nothing, where it stands, and why, or where it belongs."""
+    """A property without a setting, its place, and why, or where it belongs."""
 
     name: str
     said_at: str
@@ -31,8 +30,8 @@ class LeftProperty(msgspec.Struct, frozen=True):
 
 
 class Translation:
-    """A job file that grows property by property. Each property is asked for by one rule, which puts a setting, or
-    leaves it with a reason; what no rule asks for is left in the end.
+    """A job file that grows property by property. One rule takes each property, and puts a setting, or leaves it with a
+    reason. Properties without a rule are left in the end.
 
     Args:
         properties: by name.
@@ -46,26 +45,27 @@ class Translation:
         self.left: list[LeftProperty] = []
 
     def take(self, name: str) -> Property | None:
-        """A property, which its caller puts or leaves; None if it is not there, or empty.
+        """Return a property, which the caller must put or leave; None if it is missing or empty.
 
         Raises:
-            ConfigurationError: if it has a variable that nobody fills in.
+            ConfigurationError: if it has an undefined variable.
         """
         found = self._open.pop(name, None)
         if found is None or not found.value:
             return None
         if variable := unfilled(found.value):
             raise found.wrong(
-                f"nobody says what ${{{variable}}} is", todo="give the file that does by --sysconfig, or write it out"
+                f"nobody says what ${{{variable}}} is",
+                todo="give the file that defines it by --sysconfig, or write its value",
             )
         return found
 
     def text(self, name: str) -> str:
-        """A property's value, whoever asks for the property; empty if it is not there."""
+        """Return a property's value without taking it; empty if it is missing."""
         return self._properties[name].value if name in self._properties else ""
 
     def put(self, of: Property | None, key: str, value: Any, note: str = "") -> None:
-        """Sets `section.key` of the job file. `of`: the property that says so; None: nobody's, and not told of."""
+        """Set `section.key` of the job file. `of`: the property that it comes from; None if it has none."""
         *sections, last = key.split(".")
         holder = self.tree
         for section in sections:
@@ -75,46 +75,46 @@ class Translation:
             self.translated.append(TranslatedProperty(of.name, of.said_at, f"{key}: {shown(value)}", note))
 
     def leave(self, of: Property | None, why: str) -> None:
-        """Nothing became of it."""
+        """Record that the property has no setting."""
         if of is not None:
             self.left.append(LeftProperty(of.name, of.said_at, why))
 
     def remaining(self) -> Iterable[Property]:
-        """What no rule has asked for; empty ones are none."""
+        """Return the properties that no rule took, without empty ones."""
         return [each for each in self._open.values() if each.value]
 
 
 def truth(of: Property) -> bool:
-    """Its value as a truth value."""
+    """Return the value as a boolean."""
     if of.value.lower() not in _TRUTHS:
-        raise of.wrong("this is neither true nor false", expected="true or false")
+        raise of.wrong("the value is neither true nor false", expected="true or false")
     return _TRUTHS[of.value.lower()]
 
 
 def whole_number(of: Property, *, least: int = 0) -> int:
-    """Its value as a number."""
+    """Return the value as a number."""
     try:
         found = int(of.value)
     except ValueError:
-        raise of.wrong("this is no whole number", expected="digits") from None
+        raise of.wrong("the value is not a whole number", expected="digits") from None
     if found < least:
         raise of.wrong("the number is too small", expected=f"{least} or more")
     return found
 
 
 def one_of(of: Property, known: Mapping[str, Any]) -> Any:
-    """What its value stands for, whatever case it is in."""
+    """Return what the value stands for, in any case."""
     by_name = {name.lower(): value for name, value in known.items()}
     if of.value.lower() not in by_name:
-        raise of.wrong("there is no such value", expected=", ".join(known))
+        raise of.wrong("the value is unknown", expected=", ".join(known))
     return by_name[of.value.lower()]
 
 
 def listed(of: Property) -> list[str]:
-    """The parts of its value between commas."""
+    """Return the parts of the value between commas."""
     return [part for each in of.value.split(",") if (part := each.strip())]
 
 
 def shown(value: Any) -> str:
-    """A setting's value in one line."""
+    """Return a setting's value in one line."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,9 +1,9 @@
-"""Datasets one by one: where each stands, how far behind it is, what its last run made of it."""
+"""The datasets of a job, with their lag and what the last run did with each."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,10 +21,11 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class Status(StrEnum):
-    """Where a dataset may stand; `unread`: idle, and the last run could not read it."""
+    """The status of a dataset."""
 
     IDLE = "idle"
     UNREAD = "unread"
+    """It is idle, and the last run could not read it."""
     PENDING = "pending"
     QUARANTINED = "quarantined"
     REVOKING = "revoking"
@@ -32,7 +33,7 @@ class Status(StrEnum):
 
 
 class SortBy(StrEnum):
-    """What datasets are listed by: by name, or what is most first (of `status`, what is worst)."""
+    """The order of datasets: by name, or the largest value first (`status`: the worst)."""
 
     NAME = "name"
     STATUS = "status"
@@ -47,48 +48,55 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which datasets are listed. `statuses`: of these alone; `match`: whose names match this shell pattern; `most`: so
-    many, 0 for all; `read`: with what the newest run has read of each."""
+    """Which datasets are listed."""
 
     statuses: tuple[str, ...] = ()
+    """Only these; empty for all."""
     match: str = "*"
+    """A shell pattern that names must match."""
     sort: SortBy = SortBy.NAME
     most: int = 0
+    """How many; 0 for all."""
     read: bool = False
+    """Whether rows include what the newest run read."""
 
 
 class DatasetRow(msgspec.Struct, frozen=True):
-    """One dataset. `committed_ms`: when the run that committed it last had ended, 0 if that is not kept. `lag_records`
-    and `lag_seconds`: how far it is behind its source, None if nobody asked, or the source can't tell; `target_s`: how
-    many seconds it may be, 0 if nothing says so. `outcome` and `attempts`: of the newest run of which tables are kept,
-    if it had anything to do with it."""
+    """One dataset."""
 
     state: DatasetStatusRow
     committed_ms: int = 0
+    """When the run that last committed it ended; 0 if unknown."""
     lag_records: int | None = None
+    """How many records it is behind its source; None if unknown or not asked for."""
     lag_seconds: float | None = None
+    """The age of its first unread record; None if unknown or not asked for."""
     lag_problem: str = ""
     outcome: RunDataset | None = None
+    """Of the newest run with recorded tables, if it included the dataset."""
     attempts: AttemptCounts | None = None
+    """Of the same run."""
     target_s: float = 0
+    """Its freshness target; 0 if it has none."""
 
     @property
     def times_behind(self) -> float:
-        """How many times its freshness target it is behind its source; 0 if that is not known, or it has none."""
+        """The lag in multiples of the freshness target; 0 if either is unknown."""
         return _times_behind(self.lag_seconds, self.target_s)
 
 
 class DatasetsResult(Shown, msgspec.Struct, frozen=True):
-    """Datasets as they were asked for. `matching`: how many there are of them, also those that are not listed;
-    `last_epoch`: of the run that `outcome` and `attempts` are of. `lag_unknown`: why no lag is known, if it was
-    asked."""
+    """The datasets that match a query."""
 
     job: str
     datasets: list[DatasetRow]
     matching: int
+    """How many match, also those that are not listed."""
     unreadable: dict[str, str]
     last_epoch: int = 0
+    """Of the run that `outcome` and `attempts` belong to."""
     lag_unknown: str = ""
+    """Why no lag is known, if it was asked for."""
 
 
 def list_datasets(
@@ -98,41 +106,43 @@ def list_datasets(
     ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None,
     freshness: Freshness = NO_TARGETS,
 ) -> DatasetsResult:
-    """Datasets as `query` wants them.
+    """Return the datasets that match `query`.
 
     Args:
         store: the job's.
-        status: how it stands.
+        status: the job's.
         query: which datasets.
-        ask_lag: asks the source how far these datasets are behind; None: nobody does.
+        ask_lag: asks the source how far these datasets are behind; None: lags stay unknown.
         freshness: targets of datasets.
     """
-    rows = [row for row in status.datasets if _is_asked(row, query)]
-    lags: Mapping[str, Lag] = {}
-    unknown = ""
-    if ask_lag is not None:
-        try:
-            lags = {lag.dataset_urn: lag for lag in ask_lag([row.dataset for row in rows])}
-            unknown = "" if lags or not rows else "the source tells nothing of these datasets"
-        except DistcommitError as error:
-            unknown = str(error)
+    rows = [row for row in status.datasets if _matches(row, query)]
+    lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
     outcomes, attempts = _of_last_run(store, status) if query.read else ({}, {})
     known = _Known(store, lags, outcomes, attempts, freshness)
     if query.sort is not SortBy.NAME:
-        rows.sort(key=lambda row: _KEYS[query.sort](known, row))  # those of one kind as they were: by name
+        rows.sort(key=lambda row: _KEYS[query.sort](known, row))  # stable: equal ones stay sorted by name
     shown = rows[: query.most] if query.most else rows
     epoch = status.runs[0].epoch if query.read and status.runs else 0
     return DatasetsResult(status.job, list(map(known.row, shown)), len(rows), status.unreadable, epoch, unknown)
 
 
-def _is_asked(row: DatasetStatusRow, query: Query) -> bool:
+def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
+    """Return the lags of these datasets by name, and why none is known."""
+    try:
+        lags = {lag.dataset_urn: lag for lag in ask(urns)}
+    except DistcommitError as error:
+        return {}, str(error)
+    return lags, "" if lags or not urns else "the source reports no lag for these datasets"
+
+
+def _matches(row: DatasetStatusRow, query: Query) -> bool:
     asked = not query.statuses or row.status in query.statuses or standing(row) in query.statuses
     return asked and fnmatch.fnmatchcase(row.dataset, query.match)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of datasets beside where they stand. A row is made of those alone that are shown."""
+    """What is known of datasets besides their states. Rows are made only for listed datasets."""
 
     store: JobStore
     lags: Mapping[str, Lag]
@@ -142,7 +152,6 @@ class _Known:
     _ended: dict[int, int] = field(default_factory=dict)
 
     def row(self, state: DatasetStatusRow) -> DatasetRow:
-        """The dataset, with all that is known of it."""
         urn = state.dataset
         lag = self.lags.get(urn)
         return DatasetRow(
@@ -157,7 +166,6 @@ class _Known:
         )
 
     def committed_ms(self, state: DatasetStatusRow) -> int:
-        """When the run that committed it last had ended; 0 if that is not kept."""
         epoch = state.done_epoch
         if epoch not in self._ended:
             self._ended[epoch] = self._read_end(epoch) if epoch else 0
@@ -171,7 +179,6 @@ class _Known:
         return record.ended_ms if record is not None else 0
 
     def times_behind(self, state: DatasetStatusRow) -> float:
-        """See `DatasetRow`."""
         lag = self.lags.get(state.dataset, _NO_LAG)
         return _times_behind(lag.seconds, self.freshness.target_of(state.dataset))
 
@@ -202,5 +209,5 @@ def _of_last_run(store: JobStore, status: StatusResult) -> tuple[dict[str, RunDa
         for rows in read_run_datasets(fs, root, run_id):
             outcomes = {row.dataset: row for row in rows} | outcomes
         return outcomes, attempts_of(fs, root, run_id)
-    except (DistcommitError, OSError):  # `runs EPOCH` says why
+    except (DistcommitError, OSError):  # `runs EPOCH` shows why
         return outcomes, {}

@@ -1,4 +1,4 @@
-"""How numbers are spread: by percentiles, by how many there are below what, and the largest against the usual."""
+"""Distributions of numbers: percentiles, histograms and skew."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _UP_TO_MS = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_00
 
 
 class Bin(msgspec.Struct, frozen=True):
-    """So many values of at most `up_to_ms`, and more than the bin before; None: those above all bins."""
+    """The number of values of at most `up_to_ms` and above the bin before; None: above all bins."""
 
     up_to_ms: int | None
     count: int
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Durations in milliseconds: how many there are, so many of a hundred are at most ..., and how many lie where."""
+    """The distribution of durations in milliseconds."""
 
     count: int
     p50_ms: int
@@ -29,7 +29,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Skew(msgspec.Struct, frozen=True):
-    """How much `most`, that of `who`, is above the median, over `count` of `what`."""
+    """How much the largest value, that of `who`, exceeds the median of `count` values."""
 
     what: str
     unit: str
@@ -40,7 +40,7 @@ class Skew(msgspec.Struct, frozen=True):
 
 
 def spread_of(values_ms: Iterable[int]) -> Spread | None:
-    """How durations are spread; None if there are none."""
+    """Return the distribution of durations; None if there are none."""
     values = sorted(values_ms)
     if not values:
         return None
@@ -57,12 +57,12 @@ def spread_of(values_ms: Iterable[int]) -> Spread | None:
 
 
 def percentile(ordered: Sequence[int], share: int) -> int:
-    """The least value that so many of a hundred do not exceed (nearest rank)."""
+    """Return the nearest-rank percentile."""
     return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
 
 
 def skew_of(what: str, unit: str, values: Iterable[tuple[str, int]]) -> Skew | None:
-    """The largest of named values against their median; None if there are fewer than two."""
+    """Compare the largest of named values with their median; None if there are fewer than two."""
     known = sorted(values, key=lambda each: each[1])
     if len(known) < 2:
         return None

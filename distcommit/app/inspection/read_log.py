@@ -1,4 +1,4 @@
-"""A commit log as it lies: each record, who wrote it, and whether it counts."""
+"""The records of a commit log: who wrote each, and whether it has an effect."""
 
 from __future__ import annotations
 
@@ -39,20 +39,22 @@ _GATES = {Gate.OPEN: "", Gate.HELD: " (held)", Gate.PASSED: " (published already
 
 
 class LogLine(msgspec.Struct):
-    """One segment. `epoch`: the writer's, 0 for a person. `ignored`: why it has no effect where it stands, empty if it
-    has one. `unreadable`: why it can't be read; whether what follows it counts, nobody can say (`ignored` says so)."""
+    """One segment."""
 
     number: int
     epoch: int = 0
+    """The writer's; 0 for an operator."""
     writer: str = ""
     record: str = ""
     what: str = ""
     ignored: str = ""
+    """Why it has no effect; empty if it has one."""
     unreadable: str = ""
+    """Why it can't be read. The effect of the segments after it is then unknown."""
 
 
 class LogResult(msgspec.Struct):
-    """The segments of one log that are there, oldest first. With a `dataset`, those that concern it."""
+    """The segments of one log, oldest first. With a `dataset`, those that concern it."""
 
     log: str
     dataset: str
@@ -60,12 +62,12 @@ class LogResult(msgspec.Struct):
 
 
 def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-    """The job log, or that of a bucket. Reads only; runs beside a live run.
+    """Read the job log, or that of a bucket, also beside a live run.
 
     Args:
         store: the store.
         bucket: whose log.
-        dataset: a dataset's URN: what concerns it in its bucket's log.
+        dataset: a URN: only what concerns it in its bucket's log.
 
     Raises:
         ConfigurationError: if there is no such bucket, or both are given.
@@ -88,7 +90,7 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
         record = segment.record
         if fold is None and isinstance(record, Checkpoint):
             fold = Fold()
-        ignored = "whether it counts can't be said without what is missing before it"
+        ignored = "its effect is unknown, because records before it are missing"
         if fold is not None:
             ignored = objection(record, fold)
             apply(number, record, fold)
@@ -115,7 +117,7 @@ def _concerns(record: Record, dataset: str) -> bool:
 
 
 def _what(record: Record, dataset: str | None) -> str:
-    """What a record says; of a dataset, only what it says of that."""
+    """Describe a record, or only its part about one dataset."""
 
     def mine(urn: str) -> bool:
         return dataset is None or urn == dataset
@@ -132,7 +134,7 @@ def _what(record: Record, dataset: str | None) -> str:
         case Fence():
             return f"epoch {record.epoch} begins, run {record.run_id}"
         case Decide():
-            return f"what epoch {record.epoch} holds is to be published"
+            return f"the held sequences of epoch {record.epoch} are published"
         case Intent():
             return _few([s for s in record.sequences if mine(s.dataset_urn)], _sealed) + _GATES[record.gate]
         case Done():
@@ -158,16 +160,16 @@ def _what(record: Record, dataset: str | None) -> str:
             states = [state for state in record.datasets if mine(state.dataset_urn)]
             return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.who}"
         case Cut():
-            phase = "has ended" if record.phase is CutPhase.ENDED else "has replayed what older ones left"
+            phase = "has ended" if record.phase is CutPhase.ENDED else "has replayed older sequences"
             return f"epoch {record.epoch} {phase}; buckets are at {_few(record.heads, _head)}"
         case Heads():
             return f"buckets are at {_few(record.heads, _head)}, by {record.who}"
         case Rebucket():
             return f"the move to generation {record.generation}, of {record.buckets:,} buckets, begins"
         case Moved():
-            return f"goes on in generation {record.generation}"
+            return f"continues in generation {record.generation}"
         case Generation():
-            return f"generation {record.generation} counts"
+            return f"generation {record.generation} is current"
 
 
 def _few(values: Iterable[object], shown: Callable[..., str]) -> str:
@@ -177,7 +179,7 @@ def _few(values: Iterable[object], shown: Callable[..., str]) -> str:
 
 
 def _head(head: Head) -> str:
-    return f"{head.bucket}:{head.number}{'' if head.is_whole else ' (what stood above is lost)'}"
+    return f"{head.bucket}:{head.number}{'' if head.is_whole else ' (its end is lost)'}"
 
 
 def _name(name: SequenceName) -> str:

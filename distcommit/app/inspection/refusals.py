@@ -1,4 +1,5 @@
-"""What keeps a run from replaying, or a person from releasing, asked by their own looks; nothing is written."""
+"""Check whether a run could replay, or an operator could release, by the same checks that these make. Nothing is
+written."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from distcommit.stores.state.task_states import PastStates
 
 
 class _Unclaimed(NotedDeletes):
-    """What would claim a folder that is nobody's does nothing."""
+    """Ignores the claim of a folder that has no owner."""
 
     def make_folders(self, path: str) -> None:
         pass
@@ -30,10 +31,10 @@ class _Unclaimed(NotedDeletes):
 
 
 def runnable(folders: JobFolders) -> JobStore:
-    """The job's store, if a run of the job could begin on it as it is configured.
+    """Return the job's store if a run could begin on it.
 
     Raises:
-        ConfigurationError: if its flow does not fit together, or the store was filled with other settings.
+        ConfigurationError: if the job's flow is inconsistent, or the store was filled with other settings.
         DistcommitError: as `require_runnable`.
     """
     folders.config.task_flow().check()
@@ -43,11 +44,11 @@ def runnable(folders: JobFolders) -> JobStore:
 
 
 def require_runnable(store: JobStore) -> None:
-    """Whether a run can begin on the store, as far as its own folders say: not whether another one is alive.
+    """Check the store's folders as a run does that begins. Whether another run is alive is not checked.
 
     Raises:
-        ConflictError: if a move to another number of buckets is half made.
-        StaleStoreError: if store, output and staging are not of one time.
+        ConflictError: if a move to another number of buckets is unfinished.
+        StaleStoreError: if store, output and staging are not of the same time.
         ConfigurationError: if staging or output belong to another job.
         CorruptError: if the job log can't be read.
     """
@@ -56,14 +57,14 @@ def require_runnable(store: JobStore) -> None:
 
 
 def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
-    """Buckets that a run could not recover, by name, each with why.
+    """Return the buckets that a run could not recover, by name, each with the reason.
 
     Args:
         store: the job's.
-        context: where the steps' effects are.
+        context: where the steps' effects go.
 
     Raises:
-        StaleStoreError: as the run would, if the output is older than what was published into it.
+        StaleStoreError: if the output is older than what was published into it.
     """
     job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     ended_epoch = newest_end(read_marks(store.fs, store.roots.output))
@@ -82,11 +83,11 @@ def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
 
 
 def opened_for(folders: JobFolders, urn: str) -> JobStore:
-    """The job's store, for a person who acts on that dataset.
+    """Open the job's store for an operator action on a dataset.
 
     Raises:
         ConfigurationError: if the store was filled with other settings, or does not know the dataset.
-        DistcommitError, OSError: what acting on it would raise.
+        DistcommitError, OSError: as the action would.
     """
     store = folders.opened()
     closed_to_people(store, urn)
@@ -96,18 +97,18 @@ def opened_for(folders: JobFolders, urn: str) -> JobStore:
 
 
 def closed_to_people(store: JobStore, urn: str | None = None) -> dict[str, str]:
-    """Buckets on which nobody can act by hand, by name, each with why.
+    """Return the buckets that reject operator actions, by name, each with the reason.
 
     Args:
         store: the job's.
-        urn: this dataset is to be acted on: what keeps one from that is raised.
+        urn: check only this dataset's bucket, and raise the reason.
 
     Raises:
-        ConflictError: if the job has another number of buckets by now, or is on its way to one.
-        DistcommitError, OSError: of `urn`, what acting on it would raise; or if the job log can't be read.
+        ConflictError: if the job has another number of buckets by now, or is being moved to one.
+        DistcommitError, OSError: with `urn`, as the action would; or if the job log can't be read.
     """
     found: dict[str, str] = {}
-    with many_by_hand(store, "") as open_log:  # which writes nothing where nobody has acted
+    with many_by_hand(store, "") as open_log:  # writes nothing if no record was added
         for bucket in range(store.buckets) if urn is None else [store.bucket_of(urn)]:
             try:
                 open_log(bucket)

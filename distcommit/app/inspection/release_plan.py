@@ -1,4 +1,4 @@
-"""What a release would do to each dataset that waits for a person, as things stand; nothing is changed."""
+"""What a release would do to each dataset that waits for an operator. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ _WAY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; |To
 
 
 def way_out(reason: str) -> Release | None:
-    """Return how the reason of a quarantined dataset says that it must be released, if it does."""
+    """Return the way of release that the reason of a quarantined dataset names, if it names one."""
     found = _WAY.search(reason)
     return Release(found[1] or found[2]) if found else None
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
-    """A dataset: what becomes of it. `acts`: whether anything is done to it at all. `records`: that are sealed."""
+    """What a release does to one dataset."""
 
     dataset: str
     status: str
     records: int
+    """Sealed records."""
     does: str
     acts: bool
+    """Whether it changes the dataset."""
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """What `release` would do now, in that way. It changes as runs and people go on. `unreadable`: logs that it would
-    leave alone, with why."""
+    """What `release` would do now."""
 
     job: str
     how: Release
     rows: list[ReleaseRow]
     unreadable: dict[str, str]
+    """Reasons by the names of logs that it would leave alone."""
 
 
 def plan_release(
@@ -50,16 +52,15 @@ def plan_release(
     closed: Mapping[str, str] = {},
     bucket_of: Callable[[str], int] = lambda _: -1,
 ) -> ReleasePlan:
-    """The plan, from what is stored of each dataset and what its steps say.
+    """Return the plan, from the stored states and the states of the steps.
 
     Args:
-        status: of the job.
+        status: the job's.
         steps: of these datasets' sequences.
-        how: they are to be released.
-        dataset: this one alone; None: all that wait, of which only those are abandoned that can't be finished as they
-            are.
-        closed: logs that nobody can act on, as `app.inspection.refusals.closed_to_people` has them.
-        bucket_of: says which bucket a dataset is in.
+        how: the way of release.
+        dataset: only this one. None: all that wait; abandon and restart then take only those that need it.
+        closed: logs that reject operator actions, as `closed_to_people` returns them.
+        bucket_of: returns the bucket of a dataset.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}
     wanted = [row for row in status.datasets if (row.status in WAITING if dataset is None else row.dataset == dataset)]
@@ -74,7 +75,7 @@ def plan_release(
 
 
 def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by_name: bool) -> tuple[str, bool]:
-    """What is done, and whether that is anything."""
+    """Return the effect, and whether it is one."""
     if row.status == "stopped":
         is_retry = how is Release.RETRY
         return "the next run reads it again" if is_retry else "refused: nothing of it is sealed (retry)", is_retry
@@ -88,28 +89,29 @@ def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by
         case Release.RETRY if lost is not None:
             return f"the next run quarantines it again: {lost.why}", True
         case Release.RETRY:
-            return f"the next run executes what is missing: {done:,} of {steps:,} steps are done", True
+            return f"the next run executes the missing steps: {done:,} of {steps:,} are done", True
         case Release.ACCEPT if row.status == "quarantined" and _is_read_beside(mine):
-            return "refused: what says which files it takes the place of is not published (abandon)", False
+            return "refused: the tombstone of the files that it replaces is not published (abandon)", False
         case Release.ACCEPT:
             left = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
             return f"it counts as done{left}", True
     if any(step.lasts for step in mine.steps):
         return "refused: it has a step of a kind that can't be abandoned (retry or accept)", False
     if not by_name and not _needs(row, mine, how):
-        return f"left alone: its reason does not say so ({how} it by its name)", False
+        return f"left alone: its reason does not name this way ({how} it by its name)", False
     again = "its records" if how is Release.ABANDON else "the dataset from its beginning"
     return f"{done:,} of {steps:,} steps are taken back, and the next run reads {again} again", True
 
 
 def _needs(row: DatasetStatusRow, mine: SequenceSteps, how: Release) -> bool:
-    """Whether a dataset can't be finished as it is, and that way resolves it."""
+    """Return whether the dataset can't be finished and this way resolves it."""
     if (way := way_out(row.reason)) is not None and row.status == "quarantined":
         return way is how
     return how is Release.ABANDON and (row.status == "revoking" or any(step.gone for step in mine.steps))
 
 
 def _is_read_beside(mine: SequenceSteps) -> bool:
-    """Whether it would be read beside what it takes the place of, were it done as it is: files alone can say so."""
+    """Return whether readers would see its files beside those that it replaces if it were accepted. Only files can be
+    read so."""
     of_files = all(step.kind == FsRenameCommitStep.type_name for step in mine.steps)
     return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in mine.steps)

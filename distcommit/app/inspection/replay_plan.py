@@ -1,4 +1,4 @@
-"""What the next run's replay would do, sequence by sequence, by the same looks that it takes; nothing is changed."""
+"""What the next run's replay would do with each sequence, by the same checks. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -12,48 +12,54 @@ from distcommit.app.inspection.steps import SequenceSteps, StepsResult
 
 
 class Replay(StrEnum):
-    """What becomes of a sequence. CLOSES: it is closed, after what is missing was executed. DROPS: it was held, and
-    never decided; its records are read again. QUARANTINES: a step of it is lost. LEAVES: a person has to release it
-    first, or to mend its bucket's log. UNKNOWN: its steps or the job log can't be read, or its own run may still
-    decide."""
+    """What a replay does with a sequence."""
 
     CLOSES = "closes"
+    """Its missing steps are executed, and it is closed."""
     DROPS = "drops"
+    """It was held and never decided. Its records are read again."""
     QUARANTINES = "quarantines"
+    """A step of it is lost."""
     LEAVES = "leaves"
+    """An operator must release it, or its bucket's log must be repaired first."""
     UNKNOWN = "unknown"
+    """Its steps or the job log can't be read, or its own run may still decide."""
 
 
 class ReplayRow(msgspec.Struct, frozen=True):
-    """A sequence: what becomes of it, and why; how many of its steps are executed, and how many are found done."""
+    """What a replay does with one sequence."""
 
     dataset: str
     epoch: int
     does: Replay
     executes: int
+    """How many steps it executes."""
     found_done: int
+    """How many steps are done already."""
     records: int
     why: str = ""
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
-    """What a replay would do now. It changes as runs and people go on. `counts`: sequences by what becomes of them;
-    `unreadable`: logs that it could not recover, with why. `goes_through`: whether it would end with exit code 0."""
+    """What a replay would do now."""
 
     job: str
     rows: list[ReplayRow]
     counts: dict[str, int]
+    """Sequences by what becomes of them."""
     unreadable: dict[str, str]
+    """Reasons by the names of logs that it could not recover."""
     goes_through: bool = True
+    """Whether it would end with exit code 0."""
 
 
 def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping[str, str] = {}) -> ReplayPlan:
-    """The plan, from what is stored of each dataset and what its steps say.
+    """Return the plan, from the stored states and the states of the steps.
 
     Args:
         status: of the job, with all datasets.
         steps: of the sequences that are replayed.
-        unrecoverable: buckets that are left alone, with why.
+        unrecoverable: reasons by the names of buckets that are left alone.
     """
     unreadable = {**status.unreadable, **steps.unreadable, **unrecoverable}
     next_runs = {row.dataset: row.next_run for row in status.datasets}
@@ -88,7 +94,7 @@ def _fate(sequence: SequenceSteps, next_run: NextRun) -> tuple[Replay, str]:
     if next_run is NextRun.DROPS:
         return Replay.DROPS, "its run never decided to publish it"
     if next_run in (NextRun.UNDECIDED, NextRun.UNKNOWN):
-        return Replay.UNKNOWN, "whether it is decided can't be said yet"
+        return Replay.UNKNOWN, "whether it was decided is unknown"
     by_state = {step.state: step for step in reversed(sequence.steps)}
     if "LOST" in by_state:
         return Replay.QUARANTINES, by_state["LOST"].why

@@ -1,5 +1,5 @@
-"""A run as one page shows it: when its tasks read and committed, how soon datasets were visible, what was slow, what
-failed, and what became of each dataset."""
+"""The report of a run: times of its tasks, latencies of datasets, slow and failed parts, and the outcome of each
+dataset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from distcommit.app.inspection.datasets import lags_of
 from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunStatus, read_run
 from distcommit.app.inspection.task_lanes import Lane, lanes_of
 from distcommit.core.errors import DistcommitError
@@ -22,23 +24,21 @@ from distcommit.stores.history.run_times import RunTime, TimeKind, read_run_time
 from distcommit.stores.state.job_store import JobStore
 
 MOST_DATASETS, MOST_LANES, SLOWEST = 5000, 64, 10
-"""How many of each a report names; of the others it says how many there are."""
+"""How many of each a report names; the others are counted."""
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """Something that took long. `subject`: a dataset, or a work unit of one; `count`: the records of it."""
+    """A dataset, or one of its work units, that took long."""
 
     subject: str
     ms: int
     count: int
+    """Its records."""
     part: str = ""
 
 
 class ReportedDataset(msgspec.Struct, frozen=True):
-    """A dataset in the run. `read_ms`: of all attempts; `commit_ms`: from its seal to its being published, and
-    `visible_ms`: from the end of its last work unit to that; None where that is not known. `requests`: of file systems,
-    0 if nothing is known of them. `lag_records`,
-    `lag_seconds`: how far it is behind its source now, None if nobody asked, or nobody knows."""
+    """A dataset in the run."""
 
     dataset: str
     outcome: str
@@ -49,25 +49,24 @@ class ReportedDataset(msgspec.Struct, frozen=True):
     attempts: int
     failed: int
     read_ms: int
+    """Of all attempts."""
     commit_ms: int | None = None
+    """From its seal to its publication; None if unknown."""
     visible_ms: int | None = None
+    """From the end of its last work unit to its publication; None if unknown."""
     requests: int = 0
+    """To file systems; 0 if unknown."""
     lag_records: int | None = None
+    """How many records it is behind its source now; None if unknown or not asked for."""
     lag_seconds: float | None = None
+    """The age of its first unread record; None if unknown or not asked for."""
     kind: str = ""
     reason: str = ""
     not_passed: dict[str, int] = {}
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """All that a page shows of a run.
-
-    `lanes`: its tasks, the busiest; `began_ms` and `ended_ms`: what they are drawn between. `visible`: how soon
-    datasets were, from the end of their last work unit; `waited`: from the beginning of their first. `outcomes`:
-    datasets by what became of them; `requests`: of file systems, by its tasks, `requests_of_none` among them which were
-    no single dataset's; `datasets`: those that did not go through, then the largest. `not_kept` and
-    `no_times`: why there is nothing, or not all, of datasets, and of times. `progress`: how far it is, while it lives.
-    """
+    """The report of a run."""
 
     job: str
     store: str
@@ -76,42 +75,56 @@ class RunReport(msgspec.Struct, frozen=True):
     beginning: RunBeginning | None
     record: RunRecord | None
     began_ms: int
+    """Begin of the time axis of the lanes."""
     ended_ms: int
+    """End of the time axis of the lanes."""
     lanes: list[Lane]
+    """Its busiest tasks."""
     lanes_left_out: int
     visible: Spread | None
+    """From the end of a dataset's last work unit to its publication."""
     waited: Spread | None
+    """From the beginning of a dataset's first work unit to its publication."""
     slowest_reads: list[Slow]
     slowest_commits: list[Slow]
     slowest_visible: list[Slow]
     skew: list[Skew]
     outcomes: dict[str, int]
+    """Datasets by outcome."""
     bytes_read: int
     rejected: int
     requests: int
+    """To file systems, by the run's tasks."""
     requests_of_none: int
+    """Those of `requests` that belong to no single dataset."""
     datasets: list[ReportedDataset]
+    """Those that were not published, then the largest."""
     datasets_left_out: int
     not_kept: str = ""
+    """Why datasets are missing."""
     no_times: str = ""
+    """Why times are missing."""
     lag_unknown: str = ""
     lag_asked: bool = False
     progress: Progress | None = None
+    """While it is alive."""
+    problems: list[Trouble] = []
+    """The job's present problems, if this is its newest run."""
 
 
 def make_report(
     store: JobStore, epoch: int, clock: Clock, ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None
 ) -> RunReport:
-    """What is kept of the run of an epoch, as a page shows it. Reads only.
+    """Return the report of the run of an epoch. Nothing is changed.
 
     Args:
         store: the job's.
         epoch: the run's.
-        clock: for whether it lives.
-        ask_lag: asks the source how far these datasets are behind; None: nobody does.
+        clock: to determine whether it is alive.
+        ask_lag: asks the source how far these datasets are behind; None: lags stay unknown.
 
     Raises:
-        ConfigurationError: if nothing is kept of such a run.
+        ConfigurationError: if nothing is recorded of such a run.
     """
     attempts: list[Attempt] = []
     kept = read_run(store, epoch, clock, attempts.append)
@@ -120,9 +133,9 @@ def make_report(
     lanes = lanes_of(attempts, times)
     datasets = [_dataset(row, moments) for row in kept.datasets]
     shown, lag_unknown = _shown(datasets), ""
-    lags: dict[str, Lag] = {}
+    lags: Mapping[str, Lag] = {}
     if ask_lag is not None:
-        lags, lag_unknown = _lags(ask_lag, [row.dataset for row in shown])
+        lags, lag_unknown = lags_of(ask_lag, [row.dataset for row in shown])
     busiest = sorted(lanes, key=lambda lane: -lane.busy_ms)[:MOST_LANES]
     began_ms, ended_ms = _bounds(kept.run, lanes)
     lives = kept.run.status is RunStatus.RUNNING
@@ -159,8 +172,8 @@ def make_report(
 
 
 class _Moments:
-    """When datasets were read in a run, sealed and published: by its own tasks, and not for an older run. `requests`:
-    that each took, and, by no name, that are no single dataset's."""
+    """When the run's own tasks read, sealed and published datasets. Replays for older runs are not included.
+    `requests`: by dataset; the empty name has those of no single dataset."""
 
     def __init__(self, attempts: Iterable[Attempt], times: Iterable[RunTime]) -> None:
         self._first: dict[str, int] = {}
@@ -181,7 +194,7 @@ class _Moments:
                 continue
             if row.began_ms:
                 self._sealed[row.dataset] = min(self._sealed.get(row.dataset, row.began_ms), row.began_ms)
-            if row.kind is TimeKind.PUBLISHED:  # twins tell it twice
+            if row.kind is TimeKind.PUBLISHED:  # twins record it twice
                 known = self._published.get(row.dataset, row.ended_ms)
                 self._published[row.dataset] = min(known, row.ended_ms)
 
@@ -196,7 +209,7 @@ class _Moments:
         return [ms for ms in found if ms is not None]
 
     def _until_published(self, urn: str, since: Mapping[str, int]) -> int | None:
-        """Clocks of two machines may differ: less than nothing is nothing."""
+        """Return the time until publication, at least 0: clocks of two machines may differ."""
         if urn not in self._published or urn not in since:
             return None
         return max(0, self._published[urn] - since[urn])
@@ -215,8 +228,8 @@ def _why_no_times(kept: RunResultKept, attempts: list[Attempt], times: Mapping[s
     if times:
         return ""
     if kept.run.status is RunStatus.RUNNING:
-        return "tasks tell when they committed as they end"
-    return "its tasks have not told when they committed: they died" if attempts else ""
+        return "tasks record their commit times when they end"
+    return "its tasks died before they recorded their commit times" if attempts else ""
 
 
 def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
@@ -241,16 +254,8 @@ def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
 
 
 def _shown(datasets: Iterable[ReportedDataset]) -> list[ReportedDataset]:
-    """Those that did not go through first, then those of which most was read."""
+    """Return datasets that were not published first, then those of which most was read."""
     return sorted(datasets, key=lambda row: (not row.kind, -row.bytes_read, -row.records, row.dataset))[:MOST_DATASETS]
-
-
-def _lags(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: list[str]) -> tuple[dict[str, Lag], str]:
-    try:
-        found = {lag.dataset_urn: lag for lag in ask(urns)}
-    except DistcommitError as error:
-        return {}, str(error)
-    return found, "" if found or not urns else "the source tells nothing of these datasets"
 
 
 def _with_lag(row: ReportedDataset, lag: Lag | None) -> ReportedDataset:

@@ -1,4 +1,4 @@
-"""What is kept of a job's runs: which there were, how each ended, and what became of each dataset in one."""
+"""The recorded runs of a job, and the outcome of each dataset in a run."""
 
 from __future__ import annotations
 
@@ -24,87 +24,97 @@ DIED = "it died"
 
 
 class RunStatus(StrEnum):
-    """Where a run stands.
-
-    PENDING: it lives, and has no epoch yet (Spark starts). RUNNING: its end is not told, and it lives. SUCCESSFUL: all
-    that it planned was read, and not all of it could be committed; the next run replays that. COMMITTED: all of it is.
-    FAILED: something did not go through, or it could not go on, was fenced, or died. CANCELLED: somebody ended it.
-    """
+    """The status of a run."""
 
     PENDING = "PENDING"
+    """It is alive and has no epoch yet: Spark starts."""
     RUNNING = "RUNNING"
+    """It is alive and has not recorded its end."""
     SUCCESSFUL = "SUCCESSFUL"
+    """All that it planned was read, but not all was committed. The next run replays the rest."""
     COMMITTED = "COMMITTED"
+    """All that it planned is committed."""
     FAILED = "FAILED"
+    """It could not continue, was fenced, died, or not all datasets were published."""
     CANCELLED = "CANCELLED"
+    """A signal or an operator ended it."""
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One run. `epoch` and times are 0 where they are not known; `ended_ms` too while it lives. `datasets_not`: how
-    many did not go through. `reason`: of its status, or why its record can't be read. `overdue`: it counts as alive,
-    and should have said so again by now. `died`: it has not told its end, and lives no more. `unreadable`: its record
-    can't be read, so that nobody knows how it ended."""
+    """One run."""
 
     epoch: int
+    """0 if it has none."""
     run_id: str
     status: RunStatus
     command: str = ""
     who: str = ""
     host: str = ""
     began_ms: int = 0
+    """0 if unknown."""
     ended_ms: int = 0
+    """0 if unknown, or while it is alive."""
     datasets_published: int = 0
     datasets_not: int = 0
+    """How many datasets were not published."""
     records_published: int = 0
     reason: str = ""
+    """Of its status, or why its record can't be read."""
     overdue: bool = False
+    """Whether it counts as alive although its lease was not renewed in time."""
     died: bool = False
+    """Whether it is not alive and has not recorded its end."""
     unreadable: bool = False
+    """Whether its record can't be read, so that its outcome is unknown."""
 
 
 class RunsResult(Shown, msgspec.Struct, frozen=True):
-    """What is kept of a job's runs, newest first. `failed_in_a_row`: how many of the newest have failed, not counting
-    those that somebody ended."""
+    """The recorded runs of a job, newest first."""
 
     job: str
     store: str
     runs: list[RunRow]
     failed_in_a_row: int
+    """How many of the newest runs failed, without counting cancelled ones."""
 
 
 class RunDatasetRow(msgspec.Struct, frozen=True):
-    """A dataset in a run: what became of it, and what its attempts had read."""
+    """The outcome of a dataset in a run, and what its attempts read."""
 
     outcome: RunDataset
     attempts: AttemptCounts
 
 
 class RunResultKept(msgspec.Struct, frozen=True):
-    """All that is kept of one run. `not_kept`: why there is nothing of its datasets."""
+    """The records of one run."""
 
     run: RunRow
     beginning: RunBeginning | None
     record: RunRecord | None
     datasets: list[RunDatasetRow]
     not_kept: str = ""
+    """Why nothing is recorded of its datasets."""
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
-    """What is kept of all runs, or of so many of the newest. Reads only, also beside a live run; two small files for
-    each."""
+    """Return all recorded runs, or the `newest`. Two small files are read for each."""
     rows = list(_rows(store, clock, recorded_epochs(store.fs, store.roots.store)[-newest:]))
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 
 
 def chosen(result: RunsResult, statuses: Collection[RunStatus], most: int) -> RunsResult:
-    """The same with runs of these statuses alone (of any, if none is named), and so many at most (0: all)."""
+    """Return the runs of these statuses (of all if none is given), `most` at most (0: all)."""
     rows = [row for row in result.runs if not statuses or row.status in statuses]
     return msgspec.structs.replace(result, runs=rows[:most] if most else rows)
 
 
 def failed_in_a_row(rows: Iterable[RunRow]) -> int:
-    """How many runs have failed since the last one that did not, of `rows`, newest first. One that lives, one that
-    somebody ended, and one whose record can't be read, says nothing."""
+    """Count the failed runs since the last one that did not fail. Live and cancelled runs, and those with an unreadable
+    record, are skipped.
+
+    Args:
+        rows: newest first.
+    """
     count = 0
     for row in rows:
         if row.status is RunStatus.FAILED and not row.unreadable:
@@ -117,10 +127,16 @@ def failed_in_a_row(rows: Iterable[RunRow]) -> int:
 def read_run(
     store: JobStore, epoch: int, clock: Clock, noted: Callable[[Attempt], None] = lambda _: None
 ) -> RunResultKept:
-    """What is kept of the run of an epoch; `noted` is given each attempt at one of its work units. Reads only.
+    """Return the records of the run of an epoch.
+
+    Args:
+        store: the job's.
+        epoch: the run's.
+        clock: to determine whether it is alive.
+        noted: called with each attempt at one of its work units.
 
     Raises:
-        ConfigurationError: if nothing is: there was no such run, or it is one of those that are not kept any more.
+        ConfigurationError: if nothing is recorded of such a run.
     """
     kept = recorded_epochs(store.fs, store.roots.store)
     row = next((row for row in _rows(store, clock, kept) if row.epoch == epoch and epoch > 0), None)
@@ -138,7 +154,7 @@ def read_run(
     except DistcommitError as error:
         not_kept, attempts = str(error), {}
     if not datasets and not attempts and not not_kept:
-        not_kept = "it had nothing to tell of any, or retention has taken it"
+        not_kept = "the run recorded none, or retention has deleted them"
     nothing = AttemptCounts()
     read_only = {urn: RunDataset(urn, -1, "read") for urn in attempts if urn not in datasets}
     rows_of = [RunDatasetRow(each, attempts.get(urn, nothing)) for urn, each in (datasets | read_only).items()]
@@ -147,7 +163,7 @@ def read_run(
 
 
 def newest_epoch(store: JobStore, clock: Clock) -> int:
-    """The epoch of the newest run of which anything is kept.
+    """Return the epoch of the newest recorded run.
 
     Raises:
         ConfigurationError: if there is none.
@@ -156,16 +172,16 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
     found = next((row.epoch for row in rows if row.epoch), 0)
     if not found:
         raise ConfigurationError(
-            "nothing is kept of any run of the job",
+            "no run of the job is recorded",
             job=store.job,
             found="one that has no epoch yet" if rows else "none",
-            todo="run the job, and ask again",
+            todo="run the job, then give the command again",
         )
     return found
 
 
 def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
-    """A row for each epoch, newest first, and for runs that have none, or died before they had one, before them."""
+    """Return runs without an epoch that are alive or died, then a row for each epoch, newest first."""
     fs, root = store.fs, store.roots.store
     held = holders(fs, root)
     living = {run_id: holder for run_id, holder in held.items() if is_alive(holder, clock)}
@@ -173,7 +189,7 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
     overdue = {run_id: _overdue(holder, clock) for run_id, holder in living.items() if is_overdue(holder, clock)}
     found = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
     if fold is not None and fold.fence_run_id in living and fold.fence_epoch not in epochs:
-        # it is a rebuild; or a run that has its epoch, and could not say so, or will in a moment
+        # a rebuild, or a run that has not recorded its beginning yet
         holder = living[fold.fence_run_id]
         found.insert(0, _without_record(RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING), holder))
     known = {row.run_id for row in found}
@@ -189,27 +205,25 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
 
 
 def _without_record(row: RunRow, holder: LockRecord) -> RunRow:
-    """Of such a run the lock alone says which process it is."""
+    """Name the process by the lock's record."""
     return msgspec.structs.replace(row, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
 
 
 def _died_early(dead: Iterable[LockRecord], found: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:
-    """Runs that have died, as far as the lock says, before they had an epoch, and since when no other has begun: run
-    ids sort by time."""
+    """Yield runs that died before they had an epoch and after which no other has begun. Run ids sort by time."""
     newest = max((row.run_id for row in found), default="")
     fenced = fold.fence_run_id if fold is not None else ""
     for holder in dead:
         if not holder.released and holder.run_id > newest and holder.run_id != fenced:
-            reason = f"{DIED} before it had an epoch (process {holder.pid} on {holder.host}): nothing of it is left"
+            reason = f"{DIED} before it had an epoch (process {holder.pid} on {holder.host}): it has sealed nothing"
             yield RunRow(0, holder.run_id, RunStatus.FAILED, host=holder.host, reason=reason, died=True)
 
 
 def _overdue(holder: LockRecord, clock: Clock) -> str:
     since_s = (clock.now_ms() - holder.renewed_ms) / 1000
     return (
-        f"process {holder.pid} on {holder.host} has not renewed its lease for {since_s:,.0f} s, and should after"
-        f" {holder.lease_ttl_s / 3:,.0f} s: it is dead, frozen, or cut off from the store, and holds other runs off for"
-        f" {holder.lease_ttl_s - since_s:,.0f} s more"
+        f"process {holder.pid} on {holder.host} has not renewed its lease for {since_s:,.0f} s, although renewal is due"
+        f" after {holder.lease_ttl_s / 3:,.0f} s; it blocks other runs for {holder.lease_ttl_s - since_s:,.0f} s more"
     )
 
 
@@ -244,8 +258,8 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
         )
     if beginning is None:
         return row
-    told = {"command": beginning.command, "who": beginning.who, "began_ms": beginning.began_ms}
-    return msgspec.structs.replace(row, host=beginning.facts.host, **told)
+    begun = {"command": beginning.command, "who": beginning.who, "began_ms": beginning.began_ms}
+    return msgspec.structs.replace(row, host=beginning.facts.host, **begun)
 
 
 _NOT_PUBLISHED = ("datasets_failed", "datasets_skipped", "datasets_held", "sequences_left")
@@ -256,7 +270,7 @@ def _of_unended(epoch: int, run_id: str, living: dict[str, LockRecord], fold: Fo
     newer = fold.fence_epoch if fold is not None and fold.fence_epoch > epoch else 0
     if run_id in living:
         return RunStatus.RUNNING, f"fenced by epoch {newer}: it can seal nothing more" if newer else ""
-    return RunStatus.FAILED, f"{DIED}: it has not told its end, and lives no more"
+    return RunStatus.FAILED, f"{DIED}: it is not alive, and has recorded no end"
 
 
 def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
@@ -268,7 +282,10 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
         case RunOutcome.INCOMPLETE if _all_was_read(record):
             return RunStatus.SUCCESSFUL, record.error or "not all could be committed: the next run replays it"
         case RunOutcome.HELD_BACK:
-            return RunStatus.FAILED, record.error or "it publishes all datasets or none, and not all could be"
+            return (
+                RunStatus.FAILED,
+                record.error or "not all datasets of the all-or-nothing job could be published",
+            )
         case RunOutcome.FENCED:
             return RunStatus.FAILED, "a newer run took over"
     reasons = record.reasons.kept
@@ -279,7 +296,7 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
 
 
 def _all_was_read(record: RunRecord) -> bool:
-    """Whether nothing but commits is left of all that the run had planned."""
+    """Return whether only commits are missing of what the run had planned."""
     failures = ("datasets_failed", "datasets_skipped", "datasets_partial", "datasets_quarantined", "datasets_held")
     counts = record.totals
     return (
@@ -296,16 +313,15 @@ def _no_such_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationE
     newest = store.job_log().refresh().fence_epoch
     expected = "an epoch that `distcommit runs JOB.yaml` lists"
     if kept and 0 < epoch < kept[0]:
-        found = f"nothing: what is kept begins with epoch {kept[0]}; if there was any before, retention has taken it"
+        found = f"none: records begin with epoch {kept[0]}; retention has deleted older ones"
     elif epoch > newest:
-        found = f"no run: the newest epoch is {newest}"
+        found = f"none: the newest epoch is {newest}"
     else:
-        found = "nothing: it was no run's, or its run could leave nothing"
+        found = "none: the epoch was not a run's, or its run could not write one"
     return ConfigurationError("there is no record of that run", epoch=epoch, expected=expected, found=found)
 
 
 def _or_none(read: Callable[[], Kept | None]) -> Kept | None:
-    """What can be read; a row says what can't."""
     try:
         return read()
     except (DistcommitError, OSError):

@@ -1,4 +1,4 @@
-"""What is stored of a job: its runs' newest epoch, and each dataset's state."""
+"""The stored state of a job: its newest epoch, and each dataset's state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunRow
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract import Extract
@@ -26,122 +27,116 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class NextRun(StrEnum):
-    """What the next run does with the sequence that a dataset has.
-
-    NOTHING: a person does, or there is none. DROPS: it was held back with its whole run, which has not decided to
-    publish it; its records are read again. UNDECIDED: the same, but its run may be alive and may still decide. UNKNOWN:
-    it was held back, and the job log, which says whether it was decided, can't be read.
-    """
+    """What the next run does with a dataset's sealed sequence."""
 
     NOTHING = ""
+    """Nothing: an operator must act, or there is no sequence."""
     REPLAYS = "replays"
     DROPS = "drops"
+    """It was held, and its run did not decide to publish it. Its records are read again."""
     UNDECIDED = "drops unless decided"
+    """As DROPS, but its run may be alive, and may still decide."""
     UNKNOWN = "unknown"
+    """It was held, and the job log, which records the decision, can't be read."""
 
 
 class DatasetStatusRow(msgspec.Struct, frozen=True):
-    """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost.
-
-    `status` is `stopped` if no run plans it, since too many could not read it. `failed_runs`: how many could not replay
-    its sequence or, where it has none, read it. `outage`: the reason is one of its target, or source, which counts as
-    nobody's failed run. `published_in`: where its records are, if its sink says. `schemas`: the ids of their schemas,
-    by the converter that they are known to. `done_records`, `done_files`: what was committed last. `extract`: the table
-    that it is an extract of, as the job file says it. `set_since`: whether a person has set its watermark, or undone
-    its sequence, since the newest run began. `skipped`: the first hundred ranges of positions that were
-    given up, and why.
-    """
+    """The state of one dataset."""
 
     dataset: str
     status: str
+    """As in the bucket log; `stopped` if no run plans it because too many could not read it."""
     positions: dict[str, Position]
     incarnation: str
     done_epoch: int
     pending_epoch: int
     pending_records: int
     failed_runs: int
+    """How many runs could not replay its sequence or, if it has none, could not read it."""
     reason: str
+    """Why it is not idle, or could not be read."""
     positions_lost: int
     outage: bool = False
+    """Whether the reason is an outage of its target or source, which is not counted as a failed run."""
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
+    """Where its records are, if its sink reports that."""
     schemas: SchemaIds = {}
+    """The ids of its schemas, by converter."""
     extract: Extract | None = None
+    """The table that it is an extract of, by the job file."""
     done_records: int = 0
+    """Records of the last commit."""
     done_files: int = 0
+    """Files of the last commit."""
     set_since: bool = False
+    """Whether an operator has set its watermark, or undone its sequence, since the newest run began."""
     skipped: list[str] = []
-
-
-class Trouble(msgspec.Struct, frozen=True):
-    """`what` is wrong, and the `command` that resolves it or, if only a person can say what is to be done, shows more.
-    `datasets`: how many it is about, 0 if it is about the job. `mend`: what `distcommit repair` does about it: an
-    action (rebucket, rebuild, abandon, recover), with its words; empty: that is a person's, or the next
-    run's."""
-
-    what: str
-    command: str
-    datasets: int = 0
-    mend: tuple[str, ...] = ()
+    """The first hundred ranges of positions that were given up, and why."""
 
 
 class StatusResult(Shown, msgspec.Struct, frozen=True):
-    """A job's state. `datasets`: all of them, or all but those that are idle and of which there is nothing to be said.
-    `unreadable` names logs that can't be read, or that have lost their newest segments, and files beside them, with the
-    error; `damaged` those of them that are there, and not as they were written. Without the job log `epoch` is 0.
-
-    `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
-    `unended`: whether that is because it has not come to its end.
-    `whole_job`: whether a run publishes all datasets or none. `generation`: of the bucket logs; `moving_to`: how many
-    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `unread`: how many of
-    the idle ones could not be read; `positions_lost`: of all. `runs`: the newest ones that are kept; `failed_in_a_row`:
-    of the newest, counted no further back than twenty.
-    `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
-    `paused_by`: who lets no service run the job by its schedule, empty if nobody. `retained`: what retention was asked
-    for last.
-    """
+    """The state of a job."""
 
     job: str
     store: str
     buckets: int
     epoch: int
+    """Of the newest run; 0 if the job log can't be read."""
     run_id: str
     datasets: list[DatasetStatusRow]
+    """All of them, or only those that are not idle or could not be read."""
     unreadable: dict[str, str]
+    """Errors by name: of logs that can't be read or have lost their newest segments, and of files beside them."""
     last_run: RunRecord | None = None
+    """The record of the run of `epoch`."""
     no_record: str = ""
+    """Why there is no such record."""
     generation: int = 0
+    """Of the bucket logs."""
     moving_to: int = 0
+    """The number of buckets that an unfinished move ends with; 0 if there is none."""
     whole_job: bool = False
+    """Whether a run publishes all datasets or none."""
     counts: dict[str, int] = {}
+    """Datasets by status."""
     positions_lost: int = 0
+    """Of all datasets."""
     runs: list[RunRow] = []
+    """The newest recorded runs."""
     failed_in_a_row: int = 0
+    """How many of the newest runs failed; counted no further back than twenty."""
     troubles: list[Trouble] = []
     left_out: int = 0
+    """How many rows that are not idle are missing in `datasets`."""
     unended: bool = False
+    """Whether there is no record because the newest run has not ended."""
     damaged: list[str] = []
+    """Names of `unreadable` that exist and are damaged."""
     paused_by: str = ""
+    """Who suspended scheduled runs; empty if they are not suspended."""
     retained: RetentionHorizon | None = None
+    """The newest request of `distcommit retain`."""
     unread: int = 0
+    """How many idle datasets could not be read."""
 
 
 JOB_LOG = "job log"
 BUCKET = "bucket "
-"""What the name of a bucket's log begins with; behind it comes the bucket's number."""
+"""The name of a bucket's log is this and the bucket's number."""
 WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
-"""How datasets may stand, as `standing` has it."""
+"""The values of `standing`."""
 WAITING = ("quarantined", "revoking", "stopped")
-"""Those that no run goes on with, until a person says how."""
+"""Statuses of datasets that no run plans until an operator releases them."""
 
 
 def standing(row: DatasetStatusRow) -> str:
-    """Its status; `unread` of one that is idle, and could not be read."""
+    """Return the status, or `unread` for an idle dataset that could not be read."""
     return "unread" if row.status == "idle" and row.reason else row.status
 
 
 def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
-    """Datasets that wait for a person, those with one status and reason together."""
+    """Return the datasets that wait for an operator, grouped by status and reason."""
     groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status in WAITING:
@@ -150,8 +145,8 @@ def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
-    """The same with the rows that people look at: of datasets that are not idle, or could not be read, the worst; with
-    `show_all` all, these in front."""
+    """Return the status with the `most` worst datasets that are not idle or could not be read; with `show_all`, with
+    all datasets, these first."""
     busy = sorted(
         (row for row in result.datasets if standing(row) != "idle"), key=lambda row: WORST_FIRST.index(standing(row))
     )
@@ -169,14 +164,14 @@ def read_status(
     whole_job: bool = False,
     idle: bool = True,
 ) -> StatusResult:
-    """Folds all logs: O(buckets) reads, whatever the history.
+    """Fold all logs: O(buckets) reads, whatever the history.
 
     Args:
         store: the job's.
-        published_in: says where a dataset's records are, and
-        extract_of: of what it is an extract.
+        published_in: returns where a dataset's records are.
+        extract_of: returns the table that a dataset is an extract of.
         whole_job: whether a run publishes all datasets or none.
-        idle: whether datasets are listed of which there is nothing to be said; else they are counted alone.
+        idle: whether idle datasets that could be read are listed; otherwise they are only counted.
     """
     unreadable: dict[str, str] = {}
     job_fold: Fold | None = None
@@ -185,16 +180,16 @@ def read_status(
         job_fold = store.job_log().refresh()
     except (DistcommitError, OSError) as error:
         unreadable[JOB_LOG], is_damaged_log = str(error), is_damaged(error)
-    look = _Look(store, job_fold, published_in, extract_of, idle)
-    buckets = in_flight(store.fs.parallel_buckets, look.at, range(store.buckets))
-    rows = [row for each in buckets for row in each.rows]
+    reader = _BucketReader(store, job_fold, published_in, extract_of, idle)
+    buckets = in_flight(store.fs.parallel_buckets, reader.read, range(store.buckets))
+    rows = [row for bucket in buckets for row in bucket.rows]
     damaged = [JOB_LOG] if job_fold is None and is_damaged_log else []
     for file in unreadable_files(store):
         unreadable[file.name] = file.error
         damaged += [file.name] if file.is_damaged else []
-    unreadable |= {f"{BUCKET}{number}": each.unreadable for number, each in enumerate(buckets) if each.unreadable}
+    unreadable |= {f"{BUCKET}{number}": bucket.unreadable for number, bucket in enumerate(buckets) if bucket.unreadable}
     counts = Counter(row.status for row in rows)
-    counts["idle"] += sum(each.not_listed for each in buckets)
+    counts["idle"] += sum(bucket.not_listed for bucket in buckets)
     last_run, no_record = _last_run(store, job_fold)
     return StatusResult(
         job=store.job,
@@ -211,15 +206,15 @@ def read_status(
         whole_job=whole_job,
         counts={status: count for status, count in counts.items() if count},
         unread=sum(1 for row in rows if standing(row) == "unread"),
-        positions_lost=sum(each.positions_lost for each in buckets),
-        damaged=[*damaged, *(f"{BUCKET}{number}" for number, each in enumerate(buckets) if each.is_damaged)],
+        positions_lost=sum(bucket.positions_lost for bucket in buckets),
+        damaged=[*damaged, *(f"{BUCKET}{number}" for number, bucket in enumerate(buckets) if bucket.is_damaged)],
         unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """What is seen of a bucket. `not_listed`: idle datasets that have no row."""
+    """The datasets of a bucket. `not_listed`: idle ones without a row."""
 
     rows: list[DatasetStatusRow]
     not_listed: int = 0
@@ -229,8 +224,8 @@ class _Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """A look at the buckets of a store, after one at its job log: None if that can't be read."""
+class _BucketReader:
+    """Reads the buckets of a store. `job_fold`: None if the job log can't be read."""
 
     store: JobStore
     job_fold: Fold | None
@@ -238,26 +233,26 @@ class _Look:
     extract_of: Callable[[str], Extract | None]
     idle: bool
 
-    def at(self, bucket: int) -> _Bucket:
-        found, job_fold = _Bucket([]), self.job_fold
+    def read(self, bucket: int) -> _Bucket:
+        seen, job_fold = _Bucket([]), self.job_fold
         try:
             log = self.store.bucket_log(bucket)
             for urn, state in log.refresh().datasets.items():
-                found.positions_lost += positions_lost(state.skipped) if state.skipped else 0
+                seen.positions_lost += positions_lost(state.skipped) if state.skipped else 0
                 if self.idle or not _is_plain(state, job_fold):
-                    found.rows.append(_row(state, job_fold, self.published_in(urn), self.extract_of(urn)))
+                    seen.rows.append(_row(state, job_fold, self.published_in(urn), self.extract_of(urn)))
                 else:
-                    found.not_listed += 1
+                    seen.not_listed += 1
             if job_fold is not None and job_fold.generation == self.store.generation:
                 require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
-            found.unreadable = str(error) or type(error).__name__
-            found.is_damaged = is_damaged(error)
-        return found
+            seen.unreadable = str(error) or type(error).__name__
+            seen.is_damaged = is_damaged(error)
+        return seen
 
 
 def _is_plain(state: DatasetState, job_fold: Fold | None) -> bool:
-    """Whether it is idle, could be read, and nobody has set its watermark since the newest run began."""
+    """Whether it is idle, could be read, and its watermark was not set since the newest run began."""
     return state.open is None and state.unread is None and not _set_since(state, job_fold)
 
 
@@ -293,20 +288,20 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
 
 
 def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract: Extract | None) -> DatasetStatusRow:
-    watermark, mine = state.watermark, state.open
-    unread = state.unread if mine is None else None
+    watermark, sealed = state.watermark, state.open
+    unread = state.unread if sealed is None else None
     return DatasetStatusRow(
         dataset=state.dataset_urn,
         status="stopped" if state.is_stopped else state.status.value,
         positions=dict(watermark.positions) if watermark else {},
         incarnation=watermark.incarnation if watermark else "",
         done_epoch=state.done_epoch,
-        pending_epoch=mine.sequence.epoch if mine else 0,
-        pending_records=mine.sequence.records if mine else 0,
+        pending_epoch=sealed.sequence.epoch if sealed else 0,
+        pending_records=sealed.sequence.records if sealed else 0,
         failed_runs=unread.failed_runs if unread else len(state.tried_epochs),
         reason=unread.reason if unread else state.reason,
         positions_lost=positions_lost(state.skipped),
-        outage=mine.outage if mine else unread is not None and unread.outage,
+        outage=sealed.outage if sealed else unread is not None and unread.outage,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
         schemas=state.schemas,

@@ -1,5 +1,4 @@
-"""Sequences that are not closed, with the state of each of their steps. Looks at store, staging and output; changes
-nothing."""
+"""The steps of sequences that are not closed, with the state of each. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -16,64 +15,71 @@ from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import JobStore
 
-_ASKED_LATER = "its target is asked as it is committed"
+_ASKED_LATER = "its target is asked at the commit"
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """One step. `state`: DONE, PENDING, LOST, or UNKNOWN where it can't be read or looked at; `why`: what was expected
-    and found, or what keeps it from being told. `gone`: of a LOST one, whether nothing is at its target either.
-    `lasts`: whether it is of a kind that can't be abandoned; `replaces`: whether it says what the sequence takes the
-    place of."""
+    """One step."""
 
     kind: str
     what: str
     state: str
+    """DONE, PENDING, LOST, or UNKNOWN if it can't be read or verified."""
     why: str = ""
+    """The expected and the actual state, or why it is UNKNOWN."""
     gone: bool = False
+    """Of a LOST one: whether its target is missing, too."""
     lasts: bool = False
+    """Whether it is of a type that can't be abandoned."""
     replaces: bool = False
+    """Whether it publishes the tombstone that names the files which the sequence replaces."""
 
 
 class SequenceSteps(msgspec.Struct, frozen=True):
-    """A dataset's sequence, sealed by the run of `epoch`. `status` and `reason`: the dataset's; `held`: until its run
-    is decided to be published. `counts`: steps by state."""
+    """The sealed sequence of a dataset."""
 
     dataset: str
     bucket: int
     epoch: int
+    """Of the run that sealed it."""
     status: str
+    """Of the dataset, as `reason`."""
     held: bool
+    """Whether it waits for the decision of its run."""
     records: int
     files: int
     failed_runs: int
     reason: str
     counts: dict[str, int]
+    """Steps by state."""
     steps: list[StepRow]
 
 
 class StepsResult(Shown, msgspec.Struct, frozen=True):
-    """Sequences that are not closed, and buckets whose log can't be read. `left_out`: how many more there are."""
+    """Sequences that are not closed."""
 
     job: str
     sequences: list[SequenceSteps]
     unreadable: dict[str, str]
+    """Errors by the names of logs that can't be read."""
     left_out: int = 0
+    """How many sequences are not listed."""
 
 
 def read_steps(store: JobStore, context: StepContext, dataset: str | None = None, most: int = 0) -> StepsResult:
-    """Verifies each step of what is sealed and not closed: O(files of these).
+    """Verify each step of sealed sequences that are not closed: O(files of these).
 
     Args:
         store: the store.
         context: where the steps' effects go.
-        dataset: of this dataset alone.
-        most: of so many datasets, those by name first; 0 for all.
+        dataset: only this dataset.
+        most: at most so many datasets, by name; 0 for all.
 
     Raises:
         ConfigurationError: if the store does not know the dataset.
     """
     buckets = range(store.buckets) if dataset is None else [store.bucket_of(dataset)]
-    found: list[tuple[int, DatasetState]] = []
+    open_states: list[tuple[int, DatasetState]] = []
     unreadable: dict[str, str] = {}
     for bucket in buckets:
         try:
@@ -84,15 +90,15 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
         if dataset is not None and dataset not in states:
             raise unknown_dataset(store, dataset)
         wanted = states.values() if dataset is None else [states[dataset]]
-        found += [(bucket, state) for state in wanted if state.open is not None]
-    found.sort(key=lambda pair: pair[1].dataset_urn)
-    shown = found[:most] if most else found
+        open_states += [(bucket, state) for state in wanted if state.open is not None]
+    open_states.sort(key=lambda pair: pair[1].dataset_urn)
+    shown = open_states[:most] if most else open_states
     sequences = [_sequence(bucket, state, context) for bucket, state in shown]
-    return StepsResult(store.job, sequences, unreadable, len(found) - len(shown))
+    return StepsResult(store.job, sequences, unreadable, len(open_states) - len(shown))
 
 
 def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
-    """The error that a name is none of a dataset's."""
+    """Return the error for an unknown URN."""
     return ConfigurationError(
         "the store does not know this dataset",
         dataset=urn,
@@ -136,13 +142,15 @@ def _rows(state: DatasetState, context: StepContext) -> Iterator[StepRow]:
         try:
             answers = type(steps[0]).verify_all(steps)
         except Exception as error:  # noqa: BLE001 - a step class may be the user's
-            yield from (StepRow(s.type_name, _told(s), "UNKNOWN", f"{type(error).__name__}: {error}") for s in steps)
+            yield from (
+                StepRow(s.type_name, _described(s), "UNKNOWN", f"{type(error).__name__}: {error}") for s in steps
+            )
             continue
         yield from (_row(step, answer) for step, answer in zip(steps, answers, strict=True))
 
 
-def _told(step: CommitStep) -> str:
-    """What a step says of itself, by the name that its type is stored under."""
+def _described(step: CommitStep) -> str:
+    """Return the step's description, with the name under which its type is stored."""
     text, name = repr(step), type(step).__name__
     is_call = text.startswith(f"{name}(") and text.endswith(")")
     return f"{step.type_name} {text[len(name) + 1 : -1]}" if is_call else text
@@ -160,6 +168,6 @@ def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
     replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
     if isinstance(answer, Lost):
         why = f"expected {answer.expected}; found {answer.found}"
-        return StepRow(step.type_name, _told(step), "LOST", why, _is_gone(step), lasts, replaces)
+        return StepRow(step.type_name, _described(step), "LOST", why, _is_gone(step), lasts, replaces)
     later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
-    return StepRow(step.type_name, _told(step), answer.name, later, lasts=lasts, replaces=replaces)
+    return StepRow(step.type_name, _described(step), answer.name, later, lasts=lasts, replaces=replaces)

@@ -1,4 +1,4 @@
-"""What the next run would sweep, by the code that sweeps; nothing is deleted."""
+"""What the next run would delete, determined by the code that deletes. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -28,28 +28,27 @@ _NAMED = 1000
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """Files that the next run would delete, as things stand: of sequences that it replays first, more become free, and
-    so do segments below a checkpoint that it writes itself.
-
-    `counts`: by what they are; `files`: the first thousand; `at_targets`: attempts that may have left something at a
-    sink's target, which is asked to take it away. `unreadable`: what could not be looked at, and is not swept either.
-    """
+    """Files that the next run would delete. Replays and checkpoints of that run may free more."""
 
     job: str
     counts: dict[str, int]
+    """Files by what they are."""
     files: list[str]
+    """The first thousand."""
     files_count: int
     at_targets: int
+    """Attempts that may have left something at a sink's target, which the sink is asked to remove."""
     unreadable: dict[str, str]
+    """Errors by what can't be read, and is not deleted either."""
 
 
 def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult:
-    """Sweeps with a file system that only notes.
+    """Run the deletion on a file system that only records it.
 
     Args:
         store: the job's.
-        kept: what is kept of runs.
-        kept_cuts: how many cuts are kept.
+        kept: the retention of runs.
+        kept_cuts: how many snapshots are kept.
     """
     noting = NotedDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))
@@ -83,7 +82,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
         except (DistcommitError, OSError) as error:
             unreadable["job log" if bucket is None else f"bucket {bucket}"] = str(error)
     before = len(noting.deleted)
-    # the next run keeps so many beside itself, whose beginning is not there yet
+    # the next run counts itself among the kept runs
     refused = {*range(store.buckets)} - {*states}
     try:
         forget_runs(dry.fs, store.roots.store, new_run_id(), 0, 1, replace(kept, runs=kept.runs - 1), refused)

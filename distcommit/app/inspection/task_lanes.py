@@ -1,4 +1,4 @@
-"""When each task of a run read and when it committed, put together from task states and the run's table of times."""
+"""When each task of a run read and committed, from task states and the run's table of times."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from distcommit.stores.history.run_times import RunTime, TimeKind
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One attempt at a task. `phase` is empty, and `task` -1, if it died, or still lives: then only what it has read is
-    known.
-
-    `reads` and `commits`: from when to when it read a work unit, and committed what was ready, in milliseconds since
-    1970; `datasets`: published by it.
-    """
+    """One attempt at a task."""
 
     phase: str
+    """Empty if it died or is still alive: then only its reads are known."""
     task: int
+    """-1 if `phase` is empty."""
     host: str
     daemon_pid: int
     began_ms: int
     ended_ms: int
     reads: tuple[tuple[int, int], ...] = ()
+    """Begin and end of each work unit that it read, in milliseconds since 1970."""
     commits: tuple[tuple[int, int], ...] = ()
+    """Begin and end of each commit, in milliseconds since 1970."""
     failed: int = 0
+    """Work units that failed."""
     records: int = 0
     bytes_read: int = 0
     datasets: int = 0
+    """How many it published."""
 
     @property
     def name(self) -> str:
-        """Of whom it is."""
+        """The phase and the task's number."""
         return f"{self.phase} {self.task}" if self.phase else "not ended"
 
     @property
     def executor(self) -> str:
-        """Where it ran, by its machine and the process that all Python workers of its executor come from."""
+        """The machine, and the process that all Python workers of the executor come from."""
         return f"{self.host} {self.daemon_pid}" if self.phase else ""
 
     @property
@@ -53,16 +54,16 @@ class Lane(msgspec.Struct, frozen=True):
 
     @property
     def busy_ms(self) -> int:
-        """How long it did either."""
+        """How long it read or committed."""
         return self.read_ms + self.commit_ms
 
 
 def lanes_of(attempts: Iterable[Attempt], times: Mapping[str, Sequence[RunTime]]) -> list[Lane]:
-    """All tasks that have read or committed anything: by phase, in the order of their beginnings, executor and number.
+    """Return all tasks that read or committed anything, by phase in order of their beginnings, executor and number.
 
     Args:
         attempts: at work units.
-        times: what tasks have told, by the digits that both know them by.
+        times: recorded times by writer.
     """
     read: dict[str, list[Attempt]] = {}
     for attempt in attempts:

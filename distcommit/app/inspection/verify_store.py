@@ -1,4 +1,4 @@
-"""Holding a store against its own rules: each log record by record, and what runs say they did against the logs."""
+"""Verify a store: each log against the rules of the protocol, and the records of runs against the logs."""
 
 from __future__ import annotations
 
@@ -25,34 +25,37 @@ _NAMED = 100
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
-    """`where` it is: a log or a run; `what` is wrong with it."""
+    """A violation."""
 
     where: str
+    """A log or a run."""
     what: str
 
 
 class VerifyResult(Shown, msgspec.Struct, frozen=True):
-    """`ignored`: records that have no effect where they stand, which is in order: a zombie's, or a late twin's.
-    `runs`: how many were held against the logs. At most a hundred problems are named."""
+    """The result of a verification."""
 
     job: str
     store: str
     logs: int
     records: int
     ignored: int
+    """Valid records without an effect: those of zombies and late twins."""
     datasets: int
     runs: int
+    """How many runs were compared with the logs."""
     problems: list[StoreProblem]
+    """The first hundred."""
     problems_count: int
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no violation."""
         return not self.problems_count
 
 
 class _Seen:
-    """What a look at one log has found."""
+    """The findings in one log."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -62,16 +65,16 @@ class _Seen:
 
 
 def verify_store(store: JobStore) -> VerifyResult:
-    """Reads every segment of every log that counts, and what is kept of runs. Reads only; also beside a live run: what
-    is wrong in a log is looked at twice, as it may just have been written.
+    """Read all segments of the current logs, and the records of runs, also beside a live run. A log with a violation is
+    read twice, as a segment may just have been written.
 
     Raises:
         DistcommitError, OSError: if a log's folder can't be listed.
     """
     problems: list[StoreProblem] = []
-    kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs go on
-    job = _look_twice(store, None)
-    found_in = in_flight(store.fs.parallel_buckets, partial(_look_twice, store), range(store.buckets))
+    kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs grow
+    job = _verify_twice(store, None)
+    found_in = in_flight(store.fs.parallel_buckets, partial(_verify_twice, store), range(store.buckets))
     problems += [StoreProblem(file.name, file.error) for file in unreadable_files(store)]
     looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
     for where, seen in looks.items():
@@ -94,18 +97,18 @@ def verify_store(store: JobStore) -> VerifyResult:
     )
 
 
-def _look_twice(store: JobStore, bucket: int | None) -> _Seen:
-    seen = _look(store, bucket)
-    return _look(store, bucket) if seen.problems else seen
+def _verify_twice(store: JobStore, bucket: int | None) -> _Seen:
+    seen = _verify(store, bucket)
+    return _verify(store, bucket) if seen.problems else seen
 
 
-def _look(store: JobStore, bucket: int | None) -> _Seen:
+def _verify(store: JobStore, bucket: int | None) -> _Seen:
     job_fold = None
     if bucket is not None:
-        try:  # before the bucket's log: its heads are of what is there
+        try:  # before the bucket's log, which then has at least its heads
             job_fold = store.job_log().refresh()
         except (DistcommitError, OSError):
-            job_fold = None  # the job log's own look tells it
+            job_fold = None  # reported for the job log itself
     log, seen = store.job_log() if bucket is None else store.bucket_log(bucket), _Seen()
     _read(log, seen)
     if seen.fold is not None and bucket is not None:
@@ -119,7 +122,7 @@ def _look(store: JobStore, bucket: int | None) -> _Seen:
 
 
 def _read(log: CommitLog, seen: _Seen) -> None:
-    """Each record in its order, held against the rules and against the checkpoints."""
+    """Check each record against the rules and the checkpoints, in the log's order."""
     fold: Fold | None = None
     last = 0
     for number, segment in log.segments():
@@ -135,7 +138,7 @@ def _read(log: CommitLog, seen: _Seen) -> None:
         seen.records += 1
         if fold is None:
             if not isinstance(record, Checkpoint):
-                continue  # what it means can't be said without what is missing before it, which is told
+                continue  # its meaning depends on missing records, which are reported
             fold = Fold()
         elif isinstance(record, Checkpoint):
             seen.problems += [f"checkpoint {number}: {what}" for what in _differs(record, fold)]
@@ -146,11 +149,11 @@ def _read(log: CommitLog, seen: _Seen) -> None:
         apply(number, record, fold)
     seen.fold = fold
     if fold is None and not seen.problems:
-        seen.problems.append("no checkpoint is there that the log could begin with")
+        seen.problems.append("the log has no checkpoint to begin with")
 
 
 def _differs(checkpoint: Checkpoint, fold: Fold) -> Iterator[str]:
-    """Where a checkpoint says something else than the records that it takes the place of."""
+    """Yield the differences of a checkpoint from the records that it replaces."""
     if checkpoint.fence_epoch != fold.fence_epoch:
         yield f"epoch {checkpoint.fence_epoch}, after records of epoch {fold.fence_epoch}"
     said = {state.dataset_urn: state for state in checkpoint.datasets}
@@ -169,18 +172,18 @@ def _essence(state: DatasetState | None) -> tuple[object, ...] | None:
 
 def _of_bucket(store: JobStore, bucket: int, fold: Fold, job_fold: Fold | None) -> Iterator[str]:
     if job_fold is not None and fold.fence_epoch > job_fold.fence_epoch:
-        yield f"epoch {fold.fence_epoch} has fenced it, and the newest of the job log is {job_fold.fence_epoch}"
+        yield f"its fence is of epoch {fold.fence_epoch}, above the newest epoch of the job log, {job_fold.fence_epoch}"
     for urn in fold.datasets:
         try:
             belongs = store.bucket_of(urn)
-        except ConfigurationError:  # its sink names no group for it any more
+        except ConfigurationError:  # its sink names no commit group for it any more
             continue
         if belongs != bucket:
-            yield f"{urn} is in it, and belongs to bucket {belongs}"
+            yield f"it contains {urn}, which belongs to bucket {belongs}"
 
 
 class _Kept:
-    """What a run says of itself: how it began and ended, or why that can't be read."""
+    """The beginning and the record of a run, or why they can't be read."""
 
     def __init__(self, store: JobStore, epoch: int) -> None:
         fs, root = store.fs, store.roots.store
@@ -194,7 +197,7 @@ class _Kept:
 
 
 def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """What a run says of itself against the logs. One that has not told its end is not asked."""
+    """Compare the records of a run with the logs. A run without a recorded end is skipped."""
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem
@@ -202,7 +205,7 @@ def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetSt
     run_id = record.run_id if record else beginning.run_id if beginning else ""
     fenced = job.fences.get(run.epoch, run_id)
     if run_id and fenced != run_id:
-        yield f"its record is of run {run_id}, and its fence in the job log of run {fenced}"
+        yield f"its record names run {run_id}, but its fence in the job log names run {fenced}"
     if record is None or states is None:
         return
     try:
@@ -224,9 +227,9 @@ def _of_table(store: JobStore, record: RunRecord, states: dict[str, DatasetState
     for name, found in (("datasets_published", len(published)), ("records_published", sum(published.values()))):
         said = record.totals.get(name, 0)
         if said != found:
-            yield f"it counts {said:,} {name.replace('_', ' ')}, and its table {found:,}"
+            yield f"its record counts {said:,} {name.replace('_', ' ')}, but its table {found:,}"
     for urn in sorted(published):
         state = states.get(urn)
         if state is None or state.done_epoch < record.epoch:
             newest = state.done_epoch if state else 0
-            yield f"it has published {urn}, and its log says that it was done by epoch {newest} last"
+            yield f"its table has {urn} as published, but the newest done epoch in the log is {newest}"

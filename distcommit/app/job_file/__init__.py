@@ -1,4 +1,2 @@
-"""The job file: its sections as typed settings, what its names stand for, and where it says that a job's folders are.
-
-Must not look into what is stored, beyond opening it. Start reading at `config`.
-"""
+"""The job file: typed sections, the types that they name, and the locations of a job's folders. Must not read the
+store, beyond opening it. Start reading at `config`."""

@@ -1,4 +1,4 @@
-"""Whom to tell what of runs, as the job file says it."""
+"""The section `alerts` of a job file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class _Settings(BaseModel):
 
 
 class _Hook(_Settings):
-    """Whom to tell.
+    """Where alerts are sent.
 
     Attributes:
-        timeout_s: how long it may take; then it counts as failed, which changes nothing of the run.
+        timeout_s: time limit in seconds; after it the hook counts as failed. The run is not affected.
     """
 
     timeout_s: float = Field(default=30, gt=0, le=600)
 
 
 class CommandHook(_Hook):
-    """A program that is given the alert as JSON on its standard input.
+    """A program that gets the alert as JSON on standard input.
 
     Attributes:
         command: the program and its arguments, as a list.
@@ -37,7 +37,7 @@ class WebHook(_Hook):
 
     Attributes:
         url: `https://...` or `http://...`, `${VARIABLE}` or `${file:PATH}`.
-        headers: sent with it; values as the URL.
+        headers: HTTP headers; values may be as those of `url`.
     """
 
     url: str
@@ -47,22 +47,22 @@ class WebHook(_Hook):
     @classmethod
     def _is_http(cls, url: str) -> str:
         if not url.startswith("${") and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
-            raise ValueError("a web hook's URL begins with http:// or https://, and names a host")
+            raise ValueError("url must begin with http:// or https://, and name a host")
         return url
 
 
 class EmailHook(_Hook):
-    """A server that is given the alert as e-mail.
+    """An SMTP server that gets the alert as e-mail.
 
     Attributes:
         host: the SMTP server.
         port: its port.
-        tls: `starttls`, or `tls` from the first byte on. Its certificate has to be one that this machine trusts, or
-            the environment variable `SSL_CERT_FILE` names.
-        sender: the address that it is from.
-        recipients: the addresses that it is for.
-        username: to log in with; empty: without.
-        password: its password; with `tls: starttls` or `tls` only. `${VARIABLE}` or `${file:PATH}`.
+        tls: `starttls`, or `tls` from the first byte on. This machine, or the file in the environment variable
+            `SSL_CERT_FILE`, must trust its certificate.
+        sender: the sender's address.
+        recipients: the recipients' addresses.
+        username: for the login; empty for none.
+        password: for the login; only with `tls: starttls` or `tls`. `${VARIABLE}` or `${file:PATH}`.
     """
 
     host: str
@@ -76,20 +76,20 @@ class EmailHook(_Hook):
     @model_validator(mode="after")
     def _password_is_hidden(self) -> EmailHook:
         if self.password and self.tls == "none":
-            raise ValueError("a password goes with tls: starttls or tls only")
+            raise ValueError("password requires tls: starttls or tls")
         return self
 
 
 class AlertSettings(_Settings):
-    """When somebody is told, and how.
+    """When alerts are sent, and where.
 
     Attributes:
-        after_failed_runs: once so many runs in a row have failed; 0: never.
+        after_failed_runs: when so many runs in a row have failed; 0: never.
         on_quarantine: when a run has quarantined a dataset.
-        on_loss: when a run has passed over records that the source had deleted before they were read.
+        on_loss: when a run has skipped records that the source had deleted before they were read.
         commands: programs to run.
         webhooks: URLs to post to.
-        emails: mail to send.
+        emails: e-mails to send.
     """
 
     after_failed_runs: int = Field(default=0, ge=0)
@@ -101,7 +101,7 @@ class AlertSettings(_Settings):
 
     @property
     def hooks(self) -> tuple[CommandHook | WebHook | EmailHook, ...]:
-        """All of them."""
+        """All hooks."""
         return (*self.commands, *self.webhooks, *self.emails)
 
     @property
@@ -111,7 +111,7 @@ class AlertSettings(_Settings):
     @model_validator(mode="after")
     def _somebody_is_told(self) -> AlertSettings:
         if self._has_reason and not self.hooks:
-            raise ValueError("nobody is told: name commands, webhooks or emails")
+            raise ValueError("alerts has no hook: set commands, webhooks or emails")
         if self.hooks and not self._has_reason:
-            raise ValueError("nothing is told: set after_failed_runs, on_quarantine or on_loss")
+            raise ValueError("alerts has no occasion: set after_failed_runs, on_quarantine or on_loss")
         return self

@@ -1,7 +1,7 @@
-"""Sources, sinks and constructs by the type that a job file names. Only what a job names is imported.
+"""Sources, sinks and constructs by the type that a job file names. Only the named ones are imported.
 
-A source or a sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section
-as `module:Class` in it. `distcommit.constructs.TYPES` lists constructs by section and type.
+A source or sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section as
+`module:Class`. `distcommit.constructs.TYPES` lists constructs by section and type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PACKAGES: dict[Section, str] = {
 
 @cache
 def types_of(section: Section) -> tuple[str, ...]:
-    """The types that a section can have, in the order of the alphabet.
+    """Return the types of a section, sorted.
 
     Raises:
         ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
@@ -53,7 +53,7 @@ def types_of(section: Section) -> tuple[str, ...]:
 
 @cache
 def settings_class(section: Section, name: str) -> type[BaseModel]:
-    """The class that holds the settings of a type, and is the source, sink or construct itself."""
+    """Return the class with the settings of a type, which is the source, sink or construct itself."""
     if section in constructs.TYPES:
         package, place = constructs.__name__, constructs.TYPES[section][name]
     else:
@@ -65,15 +65,15 @@ def settings_class(section: Section, name: str) -> type[BaseModel]:
 
 
 def validated(section: Section, value: Any, default: str = "") -> Any:
-    """A section as its settings.
+    """Return a section as settings.
 
     Args:
         section: which one.
-        value: what the job file says, or settings as they are.
-        default: the type that it has if it names none.
+        value: the job file's value, or settings.
+        default: the type if the value names none.
 
     Raises:
-        ValueError: if it is no section, or of no type that there is; pydantic's, if its settings are wrong.
+        ValueError: if it is not a section, or its type is unknown; pydantic's, if its settings are invalid.
         ConfigurationError: as `types_of`.
     """
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The job file: one typed tree. Unknown keys are errors that name the key that was probably meant."""
+"""The job file: one typed tree. An error about an unknown key names the key that was probably meant."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from distcommit.stores.snapshots.snapshots import KEPT_CUTS
 
 
 class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A job, as its file says it.
+    """A job, as its file describes it.
 
     Attributes:
-        job: its name, which its store, output and staging belong to.
-        on_rejected: what becomes of a record that a converter or the fork turns away: its work unit fails (`fail`), or
-            it goes to the error branch (`divert`).
+        job: its name. The store, output and staging belong to it.
+        on_rejected: what becomes of a record that a converter or the fork rejects: its work unit fails (`fail`), or the
+            record goes to the error branch (`divert`).
     """
 
     job: str = Field(min_length=1, max_length=200)
@@ -69,7 +69,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     def _what_is_read_whole_is_not_cut(self) -> JobConfig:
         if self.source.reads_whole and self.limits.seconds:
             raise ValueError(
-                "limits.seconds would cut a micro-batch, a snapshot, or what Spark has read: limit what there is"
+                "limits.seconds must not be set for micro-batches, snapshots and Spark's readers, which it "
+                "would truncate; limit the records of the source instead"
             )
         return self
 
@@ -90,20 +91,24 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             self._require_whole("mode: replace")
         if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
             raise ValueError(
-                "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
-                " new), which has to take the place of what is there: sink.publish: replace, of files, in all branches"
+                "each run reads all records of each dataset (with source.watermark, only those above that "
+                "column's last value), which must replace the published ones: sink.publish: replace, of "
+                "files, in all branches"
             )
         if publishers == {"append"}:
             return self
         if len(publishers) > 1:
             raise ValueError(
-                "publish has to be the same in all branches: what was turned away before them is theirs all"
+                "publish must be the same in all branches, because records that were rejected before the "
+                "fork belong to all of them"
             )
         how = f"publish: {publishers.pop()}"
         if not all(sink.abilities.files for sink in sinks):
-            raise ValueError(f"{how} goes with sinks whose abilities say files: what goes is told in the output")
+            raise ValueError(
+                f"{how} requires sinks with the ability files, because tombstones in the output name the replaced files"
+            )
         if self.commit.delivery == "at_least_once":
-            raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
+            raise ValueError(f"{how} requires commit.delivery: exactly_once, which seals the replaced files ahead")
         self._require_whole(how)
         return self
 
@@ -112,28 +117,27 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return any(sink.replaces_at_target for sink in self.sink_sections().values())
 
     def _require_whole(self, how: str) -> None:
-        """Raises ValueError if a run may publish a part of what it has planned of a dataset, and go on after it."""
+        """Raise ValueError if a run may publish a part of a dataset's plan and continue after it."""
         if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
-            raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
+            raise ValueError(f"{how} requires policy: full, because a part would replace the whole")
         if self.limits.seconds:
-            raise ValueError(f"{how} goes without limits.seconds: else a part would take the place of the whole")
+            raise ValueError(f"{how} must not be used with limits.seconds, because a part would replace the whole")
         if self.fork is not None and any(branch.optional for branch in self.fork.branches.values()):
-            raise ValueError(f"{how} goes without optional branches: nothing would take the place of what one has")
+            raise ValueError(
+                f"{how} must not be used with optional branches, because the records of a failed one would "
+                "not be replaced"
+            )
 
     @model_validator(mode="after")
     def _failures_are_kept_as_long_as_they_count(self) -> JobConfig:
         if self.alerts.after_failed_runs > self.retention.runs:
-            raise ValueError(
-                "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
-            )
+            raise ValueError("alerts.after_failed_runs must be at most retention.runs, because it counts recorded runs")
         return self
 
     @model_validator(mode="after")
     def _source_does_not_read_what_sinks_write(self) -> JobConfig:
-        """Check the datasets that the settings name; those that a pattern selects are checked when they are planned.
-
-        A custom source is not imported to read a job file: all its datasets are checked when they are planned.
-        """
+        """Check the datasets that the settings name. Those that a pattern selects, and all of a custom source, which is
+        not imported to read a job file, are checked when they are planned."""
         if self.source.is_imported:
             return self
         sinks = self.sink_sections()
@@ -160,13 +164,13 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return self
 
     def task_flow(self) -> TaskFlow:
-        """The flow, within the job's limits."""
+        """Return the flow, within the job's limits."""
         hidden = Redaction.known()
         return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds, hidden=hidden)
 
     @property
     def targets(self) -> Freshness:
-        """Freshness targets of datasets."""
+        """The freshness targets of datasets."""
         if self.freshness is None:
             return NO_TARGETS
         takes_places = self.task_flow().publish != "append" or self._replaces_at_target
@@ -174,12 +178,12 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @property
     def kept_cuts(self) -> int:
-        """How many cuts are kept."""
+        """How many snapshots are kept."""
         return self.readers.kept_cuts or (KEPT_CUTS if self.task_flow().publish == "append" else 2)
 
     @property
     def tries_out(self) -> bool:
-        """Whether what the job publishes is to be looked at only, and nothing of a run is to stay."""
+        """Whether it is a preview, of which nothing is kept."""
         return any(sink.shown_records for sink in self.sink_sections().values())
 
     @model_validator(mode="after")
@@ -195,8 +199,9 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         written = [name for name, sink in self.sink_sections().items() if not sink.abilities.exactly_once]
         if self.commit.delivery == "exactly_once" and written:
             raise ValueError(
-                f"{', '.join(written)} has a writer and no committer: its records are visible as they are written, so"
-                " that those of an attempt that fails are there twice. It goes with commit.delivery: at_least_once"
+                f"{', '.join(written)} has a writer and no committer, and requires commit.delivery: "
+                "at_least_once, because its records are visible when written: those of a failed attempt are "
+                "duplicated"
             )
         if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):
             raise ValueError(
@@ -211,26 +216,26 @@ _DEFAULT_TYPES = {"sink": "files"}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
+    """Read a job file. `${NAME}` and `${NAME:-default}` in values come from the environment. `${file:PATH}` in
     source.client, in a password of the source or a sink, in a converter's registry.client, or in an alert, is a secret
-    that is read from the file only when it is used.
+    that is read from the file when it is used.
 
     Args:
         path: a YAML file.
-        overrides: `section.key=value` texts that win over the file; values are YAML. One that gives a section another
-            `type` takes the place of the section, whose other keys are of the type that it had.
+        overrides: `section.key=value` texts that override the file; values are YAML. One that gives a section another
+            `type` replaces the section, whose other keys belong to the old type.
 
     Raises:
-        ConfigurationError: if it is missing, not YAML, or says something that is not known or not possible.
+        ConfigurationError: if it is missing, not YAML, or has unknown or invalid settings.
     """
     return parse_config(load_tree(path, overrides), Path(path))
 
 
 def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What a job file says, with overrides, as it stands there: what comes from the environment is not looked up.
+    """Return the content of a job file with overrides, without substitutions from the environment.
 
     Raises:
-        ConfigurationError: if it is missing, not YAML or no mapping.
+        ConfigurationError: if it is missing, not YAML, or not a mapping.
     """
     file = Path(path)
     try:
@@ -247,7 +252,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
 
 
 def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
-    """The job that a tree of plain values describes; relative folders are relative to the folder of `file`.
+    """Return the job that a tree of plain values describes. Relative folders are relative to the folder of `file`.
 
     Raises:
         ConfigurationError: as `load_config`.
@@ -257,12 +262,9 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     try:
         config = JobConfig.model_validate(tree)
     except ValidationError as error:
-        raise ConfigurationError(
-            "the job file is wrong",
-            path=file,
-            found="; ".join(_explain(problem, tree) for problem in error.errors(include_url=False)),
-            todo="correct it; conf/ has commented examples",
-        ) from None
+        problems = "; ".join(_explain(problem, tree) for problem in error.errors(include_url=False))
+        todo = "correct it; conf/ has commented examples"
+        raise ConfigurationError(f"the job file is wrong: {problems}", path=file, todo=todo) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
     if not config.source.is_imported:
@@ -273,13 +275,13 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
             "files have no owner and mode there",
             path=places["output"],
             expected="no sink.access",
-            todo="remove it; who may read them is said by the bucket's policy, or the share's",
+            todo="remove it; the policy of the bucket, or of the share, determines access",
         )
     return config.model_copy(update={"paths": PathSettings(**places)})
 
 
 def _where(error: Exception) -> str:
-    """What is wrong with YAML, and where; not the lines themselves, which may hold secrets."""
+    """Return the fault of YAML and its place, without its lines, which may hold secrets."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return type(error).__name__
     place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -353,11 +355,12 @@ def _explain(problem: Any, tree: Any) -> str:
         return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
     if problem["type"] == "missing":
         return f"{shown} is missing"
-    return f"{shown}: {problem['msg'].removeprefix('Value error, ')}"
+    text = problem["msg"].removeprefix("Value error, ")
+    return f"{shown}: {text}" if shown else text
 
 
 def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
-    """The keys that the section has which `keys` lead to in a tree; none if it is not known what it is."""
+    """Return the keys of the section at `keys` in a tree; none if its type is unknown."""
     model: Any = JobConfig
     section: Any = None
     for part in keys:

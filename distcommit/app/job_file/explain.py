@@ -1,4 +1,4 @@
-"""A job's task flow in words: what `distcommit explain` shows. Nothing is connected to, nothing is read."""
+"""A job's task flow, as `distcommit explain` shows it. Nothing is connected to, and nothing is read."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _FATES = {
 _UNCHECKED = {
     (True, False): "not passed: the attempt fails",
     (True, True): "not passed: the branch fails",
-    (False, False): "not passed: only told",
-    (False, True): "not passed: only told",
+    (False, False): "not passed: only reported",
+    (False, True): "not passed: only reported",
 }
 
 _SEEN_IN_PART = "not atomic: readers may see a part of a dataset while it is committed, and after a kill until it is"
 
 
 class FlowColumn(msgspec.Struct, frozen=True):
-    """A column by name and type; `?` is a type that only the records can tell."""
+    """A column by name and type. The type `?` is known only from records."""
 
     name: str
     type: str
@@ -45,15 +45,14 @@ class FlowPart(msgspec.Struct, frozen=True):
     """A construct in its place.
 
     Attributes:
-        kind: what it is: source, converter, row checker, fork, sink, task checker, error branch.
+        kind: source, converter, row checker, fork, sink, task checker or error branch.
         name: of its type; with a number, if its chain has several of the type.
-        settings: as the job file has them, on one line, without those that are as they are by default. Secrets are
-            masked.
-        turned_away: what becomes of records, or of an attempt, that do not pass; empty where there are none. Of a sink
-            that is not atomic, what readers may see.
-        columns: of what comes of a source, a converter or a row checker, as far as they are known; None where only the
-            records can tell.
-        others: whether the records may have other columns, too.
+        settings: those that differ from the defaults, on one line. Secrets are masked.
+        turned_away: what becomes of records, or of an attempt, that do not pass; empty if all pass. Of a sink that is
+            not atomic: what readers may see.
+        columns: of the output of a source, a converter or a row checker, as far as known; None if only records show
+            them.
+        others: whether records may have other columns, too.
     """
 
     kind: str
@@ -65,8 +64,8 @@ class FlowPart(msgspec.Struct, frozen=True):
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
-    """What happens in a branch, in order. Without a fork there is one. `optional`: the others are committed if it
-    fails."""
+    """The constructs of a branch, in order. Without a fork there is one branch. `optional`: the others are committed if
+    it fails."""
 
     name: str
     parts: list[FlowPart]
@@ -74,8 +73,8 @@ class FlowBranch(msgspec.Struct, frozen=True):
 
 
 class ExplainResult(msgspec.Struct, frozen=True):
-    """A job's task flow: what comes before branches, the source first; then the fork, if any, and the branches; and
-    where what is turned away goes, if it is diverted."""
+    """A job's task flow: the constructs before branches, the source first; the fork, if any; the branches; and the
+    error branch, if records are diverted."""
 
     job: str
     parts: list[FlowPart]
@@ -85,10 +84,10 @@ class ExplainResult(msgspec.Struct, frozen=True):
 
 
 def explained(config: JobConfig) -> ExplainResult:
-    """The flow of a job.
+    """Return the flow of a job.
 
     Raises:
-        ConfigurationError: if two constructs do not fit, or the class of one can't be used.
+        ConfigurationError: if two constructs are incompatible, or the class of one can't be used.
     """
     flow = config.task_flow()
     flow.check()
@@ -148,7 +147,7 @@ def _type_of(construct: object) -> str:
 
 
 def _settings(construct: object) -> str:
-    """The settings that differ from the defaults, as YAML on one line."""
+    """Return the settings that differ from the defaults, as YAML on one line."""
     if not isinstance(construct, BaseModel):
         return ""
     dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SAID_ELSEWHERE)
@@ -158,7 +157,7 @@ def _settings(construct: object) -> str:
 
 
 def _masked(value: Any) -> Any:
-    """The same, with the names alone of what is handed on to others: that may be secret."""
+    """Return the value with the values of client options hidden, which may be secret."""
     if isinstance(value, list):
         return [_masked(below) for below in value]
     if not isinstance(value, Mapping):
@@ -171,7 +170,7 @@ def _masked(value: Any) -> Any:
 
 
 def _columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
-    """Those that are known, and whether there may be others."""
+    """Return the known columns, and whether there may be others."""
     types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.known.types]
     nullable = ["" if field.nullable else " not null" for field in columns.known]
     named = zip(columns.known.names, types, nullable, strict=True)

@@ -1,4 +1,4 @@
-"""Which of a job's settings its store pins, and the command that carries over what is stored."""
+"""The fixed settings of a job, which give its stored state meaning, and the command that carries the state over."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.records.fixed_settings import Pin, PinnedSettings
 
 _ANOTHER_TYPE = (
-    "put source.type back: positions of one type of source say nothing to another. To read with this one, give the job"
-    " new folders (paths)."
+    "put source.type back: positions of one type of source have no meaning in another. To read "
+    "with this one, give the job new folders (paths)."
 )
 GROUPED_BY = "sink.commit_group"
 """The setting by which datasets are grouped."""
@@ -23,10 +23,10 @@ _NUMBERED = re.compile(r"(.*)-(\d+)")
 
 
 def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> PinnedSettings:
-    """The pinned settings of a job, whose file is `path`, as `overrides` have changed it.
+    """Return the fixed settings of a job, whose file is `path`, with overrides.
 
     Raises:
-        ConfigurationError: if a class of the user's own, which pins its own, can't be made.
+        ConfigurationError: if a custom class with fixed settings can't be created.
     """
     source, sinks = config.source, config.sink_sections()
     settings = {
@@ -46,12 +46,12 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
 
 
 def movable(source: SourceSettings) -> tuple[str, ...]:
-    """The settings that may become others by `distcommit rebucket`."""
+    """Return the fixed settings that `distcommit rebucket` can change."""
     return (f"source.{source.named_by}", GROUPED_BY) if source.named_by else (GROUPED_BY,)
 
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
-    """The command that gives the job, as it is configured, new folders beside the old ones, with its watermarks."""
+    """Return the command that gives the job, as configured, new folders with the watermarks of the old ones."""
     places = [f"paths.{name}={_next_name(place)}" for name, place in config.paths.model_dump().items()]
     return f"{_command('import-watermarks', path, (*overrides, *places))} {shlex.join(['--from', str(path)])}"
 

@@ -1,4 +1,4 @@
-"""The sections of a job file that say its task flow, and the flow that they come to."""
+"""The sections of a job file that define its task flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "sou
 SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
 _UNREAD = "source"
 _AT_SINK = "sink"
-"""The construct that turns away what the source could not read."""
+"""The construct that rejects what the sink cannot take."""
 OnRejected = Literal["fail", "divert"]
 
 
@@ -33,7 +33,7 @@ def _files() -> Any:
 
 
 class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """Converters, row checkers, sink and task checkers: of a branch, or of a job without any."""
+    """Converters, row checkers, sink and task checkers: of a branch, or of a job without branches."""
 
     converters: tuple[ConverterSection, ...] = ()
     row_checkers: tuple[RowCheckerSection, ...] = ()
@@ -41,7 +41,7 @@ class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allo
     task_checkers: tuple[TaskCheckerSection, ...] = ()
 
     def stages(self, on_rejected: OnRejected) -> tuple[Stage, ...]:
-        """Converters, then row checkers, as the flow has them."""
+        """Return the flow's stages: converters, then row checkers."""
         names = _named([str(getattr(each, "type", "")) for each in (*self.converters, *self.row_checkers)])
         converters = [Stage(next(names), converter, on_failure=on_rejected) for converter in self.converters]
         checkers = [
@@ -51,13 +51,13 @@ class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allo
         return (*converters, *checkers)
 
     def checks(self) -> tuple[Check, ...]:
-        """Task checkers, as the flow has them."""
+        """Return the flow's task checkers."""
         names = _named([each.type for each in self.task_checkers])
         return tuple(Check(next(names), each, each.level == "mandatory") for each in self.task_checkers)
 
 
 class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A branch behind a fork: converters, row checkers, task checkers and a sink of its own.
+    """A branch behind a fork: its own converters, row checkers, task checkers and sink.
 
     Attributes:
         optional: whether the others commit if it fails; its records then go to its error branch.
@@ -67,7 +67,7 @@ class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types
 
 
 class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """What sends records to branches, and these."""
+    """The fork operator, and the branches."""
 
     operator: ForkOperator
     branches: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")], BranchSettings] = Field(
@@ -78,7 +78,7 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
     def _branches_can_be_told_apart(self) -> ForkSettings:
         for reserved in (MAIN_BRANCH, ERRORS):
             if reserved in self.branches:
-                raise ValueError(f"no branch can be called {reserved!r}: give it another name")
+                raise ValueError(f"{reserved!r} must not be the name of a branch: give it another name")
         names = Counter(branch.sink.name for branch in self.branches.values() if branch.sink.committers)
         for name, found in names.items():
             if found > 1:
@@ -89,21 +89,24 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
         places = Counter(filter(None, (branch.sink.writes_to for branch in self.branches.values())))
         for place, found in places.items():
             if found > 1:
-                raise ValueError(f"{found} branches have their records put into {place}: rows could not be told apart")
+                raise ValueError(
+                    f"{found} branches write their records to {place}: their rows could not be distinguished"
+                )
         lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
         if len(lasting) > 1:
             raise ValueError(
-                f"what the sinks of {' and '.join(lasting)} commit can't be taken back, which may be so of one branch"
-                " at most: what goes to one would be there for good where the other one refuses"
+                f"the sinks of {' and '.join(lasting)} can't take a commit back, which is allowed in one "
+                "branch at most: a commit of one would be final if the other refuses"
             )
         if all(branch.optional for branch in self.branches.values()):
-            raise ValueError("one branch at least is not optional: else nothing that fails would fail a work unit")
+            raise ValueError("at least one branch must not be optional: otherwise no failure would fail a work unit")
         self.operator.check_branches(list(self.branches))
         return self
 
 
 def _fork(value: Any) -> ForkSettings:
-    """A section `fork`: the operator's settings, and beside them `branches`. Raises ValueError, or pydantic's."""
+    """Return the section `fork`: the operator's settings, and beside them `branches`. Raises ValueError, or
+    pydantic's."""
     if isinstance(value, ForkSettings):
         return value
     if not isinstance(value, Mapping):
@@ -116,7 +119,7 @@ ForkSection = Annotated[ForkSettings, PlainValidator(_fork)]
 
 
 class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A job's flow. With a fork each branch has its own sink and task checkers; what stands beside it comes first."""
+    """A job's flow. With a fork each branch has its own sink and task checkers; the job's constructs come first."""
 
     source: SourceSection
     on_rejected: OnRejected = "fail"
@@ -133,7 +136,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
     @model_validator(mode="before")
     @classmethod
     def _all_branches_are_tried_out(cls, tree: Any) -> Any:
-        """One section `sink` that shows records is that of all branches."""
+        """Apply one section `sink` of a preview to all branches."""
         match tree:
             case {"sink": sink, "fork": {"branches": Mapping() as named} as fork} if _shows(sink):
                 branches = {name: {**(branch or {}), "sink": sink} for name, branch in named.items()}
@@ -149,7 +152,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         return self
 
     def task_flow(self) -> TaskFlow:
-        """The flow itself."""
+        """Return the flow."""
         stages, fork, unread = self.stages(self.on_rejected), self.fork, self.source.turns_away
         if unread is not None:
             stages = (Stage(_UNREAD, unread, on_failure=self.on_rejected), *stages)
@@ -170,12 +173,12 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
-        """The check of records that a sink can't take, as the last stage before it."""
+        """Return the check of records that a sink can't take, as the last stage before it."""
         check = sink.turns_away
         return () if check is None else (Stage(_AT_SINK, check, on_failure=self.on_rejected),)
 
     def sink_sections(self) -> Mapping[str, SinkSettings]:
-        """All sinks, by the section that they are in the job file."""
+        """Return all sinks by their sections in the job file."""
         if self.fork is None:
             return {"sink": self.sink}
         return {f"fork.branches.{name}.sink": branch.sink for name, branch in self.fork.branches.items()}
@@ -184,12 +187,12 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 def _shows(sink: Any) -> bool:
     try:
         return bool(validated("sink", sink, "files").shown_records)
-    except ValueError:  # told where it stands in the file
+    except ValueError:  # reported at its place in the file
         return False
 
 
 def _named(types: Sequence[str]) -> Any:
-    """A name for each construct of a chain: its type, with a number from the second of that type on."""
+    """Name each construct of a chain: its type, with a number from the second of that type on."""
     seen: Counter[str] = Counter()
     for each in types:
         seen[each] += 1

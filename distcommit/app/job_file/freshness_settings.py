@@ -1,4 +1,4 @@
-"""How soon what a source has is to be visible, as the job file says it."""
+"""The section `freshness` of a job file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from distcommit.core.support.patterns import check_patterns
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 _SHARE = 0.5
-"""Of the smallest target: how long a task goes on with what is backlogged."""
+"""The share of the smallest target for which a task continues with a backlog."""
 
 
 def _seconds(value: Any) -> Any:
-    """`30s`, `5m`, `1h` as seconds; numbers are seconds."""
+    """Return `30s`, `5m` or `1h` in seconds; numbers are seconds."""
     if not isinstance(value, str):
         return value
     found = _DURATION.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"{value!r} is no length of time: expected such as 30s, 5m, 1h, or a number of seconds")
+        raise ValueError(f"{value!r} is not a duration: expected such as 30s, 5m, 1h, or a number of seconds")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -47,15 +47,15 @@ class TargetSettings(BaseModel):
 
 
 class FreshnessSettings(BaseModel):
-    """How soon what the source has is to be visible. What is most behind its target is read first, and a dataset with
-    much to read after the others. `freshness: 30s` is short for a target of all datasets.
+    """How soon new records of the source must be visible. Datasets that are furthest behind their target are read
+    first, and one with much to read after the others. `freshness: 30s` is short for a target of all datasets.
 
     Attributes:
-        target: from a record's appearance in the source to its being visible: `30s`, `5m`, `1h`, or seconds. Left out:
+        target: from a record's appearance in the source to its visibility: `30s`, `5m`, `1h`, or seconds. Left out:
             only datasets of `targets` have one.
-        targets: targets of some datasets, which win over `target`; of several that match the first.
-        records_per_run: how many offsets of one dataset a run reads (sources of type `kafka`); a dataset that has more
-            is read after the others, and goes on in the next run. 0: all.
+        targets: targets of some datasets, which override `target`; the first match counts.
+        records_per_run: how many offsets of one dataset a run reads (sources of type `kafka`). A dataset with more is
+            read after the others, and continues in the next run. 0: all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,11 +72,11 @@ class FreshnessSettings(BaseModel):
     @model_validator(mode="after")
     def _says_something(self) -> FreshnessSettings:
         if self.target is None and not self.targets:
-            raise ValueError("say how fresh: target, or targets of some datasets")
+            raise ValueError("freshness needs target, or targets of some datasets")
         return self
 
     def freshness(self, *, can_stop: bool) -> Freshness:
-        """As a run is given it. `can_stop`: whether reading a work unit may end before its end."""
+        """Return the run's targets. `can_stop`: whether reading a work unit may end early."""
         targets = tuple((pattern, each.target) for each in self.targets for pattern in each.datasets)
         found = Freshness(self.target or 0, targets, self.records_per_run)
         return Freshness(

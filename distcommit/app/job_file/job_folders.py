@@ -1,4 +1,4 @@
-"""Where a job keeps what it knows, and how its store is opened."""
+"""The folders of a job, and its store."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class JobFolders:
 
     Args:
         config: the job.
-        path: its file, and
-        overrides: what wins over it, for commands that messages name.
+        path: its file.
+        overrides: of settings, for commands in messages.
         throwaway: whether the folders are deleted after one run.
-        tree: what the file says, with overrides, as it stands there.
+        tree: the content of the file with overrides, without substitutions.
     """
 
     config: JobConfig
@@ -38,29 +38,29 @@ class JobFolders:
 
     @property
     def groups(self) -> CommitGroups:
-        """The rule by which datasets have their buckets."""
+        """The rule that assigns datasets to buckets."""
         return CommitGroups(self.config.task_flow().grouping_sink)
 
     def places(self) -> tuple[FileSystem, Roots]:
-        """The file system, and the folders there."""
+        """Return the file system, and the folders on it."""
         paths = self.config.paths
         roots = Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
         durable = self.config.commit.durability == "fsync"
         return open_file_system(paths.store, durable=durable, roots=(roots.store, roots.staging, roots.output)), roots
 
     def has_store(self) -> bool:
-        """Whether there is a store."""
+        """Return whether there is a store."""
         fs, roots = self.places()
         return has_store(fs, roots)
 
     def open_store(self, *, create: bool) -> JobStore:
-        """The job's store, made first if asked to, whatever settings it was filled with."""
+        """Open the job's store, and create it if `create`, whatever settings it was filled with."""
         fs, roots = self.places()
         return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
 
     def opened(self, *, create: bool = False) -> JobStore:
-        """The job's store, for what acts on it: refused if it was filled with other settings, and with a sink that
-        keeps nothing."""
+        """Open the job's store for an action. It is refused if the store was filled with other settings, and with a
+        sink that keeps nothing."""
         if self.config.tries_out and not self.throwaway:
             raise ConfigurationError(
                 "the sink of type console is for trying out, and keeps nothing",
@@ -73,5 +73,5 @@ class JobFolders:
         return store
 
     def pinned(self) -> PinnedSettings:
-        """The settings that the store pins."""
+        """Return the fixed settings."""
         return pinned_settings(self.config, self.path, self.overrides)

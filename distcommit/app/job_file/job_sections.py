@@ -1,4 +1,4 @@
-"""The sections of a job file that say where a job is, and how it runs and commits."""
+"""The sections of a job file for its folders, runs and commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.stores.history.retention import USUALLY_KEPT
 from distcommit.stores.state.job_store import MAX_BUCKETS
 
 _LONGEST_LEASE_S = 30 * 86400
-"""A lease without an end can't be written down, and then nobody is held off by it."""
+"""A lease without an end can't be recorded, and would not block other runs."""
 
 
 class _Section(BaseModel):
@@ -23,8 +23,8 @@ class PathSettings(_Section):
     """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs.
 
     Attributes:
-        store: watermarks, commit logs, plans, task states, and what is kept of runs.
-        staging: what attempts write before it is published.
+        store: watermarks, commit logs, plans, task states, and records of runs.
+        staging: files of attempts before they are published.
         output: the published files.
     """
 
@@ -53,13 +53,13 @@ class CommitSettings(_Section):
     Attributes:
         buckets: how many commit logs datasets are hashed to, of a new store; later `distcommit rebucket` changes it.
             Left out: as many as the store has, and 64 of a new one.
-        policy: what a dataset needs in a run: `full`, all its work units; `successful`, those without a gap before
-            them; `partial`, also what others had read before they failed.
-        policies: policies of some datasets, which win over `policy`; of several that match the first.
-        scope: `dataset`: each is published by itself. `job`: nothing of a run is, unless all of it can be.
-        delivery: `at_least_once` writes nothing ahead: if a run dies as it publishes, records may be there twice.
-        min_interval_ms: how often a task looks for what it can commit.
-        durability: `fsync`: what is committed outlives a crash of the machine. `none`: a crash of the job alone.
+        policy: which work units of a dataset must succeed in a run: `full`, all; `successful`, those without a gap
+            before them; `partial`, also the part that others had read before they failed.
+        policies: policies of some datasets, which override `policy`; the first match counts.
+        scope: `dataset`: each is published by itself. `job`: a run publishes all of its datasets, or none.
+        delivery: `at_least_once` writes nothing ahead: if a run dies while it publishes, records may be duplicated.
+        min_interval_ms: how often a task checks for complete datasets.
+        durability: `fsync`: commits survive a crash of the machine. `none`: only a crash of the job.
     """
 
     buckets: int | None = Field(default=None, ge=1, le=MAX_BUCKETS)
@@ -72,22 +72,22 @@ class CommitSettings(_Section):
 
     @property
     def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
-        """Patterns with their policies, as a run is given them."""
+        """The run's patterns with their policies."""
         return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
 
     @model_validator(mode="after")
     def _job_level_is_full(self) -> CommitSettings:
         policies = {self.policy, *(each.policy for each in self.policies)}
         if self.scope == "job" and policies != {CommitPolicy.FULL}:
-            raise ValueError("scope: job goes with policy: full only")
+            raise ValueError("scope: job requires policy: full")
         return self
 
     @model_validator(mode="after")
     def _job_level_is_written_ahead(self) -> CommitSettings:
         if self.scope == "job" and self.delivery == "at_least_once":
             raise ValueError(
-                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before anything"
-                " is written down, so that nothing could wait for the job's decision"
+                "scope: job requires delivery: exactly_once, because at-least-once publishes each dataset before the"
+                " job's decision"
             )
         return self
 
@@ -103,14 +103,14 @@ class ReplaySettings(_Section):
 
 
 class TaskSettings(_Section):
-    """How often a task tries its work units, and what later runs do about those that failed.
+    """How often a task tries its work units, and how later runs treat failed ones.
 
     Attributes:
         attempts: how often a task tries a work unit.
-        retry_wait_s: how long it waits before the second time; twice as long before each one after it, up to a minute.
-        retry_across_runs: whether what failed is read by itself first, and what is new in the run after: `never`,
+        retry_wait_s: the wait before the second attempt; it doubles with each further one, up to a minute.
+        retry_across_runs: whether failed work units are first read alone, and new records in the run after: `never`,
             `always`, or if policy is `full` (`on_full`), or commits parts (`on_partial`).
-        stop_after_failed_runs: runs in a row that may fail to read a dataset before none tries again; 0: all try.
+        stop_after_failed_runs: runs in a row that may fail to read a dataset before it is stopped; 0: never.
     """
 
     attempts: int = Field(default=2, ge=1)
@@ -120,13 +120,13 @@ class TaskSettings(_Section):
 
 
 class RunLimits(_Section):
-    """How much one run reads, and how long it works on it.
+    """Limits of one run.
 
     Attributes:
         seconds: tasks stop reading after this long; 0: no limit.
         construct_seconds: how long a converter, a row checker or the fork may work on one batch of records, or compile
-            a schema, before its work unit fails. If native code does not return within twice that time, and at least
-            5 s more, the worker is killed. 0: no limit.
+            a schema, before its work unit fails. If native code does not return within twice that time, and at least 5
+            s more, the worker is killed. 0: no limit.
     """
 
     seconds: float = Field(default=0, ge=0)
@@ -138,7 +138,7 @@ class LockSettings(_Section):
 
     Attributes:
         enabled: whether a second run is refused while one is alive; if not, it fences the first, which then ends.
-        lease_ttl_s: how long a dead run's lock keeps others out, where it can't be seen to be dead.
+        lease_ttl_s: how long the lock of a dead run blocks others if its death can't be detected.
     """
 
     enabled: bool = True
@@ -146,11 +146,11 @@ class LockSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """Of how many runs, beside the newest, something is kept.
+    """How many runs, beside the newest, are recorded.
 
     Attributes:
-        runs: their records, which `distcommit runs` shows.
-        tables: their plans, task states, and what became of each dataset.
+        runs: runs whose records are kept, which `distcommit runs` shows.
+        tables: runs whose plans, task states and tables of datasets are kept.
     """
 
     runs: int = Field(default=USUALLY_KEPT.runs, ge=1)
@@ -158,11 +158,11 @@ class RetentionSettings(_Section):
 
 
 class ReaderSettings(_Section):
-    """What stays for readers.
+    """What is kept for readers.
 
     Attributes:
-        kept_cuts: of how many cuts; a run makes two. Left out: 20, or 2 of a job that replaces what it has published,
-            as each one holds what was replaced since.
+        kept_cuts: how many snapshots; a run makes two. Left out: 20, or 2 if the job replaces what it has published, as
+            each one keeps what was replaced since.
     """
 
     kept_cuts: int | None = Field(default=None, ge=2)

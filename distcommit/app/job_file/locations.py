@@ -1,4 +1,4 @@
-"""Where a job's folders are: paths of this machine, or URLs of one file system."""
+"""The locations of a job's folders: paths of this machine, or URLs of one file system."""
 
 from __future__ import annotations
 
@@ -21,38 +21,40 @@ _REMOTE = {
     "webhdfs": "webhdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
     "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
 }
-"""Schemes, and how a folder's URL looks. Others are fsspec's."""
+"""The form of a folder's URL by scheme. Other schemes are fsspec's."""
 
 _FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
-_COPIES = "its rename copies and deletes: a paused run could put a file back; only the S3 protocol is spoken here"
+_COPIES = "its rename copies and deletes: a paused run could put a file back; of object stores only S3 is supported"
 _REPLACES = "its rename replaces what is there"
 _WHY_NOT = {
-    "s3a": "Hadoop's name for it: say s3://",
-    "s3n": "Hadoop's name for it: say s3://",
+    "s3a": "Hadoop's name for it: use s3://",
+    "s3n": "Hadoop's name for it: use s3://",
     **dict.fromkeys(("gs", "gcs", "abfs", "abfss", "az", "adl"), _COPIES),
     **dict.fromkeys(("sftp", "ssh"), _REPLACES),
     **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
     "memory": "its files are those of one process",
 }
-"""Why there is none for these."""
+"""Why these schemes are not supported."""
 
 _DURABLE = {"hdfs", "s3"}
 _WEBHDFS_IS_DURABLE_IF = (
-    "use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked"
+    "use hdfs://; or set commit.durability to none, and dfs.datanode.synconclose on the "
+    "DataNodes, which then sync by themselves"
 )
 _FSSPEC_IS_DURABLE_IF = (
-    "say none: then a crash of the job loses nothing, and a crash of the server what it had not brought to its disk"
+    "set commit.durability to none: then a crash of the job loses nothing, and a crash of the "
+    "server only what is not on its disk"
 )
 
 _WITH_ACCESS = {"", "hdfs", "webhdfs"}
-"""Schemes of file systems on which files have an owner and a mode; none: a path of this machine."""
+"""Schemes of file systems on which files have an owner and a mode; empty: a path of this machine."""
 
 
 def normal_place(text: str, folder: Path) -> str:
-    """A local path as it really is (relative ones start at `folder`), or a URL without dots and double slashes.
+    """Return a resolved local path (relative ones start at `folder`), or a URL without dots and double slashes.
 
     Raises:
-        ConfigurationError: if there is no file system for the URL, or it is not whole.
+        ConfigurationError: if there is no file system for the URL, or it is incomplete.
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -61,7 +63,7 @@ def normal_place(text: str, folder: Path) -> str:
     user, _, host = authority.rpartition("@")
     if ":" in user:
         raise ConfigurationError(
-            "there is a password in a folder's URL",
+            "a folder's URL must not contain a password",
             path=f"{scheme}://{user.partition(':')[0]}:...@{host}/{path}",
             expected="a URL without",
             todo=f"leave it out, and set FSSPEC_{scheme.upper()}_PASSWORD where the job runs",
@@ -73,12 +75,14 @@ def normal_place(text: str, folder: Path) -> str:
             expected=f"a path of this machine, a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)},"
             " or one of a file system of fsspec that renames in one step",
             found=_WHY_NOT[scheme],
-            todo="what a job's folders are on has to rename without replacing, or to complete a file under a name that"
-            " nobody has: mount it, if it does, or choose another",
+            todo=(
+                "the file system of a job's folders must rename without replacing, or complete a file under "
+                "an unused name: mount it, if it does, or choose another"
+            ),
         )
     if not authority or not path.strip("/"):
         raise ConfigurationError(
-            "a folder's URL is not whole",
+            "a folder's URL is incomplete",
             path=text,
             expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
         )
@@ -86,7 +90,7 @@ def normal_place(text: str, folder: Path) -> str:
 
 
 def check_places(places: Mapping[str, str]) -> None:
-    """Makes sure that normal places are on one file system and apart from each other.
+    """Check that normal locations are on one file system and apart from each other.
 
     Raises:
         ConfigurationError: naming two that are not.
@@ -101,25 +105,23 @@ def check_places(places: Mapping[str, str]) -> None:
                 )
             if name != other and (place + "/").startswith(other_place + "/"):
                 raise ConfigurationError(
-                    "one of the job's folders lies in another",
+                    "one of the job's folders is inside another",
                     expected="paths.store, paths.staging and paths.output apart from each other",
                     found=f"paths.{name} {place} in paths.{other} {other_place}",
                 )
 
 
 def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
-    """The file system that a normal place is on.
+    """Return the file system of a normal location. What is written to an object store is always durable.
 
     Args:
         place: as `normal_place` returns it.
-        durable: whether what is published has to survive a crash of the machines that keep it.
-        roots: the job's folders, as paths. What is deleted beneath one of them is never outside of it.
-
-    What is written to an object store is durable, whether it has to be or not.
+        durable: whether published files must survive a crash of the machines that store them.
+        roots: the job's folders, as paths. A deletion below one of them never reaches outside of it.
 
     Raises:
-        ConfigurationError: if the package for it is not installed, it can't be durable and has to be, or it is one of
-            fsspec's that can't be used.
+        ConfigurationError: if its package is not installed, it can't be durable and must be, or it is one of fsspec's
+            that can't be used.
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
@@ -147,7 +149,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
 
 
 def keeps_access(place: str) -> bool:
-    """Whether files at a normal place have an owner and a mode."""
+    """Return whether files at a normal location have an owner and a mode."""
     return _file_system_of(place)[0] in _WITH_ACCESS
 
 
@@ -179,7 +181,7 @@ def _object_store(bucket: str) -> FileSystem:
 
 
 def path_of(place: str) -> str:
-    """A normal place as its own file system names it: without scheme and authority."""
+    """Return a normal location as its file system names it: without scheme and authority."""
     scheme, authority = _file_system_of(place)
     return place.removeprefix(f"{scheme}://{authority}") if scheme else place
 
@@ -197,7 +199,7 @@ def require_apart(source: Source, places: Mapping[str, str]) -> None:
         places: store, staging and output folder, by the names of the settings below `paths`.
 
     Raises:
-        ConfigurationError: if the source reads one of them, or if a custom source can't be made.
+        ConfigurationError: if the source reads one of them, or if a custom source can't be created.
     """
     for name, place in places.items():
         if source.reads(Target("root", place)):

@@ -1,4 +1,4 @@
-"""YAML whose mappings have each key once: of two with one name YAML's own reader takes the last, in silence."""
+"""YAML without duplicate keys: YAML's own reader silently takes the last of two."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """What a text of YAML says.
+    """Return the content of a YAML text.
 
     Raises:
-        yaml.YAMLError: if it is none, or a mapping has a key twice.
+        yaml.YAMLError: if it is not YAML, or a mapping has a key twice.
     """
     try:
         return yaml.load(text, _Loader)

@@ -1,4 +1,4 @@
-"""When `distcommit serve` runs a job, as the job file says it."""
+"""The section `schedule` of a job file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _LONGEST_S = 366 * 24 * 3600
 
 
 class ScheduleSettings(BaseModel):
-    """When `distcommit serve` runs the job: by a cron expression, or every so many seconds. Without the section no
-    service runs it.
+    """When `distcommit serve` runs the job: by a cron expression, or at an interval. Without the section no service
+    runs it.
 
     Attributes:
-        cron: minute, hour, day of the month, month, day of the week; as Debian's cron takes them.
+        cron: minute, hour, day of the month, month, day of the week, as in Debian's cron.
         time_zone: of the cron expression.
-        interval_s: in place of `cron`.
-        missed: what becomes of firings that pass while no service runs, the job is paused, or a run of it is under way:
-            one run makes up for them (`run`), or none does (`skip`).
-        cancel_after_s: a run that takes longer is told to end; 0 for never.
+        interval_s: seconds, instead of `cron`.
+        missed: what becomes of firings while no service runs, the job is paused, or a run of it is in progress: one run
+            makes up for them (`run`), or none does (`skip`).
+        cancel_after_s: a run that takes longer is cancelled; 0 for never.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,21 +36,25 @@ class ScheduleSettings(BaseModel):
     @model_validator(mode="after")
     def _says_when(self) -> ScheduleSettings:
         if bool(self.cron) == (self.interval_s is not None):
-            raise ValueError("say when: cron, such as '*/5 * * * *', or interval_s, and not both")
+            raise ValueError("schedule needs cron, such as '*/5 * * * *', or interval_s, and not both")
         if not self.cron and "time_zone" in self.model_fields_set:
-            raise ValueError("time_zone goes with cron only: an interval is the same everywhere")
+            raise ValueError("time_zone requires cron: an interval has no time zone")
         self.timetable()
         return self
 
     def timetable(self) -> Timetable:
-        """Its firings. Raises ValueError if there can be none."""
+        """Return its firings. Raises ValueError if there can be none."""
         if self.interval_s is None:
             return Cron(self.cron, self.time_zone)
         return Interval(round(self.interval_s * 1000))
 
     def plan(self, fresh_s: float = 0, telling_s: float = 0) -> Plan:
-        """How the job is scheduled. `fresh_s`: the smallest of its freshness targets, 0 if it has none; `telling_s`:
-        how long its alerts may take."""
+        """Return the job's schedule.
+
+        Args:
+            fresh_s: the smallest of its freshness targets, 0 if it has none.
+            telling_s: how long its alerts may take.
+        """
         plan = Plan(
             self.timetable(), self.missed, round(self.cancel_after_s * 1000), telling_ms=round(telling_s * 1000)
         )

@@ -1,7 +1,7 @@
-"""Where a secret may stand in a job file, and what may be shown of one.
+"""Where a job file may contain secrets, and how they are hidden.
 
-One list is for all of it: `${file:PATH}` may stand in these places, and neither records of runs nor printed commands
-show what is there. Errors, logs and alerts show none of `secret_values`.
+One list serves all uses: `${file:PATH}` is allowed in these places, and neither records of runs nor printed commands
+show their values. Errors, logs and alerts show none of `secret_values`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PLACES = {
     "alerts.webhooks.N.url": "the URL of an alert",
     "spark.conf.KEY": "settings of Spark",
 }
-"""Where `${file:PATH}` may stand: `*` is any section, KEY any name in it, N a number in a list."""
+"""Where `${file:PATH}` is allowed: `*` is any section, KEY any name in it, N a number in a list."""
 _SECTIONS = frozenset({"client", "headers", "options", "catalog", "conf"})
 _SECRET = re.compile(r"pass|secret|token|credential|jaas|auth|private|signature|(^|[._-])(api|access)?[._-]?key$", re.I)
 _HANDED_ON = frozenset({"alerts", "client", "headers", "options", "params", "properties", "conf", "env", "catalog"})
-"""Sections of which all values are handed on to others: any of them may be secret."""
+"""Sections whose values are passed to other software: any of them may be secret."""
 _SECRET_SECTIONS = frozenset({"headers", "webhooks"})
-"""Sections of which all values are secret: the URL of a web hook is all that it takes to post there."""
+"""Sections of which all values are secret: the URL of a web hook suffices to post there."""
 _PLAIN = frozenset({"type", "uri", "warehouse", "name", "tls"})
-"""Keys of a catalog that say which it is."""
+"""Keys that identify a catalog."""
 _REFERENCE = re.compile(r"\$\{(\w+|file:[^}]*)\}")
-"""Says where a secret is, and not what it is."""
+"""A reference to a secret, which does not reveal it."""
 _DEFAULT = re.compile(r"(\$\{\w+:-)[^}]*\}")
 _USER_INFO = re.compile(r"(\w+://)\S*@")
 _NAMES_A_FILE = re.compile(r"(location|file|path|dir|folder)$", re.I)
@@ -42,25 +42,25 @@ _TELLS_NOTHING = re.compile(
     r"|([a-z][\w.+-]*:/)?(/[\w.-]{0,40})+/?(\{\w+\}[\w./-]*)*"  # a path or a URL without user and query
     r"|([A-Za-z_]\w{0,30}\.)+[A-Za-z_]\w{0,30}(:[A-Za-z_]\w*)?"  # a class of Java or Python
 )
-"""Values that may be in an error: to hide them would make it useless."""
+"""Values that may be in an error, which would be useless without them."""
 _PASSWORD = re.compile(r"\w+://[^/@\s:]*:([^/@\s]+)@")
 _QUERY_VALUE = re.compile(r"[?&;]([^=&;\s]*)=([^&;\s{}]+)")
 _QUERY = re.compile(r"([?&;][^=&;\s]*=)[^&;\s]+")
 
 
 def takes_secret_file(keys: Sequence[str]) -> bool:
-    """Return whether `${file:PATH}` may stand in the value under these keys: see `PLACES`."""
+    """Return whether `${file:PATH}` is allowed in the value under these keys: see `PLACES`."""
     if keys[-1] == "password" or keys[:2] == ("alerts", "webhooks"):
         return True
     return any(key in _SECTIONS for key in keys[:-1])
 
 
 def secret_values(tree: Mapping[str, Any]) -> set[str]:
-    """Return the texts in a job file's tree that may be secret, so that no error, log or alert shows them.
+    """Return the texts in a job file's tree that may be secret, and are hidden in errors, logs and alerts.
 
-    These are: what stands under a name that sounds so or below `headers`; passwords and queries of URLs; and what is
-    handed on to clients, classes, Spark and hooks, unless it tells nothing (a word, a number, a path, a class), or the
-    job file shows it at another place.
+    These are values whose name sounds secret or that are below `headers`; passwords and queries of URLs; and values
+    passed to clients, classes, Spark and hooks, unless they reveal nothing (a word, a number, a path, a class), or the
+    job file shows them elsewhere.
     """
     places = [*_texts(tree, "", _Place.SHOWN)]
     shown = " ".join(text for place, text in places if place is _Place.SHOWN)
@@ -98,24 +98,24 @@ def _texts(tree: Any, key: str, place: _Place) -> Iterator[tuple[_Place, str]]:
 
 
 def _is_handed_on(key: str, tree: Any) -> bool:
-    """Return whether it is a section that is handed on: one of these names, or a Spark reader's options by dataset."""
+    """Return whether the section is passed to other software: one of these names, or a Spark reader's options by
+    dataset."""
     return key in _HANDED_ON or (key == "datasets" and isinstance(tree, Mapping))
 
 
 def _may_be_secret(text: str, shown: str) -> bool:
-    """Return whether a value that is handed on tells more than a word, a number, a path or a class does."""
+    """Return whether a passed value reveals more than a word, a number, a path or a class."""
     return text not in shown and not _TELLS_NOTHING.fullmatch(text)
 
 
 def without_secrets(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job file's tree with nothing in it that may be secret: no value under a name that sounds so, none that
-    is handed on to clients, classes and hooks, nothing that URLs have of users, passwords and queries. References such
-    as `${PASSWORD}` stay."""
+    """Return a job file's tree without what may be secret: values whose name sounds so, values passed to clients,
+    classes and hooks, and users, passwords and queries of URLs. References such as `${PASSWORD}` stay."""
     return {str(key): _shown(value, str(key), hidden=False) for key, value in tree.items()}
 
 
 def shown_override(text: str) -> str:
-    """Return an override as it may be printed: the value of a setting that may be secret is hidden."""
+    """Return an override for printing: the value of a setting that may be secret is hidden."""
     key, _, value = text.partition("=")
     try:
         parsed: Any = load_yaml(value)

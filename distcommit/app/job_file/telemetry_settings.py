@@ -1,4 +1,4 @@
-"""The section `observing` of a job file: who is told of its runs."""
+"""The section `observing` of a job file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ _URL = r"^$|^https?://[^/\s]+"
 
 
 class ObservingSettings(BaseModel):
-    """Who is told of the job's runs, beside the store. Nothing of it is on by itself, and what fails is a warning.
+    """Where metrics, traces, lineage and logs of runs go, beside the store. All are off by default, and a failure is a
+    warning.
 
     Attributes:
-        metrics_file: a file that Prometheus's node exporter collects, such as
-            `/var/lib/node_exporter/orders.prom`; written anew as each run ends. Needs `distcommit[prometheus]`.
-        traces_url: where a collector takes OpenTelemetry's traces by OTLP over HTTP, such as
-            `http://collector:4318/v1/traces`; one for each run, as it ends. Needs `distcommit[opentelemetry]`.
-        lineage_url: of a server that takes OpenLineage's events, one as a run begins and one as it ends. Needs
-            `distcommit[openlineage]`.
-        lineage_file: a file that they are appended to instead, one a line.
-        lineage_namespace: which namespace the job is in there.
-        log_file: a file that the driver's log of each run is appended to, a line of JSON for each event and message,
+        metrics_file: a file for Prometheus's node exporter, such as `/var/lib/node_exporter/orders.prom`; replaced when
+            a run ends. Needs `distcommit[prometheus]`.
+        traces_url: where a collector accepts OpenTelemetry traces by OTLP over HTTP, such as
+            `http://collector:4318/v1/traces`; one for each run, when it ends. Needs `distcommit[opentelemetry]`.
+        lineage_url: of a server that accepts OpenLineage events, one at the beginning and one at the end of a run.
+            Needs `distcommit[openlineage]`.
+        lineage_file: a file that the events are appended to instead, one a line.
+        lineage_namespace: the namespace of the job.
+        log_file: a file that the driver's log of each run is appended to, one line of JSON for each event and message,
             with the ids of job and run.
     """
 
@@ -35,5 +36,5 @@ class ObservingSettings(BaseModel):
     @model_validator(mode="after")
     def _goes_to_one_place(self) -> ObservingSettings:
         if self.lineage_url and self.lineage_file:
-            raise ValueError("lineage goes to a server or into a file: leave out lineage_url, or lineage_file")
+            raise ValueError("lineage_url and lineage_file must not both be set")
         return self

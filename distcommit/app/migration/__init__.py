@@ -1,4 +1,2 @@
-"""State carried over: from other systems and files, in comparison with them, and to more buckets.
-
-Must not change what it reads from. Start reading at `imports`.
-"""
+"""Carries state over from other systems and jobs, compares with them, and changes the number of buckets. Must not
+change what it reads from. Start reading at `imports`."""

@@ -1,4 +1,4 @@
-"""A shadow run held against what it is to replace: another job's output, or another system's positions."""
+"""Compare a shadow run with the output of another job, or the positions of another system."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class CompareRow(msgspec.Struct, frozen=True):
-    """One partition: the next position of either side, and how far ours is ahead (behind, if negative).
-
-    Of outputs also what each has published of the offsets that both have passed: how many are on both sides, and how
-    many on one alone.
-    """
+    """One partition: the next position of either side, and how far ours is ahead (behind, if negative). Of outputs also
+    the numbers of offsets, passed by both, that both have published, and that only one has."""
 
     dataset: str
     partition: str
@@ -39,10 +36,11 @@ class CompareRow(msgspec.Struct, frozen=True):
 
 
 class CompareResult(Shown, msgspec.Struct):
-    """What differs. `same`: positions are all equal, or (of outputs) all datasets are on both sides, and of the offsets
-    that both have passed, of which there are some, each is published by both."""
+    """The result of a comparison."""
 
     same: bool
+    """Whether all positions are equal; of outputs: whether both have all datasets, and each offset that both have
+    passed, of which there must be some, is published by both."""
     other: str
     by_files: bool
     partitions: int
@@ -52,7 +50,7 @@ class CompareResult(Shown, msgspec.Struct):
 
 
 def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult:
-    """Our watermarks against another system's positions. What that system does not know is not compared."""
+    """Compare our watermarks with the positions of another system. What that system does not know is not compared."""
     states = known_states(store)
     rows: list[CompareRow] = []
     for urn, theirs in sorted(found.datasets.items()):
@@ -63,7 +61,7 @@ def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult
 
 
 def require_offsets(provenance: Provenance | None) -> None:
-    """Makes sure that outputs can be compared. Raises ConfigurationError if the source's records have no offsets."""
+    """Check that outputs can be compared. Raises ConfigurationError if the source's records have no offsets."""
     if provenance is None:
         raise ConfigurationError(
             "what two jobs have published is compared by the offsets in their files",
@@ -73,11 +71,12 @@ def require_offsets(provenance: Provenance | None) -> None:
 
 
 def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow: TaskFlow) -> CompareResult:
-    """What two jobs have published of the offsets that both have passed, by the files' footers and targets' ledgers.
+    """Compare what two jobs have published of the offsets that both have passed, by the footers of files and the
+    ledgers of targets.
 
-    Where a side began later, or is not as far, the offsets that it has not passed are not compared. Those of a source
-    that was made again count in the newest that each has read; where these are two, nothing is compared, and that
-    differs.
+    Offsets that a side has not passed, as it began later or is behind, are not compared. Offsets of a recreated source
+    are compared in the newest incarnation that each has read. If these differ, nothing is compared, and the partition
+    counts as differing.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = known_states(store), known_states(other)
@@ -115,7 +114,7 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
 def _published(
     store: JobStore, flow: TaskFlow, known: dict[str, DatasetState], unreadable: list[str]
 ) -> dict[str, OffsetSets]:
-    """The input records of which the live files, a replacement or the ledgers say what became of them, by dataset."""
+    """Return by dataset the input records whose end the live files, a replacement or the ledgers state."""
     found: dict[str, OffsetSets] = {}
     with open_ledgers(flow, store) as ledgers:
         unreadable += ledgers.unreadable

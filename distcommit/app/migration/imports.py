@@ -1,4 +1,4 @@
-"""Watermarks taken over from another system, so that a job goes on where that one stopped."""
+"""Import watermarks of another system, so that the job continues where that system stopped."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ _NAMED = 20
 
 
 class ImportRow(msgspec.Struct, frozen=True):
-    """One dataset. `action`: set (or to be set), same (it is there already), kept (it has another watermark)."""
+    """One dataset."""
 
     dataset: str
     before: dict[str, Position]
     after: dict[str, Position]
     action: str
+    """`set` (or to be set), `same` (it has this watermark), or `kept` (it has another one)."""
 
 
 class ImportResult(msgspec.Struct):
-    """What an import has set, or would set. `left_out`: positions that are not for this job, or are none."""
+    """The result of an import."""
 
     origin: str
     dry_run: bool
     datasets_set: int
     rows: list[ImportRow]
     left_out: list[str]
+    """Positions that are not for this job, or are invalid."""
 
 
 def import_watermarks(
     store: JobStore | None, source: Source, found: ForeignPositions, who: str, *, overwrite: bool, dry_run: bool
 ) -> ImportResult:
-    """Sets the watermarks of datasets that have none, bucket by bucket, each bucket at once.
-
-    Called again, also after a crash in the middle, it sets what is missing: what is there already is left as it is.
+    """Set the watermarks of datasets that have none, each bucket at once. Repeatable after a crash: existing watermarks
+    are left.
 
     Args:
         store: the job's store; None if there is none yet, for a dry run.
-        source: what the positions are positions in.
+        source: whose positions they are.
         found: the positions.
-        who: the person.
-        overwrite: whether datasets that have a watermark get the new one as well.
+        who: the operator.
+        overwrite: whether existing watermarks are replaced.
         dry_run: whether nothing is written.
 
     Raises:
-        ConfigurationError: if some can't be positions of their dataset, or leave out partitions that have one: nothing
+        ConfigurationError: if some are not positions of their dataset, or leave out partitions that have one: nothing
             was written.
         ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
     """

@@ -1,7 +1,8 @@
-"""Where another system stands in a job's source: read from a CSV, a Gobblin state store's export, or a consumer group.
+"""Read the positions of another system in a job's source: from a CSV, a Gobblin state store's export, or a consumer
+group.
 
-All of them come down to one meaning: by dataset and partition, the position of the next record to read, exclusive like
-a watermark's. Whatever can't be understood is named with its place, and then nothing of it is used.
+A position is that of the next record to read, by dataset and partition, exclusive like a watermark's. If an entry is
+invalid, it is named with its place, and nothing is used.
 """
 
 from __future__ import annotations
@@ -22,30 +23,32 @@ from distcommit.decoding import from_json
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20
 _TOPICS = "kafka"
-"""What extracts of Kafka topics have for a namespace."""
+"""The namespace of extracts of Kafka topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignPositions:
-    """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why;
-    `incarnations`: what a dataset's positions count in, where that is known; `found`: what the source they count in was
-    found to be, as a store has recorded it; `lines`: where in a file those of a dataset stand."""
+    """The next position to read, by dataset and partition."""
 
     origin: str
     datasets: dict[str, dict[str, Position]]
     left_out: list[str] = field(default_factory=list)
+    """Entries that are not used, with the reason."""
     incarnations: dict[str, str] = field(default_factory=dict)
+    """By dataset, of its positions, if known."""
     found: dict[str, str] = field(default_factory=dict)
+    """The identity of their source, as a store recorded it."""
     lines: dict[str, str] = field(default_factory=dict)
+    """By dataset, the lines of a file that have its positions."""
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
-    """Positions from a file (`.csv`, where those that are no offsets are JSON, or `.json` as Gobblin exports it) or
-    from a Kafka consumer group.
+    """Read positions from a file (`.csv`, in which positions that are not offsets are JSON, or Gobblin's export
+    `.json`), or from a Kafka consumer group.
 
     Raises:
-        ConfigurationError: naming each line or task that can't be used; or if there is nothing in it for this job.
-        SourceError: if Kafka can't be asked.
+        ConfigurationError: naming each line or task that can't be used; or if none is for this job.
+        SourceError: if Kafka does not answer.
     """
     if (file is None) == (group is None):
         raise ConfigurationError("positions come from one place", expected="--from FILE or --kafka-group NAME")
@@ -57,10 +60,10 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
 
 
 def require_some(found: ForeignPositions) -> ForeignPositions:
-    """Returns `found` if there is anything in it. Raises ConfigurationError if there is not."""
+    """Return `found` unless it is empty. Raises ConfigurationError if it is."""
     if not found.datasets:
         raise ConfigurationError(
-            "there is no position in it for this job",
+            "it has no position for this job",
             found=f"{found.origin}: {'; '.join(found.left_out[:_NAMED]) or 'nothing at all'}",
             todo="compare its topics with those of the job file",
         )
@@ -118,7 +121,7 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
     check_urn(urn)
     if not config.source.selects(urn, partition):
         raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
-    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
+    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source checks it
         return urn, partition, from_json(position, Position)
     return urn, partition, _offset(position)
 
@@ -133,11 +136,12 @@ def _offset(text: str) -> int:
 
 
 def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
-    """What `gobblin cli job-state-store --read-job-state --keepConfig` writes (Gobblin's JobStateToJsonConverter).
+    """Read the output of `gobblin cli job-state-store --read-job-state --keepConfig` (Gobblin's
+    JobStateToJsonConverter).
 
-    Positions are those that Gobblin's own KafkaSource would continue from: `workunit.state.actual.high.water.mark` of
-    each task, else the low watermark of its work unit. Its KafkaExtractor sets them to the next offset of the last
-    record it pulled. Of a partition in several job states the one of the job that began last counts.
+    Positions are those from which Gobblin's KafkaSource would continue: `workunit.state.actual.high.water.mark` of each
+    task, or else the low watermark of its work unit. Its KafkaExtractor sets them to the offset after the last record
+    it read. If several job states have a partition, the job that began last counts.
     """
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Another number of buckets for a job, or datasets that are named or grouped otherwise."""
+"""Change a job's number of buckets, or the names or groups of its datasets."""
 
 from __future__ import annotations
 
@@ -17,39 +17,41 @@ from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
 
 
 class RebucketResult(msgspec.Struct, frozen=True):
-    """What was done. `epoch`: the number that it took, 0 if there was nothing to do. `went_on`: with what an earlier
-    command had begun. `old_logs`: where the logs before are, absolute. `job_file`: what is to be changed in it.
-    `settings`: those that are others than before, as they are now."""
+    """The result of a move."""
 
     job: str
     buckets_before: int
     buckets: int
     generation: int
     epoch: int = 0
+    """That the move took; 0 if there was nothing to do."""
     datasets: int = 0
     went_on: bool = False
+    """Whether it finished a move that an earlier command had begun."""
     old_logs: str = ""
+    """The absolute path of the old logs."""
     job_file: str = ""
+    """The change that the job file needs."""
     settings: dict[str, str] = {}
+    """The changed settings, with their new values."""
 
 
 def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -> RebucketResult:
-    """What `Job.rebucket` does. All datasets have to be idle, and no run may be alive.
+    """Move the job, as `Job.rebucket` describes. All datasets must be idle, and no run may be alive.
 
-    Of the settings that the store pins, those may be others that datasets are grouped by, and what the source says that
-    they are named by: they go on under their new names where they stood under the old ones.
+    Of the fixed settings, those by which datasets are grouped, and by which the source names them, may change. Renamed
+    datasets continue at their positions.
 
     Args:
-        folders: the job's, with the settings that it is to have.
-        buckets: how many there are to be, None for as many as there are; the job file must name them afterwards, or
-            none.
-        observer: told each step.
+        folders: the job's, with the new settings.
+        buckets: the new number, None to keep it; afterwards the job file must have it, or none.
+        observer: called at each step.
 
     Raises:
-        ConflictError: if a dataset is not idle, or another move is under way, or a stopped dataset was to get another
-            name; nothing was changed.
-        LockHeldError, FencedError: if somebody else is at work.
-        ConfigurationError: if the store was filled with other settings, or no job has so many buckets.
+        ConflictError: if a dataset is not idle, or another move is in progress, or a stopped dataset would be renamed;
+            nothing was changed.
+        LockHeldError, FencedError: if another process is at work.
+        ConfigurationError: if the store was filled with other settings, or the number is invalid.
         StaleStoreError, CorruptError: if the store is older than its output, or can't be read.
     """
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
@@ -75,10 +77,10 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
 
 
 def _move(folders: JobFolders, store: JobStore, buckets: int | None) -> Move:
-    """What the job is to have: what is under way, if that is what it says, or what it says and the store does not.
+    """Return the requested move, or the one in progress if it is the same.
 
     Raises:
-        ConfigurationError: if other settings than those that may change are not those of the store.
+        ConfigurationError: if other settings differ from the store's than those that may change.
     """
     source, pinned = folders.config.source, folders.pinned()
     recorded, under_way = read_settings(store).settings, store.job_log().refresh().under_way

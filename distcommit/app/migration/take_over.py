@@ -1,7 +1,7 @@
-"""Another job's watermarks, for a job that goes on where that one stopped: in other folders, in other datasets.
+"""Take over the watermarks of another job, for a job that continues it in other folders and datasets.
 
-The other job is closed while they are read: its lock is held, and all of its logs are fenced, so that no run of it that
-is paused, or was taken for dead, publishes anything above them later.
+The other job is closed while they are read: its lock is held, and all of its logs are fenced, so that no paused run of
+it can publish anything above them later.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NAMED = 20
 
 @contextmanager
 def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
-    """Keeps all runs off the store while the block lasts, those that have begun too. Datasets have to be idle.
+    """Keep all runs off the store within the block, also those in progress. Datasets must be idle.
 
     Raises:
         ConflictError: if they are not.
         LockHeldError: if a run is alive.
-        StaleStoreError, LostTailError: if the store is older than its output, and its watermarks with it.
+        StaleStoreError, LostTailError: if the store, and so its watermarks, is older than its output.
     """
     _require_idle(store)
     run_id = new_run_id()
@@ -63,24 +63,24 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
 
 
 def names_of(store: JobStore, source: Source) -> list[str]:
-    """By which rule the store's datasets are named, as an override of what its job's file says by now; nothing
-    if that is not recorded."""
+    """Return the rule by which the store's datasets are named, as an override of the job's present file; nothing if
+    that is not recorded."""
     setting = f"source.{source.named_by}"
     recorded = read_settings(store).settings.get(setting, "")
     return [f"{setting}={recorded}"] if source.named_by and recorded else []
 
 
 def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> ForeignPositions:
-    """The watermarks of another job, by the datasets that `config` has for the same partitions.
+    """Return the watermarks of another job, by the datasets that `config` has for the same partitions.
 
     Args:
-        config: the job that goes on.
-        other: the job that stopped, its datasets named as its store has them (`names_of`). Of other settings, too, what
-            its store has recorded wins over what it says.
+        config: the job that continues.
+        other: the job that stopped, its datasets named as in its store (`names_of`). The settings recorded in its store
+            override its file.
         store: its store.
 
     Raises:
-        ConfigurationError: if positions of its source mean nothing to this job's.
+        ConfigurationError: if positions of its source have no meaning in this job's.
         ConflictError: if a dataset of it is not idle.
     """
     _require_idle(store)
@@ -89,7 +89,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
     kind = recorded.settings.get("source.type", other.source.type)
     if kind != config.source.type:
         raise ConfigurationError(
-            "positions of one type of source say nothing to another",
+            "positions of one type of source have no meaning in another",
             expected=f"a job with a source of type {config.source.type}",
             found=f"job {store.job}, whose source is of type {kind}",
         )
@@ -103,12 +103,12 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
 
 
 def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
-    """`theirs`: the type of watermark that the other job's store has recorded."""
+    """Check the type of watermark against the one that the other job's store has recorded (`theirs`)."""
     pin = config.source.pins().get(WATERMARK_PIN)
     ours = pin.value if pin is not None else ""
     if theirs != ours:
         raise ConfigurationError(
-            "positions of one type of watermark say nothing to another",
+            "positions of one type of watermark have no meaning in another",
             expected=f"watermarks of type {ours or 'plain'}",
             found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
@@ -116,14 +116,13 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
 
 
 def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
-    """Compares what can't be carried over: where positions mean something else by other settings. `recorded`: by the
-    other job's store."""
+    """Check the settings that change the meaning of positions. `recorded`: by the other job's store."""
     found = {**{f"source.{name}": pin.value for name, pin in theirs.pins().items()}, **recorded}
     mine = {f"source.{name}": pin for name, pin in source.pins().items() if pin.otherwise}
     others = [name for name, pin in mine.items() if found.get(name, "") != pin.value]
     if others:
         raise ConfigurationError(
-            "positions that were counted by other settings of the source say nothing to this job",
+            "positions that were counted by other settings of the source have no meaning in this job",
             expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
             found=", ".join(f"{name}: {mine[name].value}" for name in others),
             todo=f"{mine[others[0]].otherwise}; nothing was written",
@@ -138,8 +137,8 @@ def _take_partitions(
     states: Mapping[str, DatasetState],
     found: ForeignPositions,
 ) -> None:
-    """Adds the partitions of one dataset of the other job, which may name it otherwise. Of those that the other job has
-    come to read under another name itself, that one's count."""
+    """Add the partitions of one dataset of the other job. If the other job has meanwhile read a partition under another
+    name, the position under that name counts."""
     if state.watermark is None:
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation
@@ -158,7 +157,7 @@ def _take_partitions(
                 dataset=mine,
                 expected=f"incarnation {before}, as of its other partitions",
                 found=f"incarnation {incarnation}, of dataset {urn}",
-                todo="run the other job, and set the watermarks that it names as those of what was made again",
+                todo="run the other job, and set the watermarks that it names for the recreated source",
             )
         found.incarnations[mine] = before or incarnation
         found.datasets.setdefault(mine, {})[partition] = position

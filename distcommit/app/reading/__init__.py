@@ -1,4 +1,2 @@
-"""Readers that see whole commits: which cut they get, and the files that it shows.
-
-Must not need Spark (but for the data source) nor a source's client, nor write anything. Start reading at `readers`.
-"""
+"""Snapshot readers: they see only whole commits. Must not write anything, nor need a source's client or (but for the
+data source) Spark. Start reading at `readers`."""

@@ -1,4 +1,4 @@
-"""Which cut a reader gets: the newest, that of a run, or that of a time."""
+"""Choose the snapshot that a reader gets: the newest, that of a run, or that of a time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots, newest
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
-"""None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
-that of this machine): the newest cut that was there then, once a later one says that no other can come before it. A
-text is either, a time as ISO 8601 has it."""
+"""None: the newest snapshot. A number: that which the run of this epoch left. A time (without a zone: that of this
+machine): the newest snapshot of then, once a later one rules out that another comes before it. A text is either one, a
+time in ISO 8601."""
 
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
-    """The root of the cut that counts for that.
+    """Return the manifest of the chosen snapshot.
 
     Raises:
-        NotSettledError: if it is not there yet.
-        CutGoneError: if it is not kept any more.
-        ConfigurationError: if there can be none.
-        UnknownVersionError, CorruptError: if a root, or the job log, can't be read.
+        NotSettledError: if it does not exist yet.
+        CutGoneError: if it is no longer kept.
+        ConfigurationError: if it can't exist.
+        UnknownVersionError, CorruptError: if a manifest, or the job log, can't be read.
     """
     as_of = parsed_as_of(as_of)
     fold = store.job_log().refresh()
@@ -43,17 +43,19 @@ def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
 def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
     newest = newest_cut(fold)
     return NotSettledError(
-        "there is no cut to read by",
+        "there is no snapshot to read",
         store=store.roots.store,
-        expected="a cut, as each run leaves two",
+        expected="a snapshot, of which each run makes two",
         found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
-        todo="run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first cut",
+        todo=(
+            "run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first snapshot"
+        ),
     )
 
 
 def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
-    """A cut is never older than the one before it. So once one is newer than that time, all that come are: till then a
-    run may have looked at its clock, or have one that is behind, and put its cut yet."""
+    """Choose by time. A snapshot is never older than the one before it. So once one is newer than the time, all later
+    ones are; until then a run that has read its clock, or whose clock is behind, may still write an older one."""
     wanted = _ms(at)
     oldest: CutRoot | None = None
     for root in roots:
@@ -64,7 +66,7 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
         oldest = root
     if oldest is not None and oldest.parent is None:
         raise NotSettledError(
-            "there was no cut yet at that time",
+            "there was no snapshot yet at that time",
             store=store.roots.store,
             expected=f"a time from {_shown(oldest)} on",
             found=at.isoformat(),
@@ -75,12 +77,12 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
 
 
 def _ms(at: datetime) -> int:
-    """Whole milliseconds since 1970, none lost to a float: a time that a cut was shown with is that cut's."""
+    """Return whole milliseconds since 1970, without a float: a printed time of a snapshot must choose it."""
     try:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
         raise ConfigurationError(
-            "there was no cut at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
+            "there was no snapshot at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
         ) from error
 
 
@@ -88,11 +90,11 @@ def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledE
     is_for_ever = newest.phase is CutPhase.ENDED and newest.settled
     again = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
     return NotSettledError(
-        "no cut is later than that time, so that another one of it may still come",
+        "no snapshot is later than that time, so another one of it may still be made",
         store=store.roots.store,
-        expected=f"a time before the newest cut, which is {_shown(newest)}",
+        expected=f"a time before the newest snapshot, which is {_shown(newest)}",
         found=at.isoformat(),
-        todo=f"leave as_of out for the newest cut{again}; or ask again once a run has made a cut after that time",
+        todo=(f"leave as_of out for the newest snapshot{again}; or read again once a run has made one after that time"),
     )
 
 
@@ -125,7 +127,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
         "this run is not settled yet",
         store=store.roots.store,
         epoch=epoch,
-        expected="that it has ended and left nothing open, or that a later run has seen to what it left",
+        expected="a run that has ended and left nothing open, or whose rest a later run has finished",
         found=f"epoch {fold.fence_epoch}, {'which has ended' if fold.has_ended else 'under way, or dead'}, and"
         " something open, or a bucket that could not be read",
         todo="wait for the run, or give `distcommit recover`; what is quarantined, `distcommit status` names",
@@ -138,11 +140,11 @@ def _has_all(store: JobStore, root: CutRoot) -> bool:
 
 def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
     return CutGoneError(
-        "a cut is not kept any more",
+        "a snapshot is no longer kept",
         store=store.roots.store,
-        expected=f"from {_shown(oldest)} on, which is the oldest that is kept" if oldest else "one that is kept",
+        expected=f"from {_shown(oldest)} on, the oldest kept one" if oldest else "one that is kept",
         found=found,
-        todo="ask for a later one; readers.kept_cuts in the job file says how many are kept",
+        todo="read a later one; raise readers.kept_cuts in the job file to keep more snapshots",
     )
 
 
@@ -152,7 +154,7 @@ def _shown(root: CutRoot) -> str:
 
 
 def parsed_as_of(given: AsOf) -> int | datetime | None:
-    """An epoch, or a time.
+    """Return an epoch, or a time.
 
     Raises:
         ConfigurationError: if it is neither.
@@ -164,7 +166,7 @@ def parsed_as_of(given: AsOf) -> int | datetime | None:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            "this is no cut",
+            "as_of does not name a snapshot",
             expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
             found=text,
             todo="correct as_of",

@@ -1,13 +1,13 @@
-"""Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")`, what a job has committed, at
-one cut.
+"""Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")` reads a job's commits at one
+snapshot.
 
-A frame is of the cut that was the newest, or the one that `as_of` says, when it was loaded, and stays there: its files
-are named then, and each action reads these, or fails. Executors read them, with this package.
+A frame is of the newest snapshot, or the one of `as_of`, at the time of `load`. Its files are fixed then: each action
+reads these, or fails. Executors read them with this package.
 
-What a query does not need is left out by options of `load`, not by Spark: of the columns a query uses Spark tells a
-Python data source nothing, and its `pushFilters` gives wrong rows on Spark 4.3. Spark keeps one plan of a source for
-each frame that was loaded, so that what one query of it has pushed down is left out of the next one too, and in both
-halves of a union (`tests/integration/test_spark_push_down.py` has it happen).
+Columns and records are reduced by options of `load`, not by Spark. Spark does not pass a query's columns to a Python
+data source, and its `pushFilters` returns wrong rows on Spark 4.3: Spark keeps one plan of a source for each loaded
+frame, so that a pushed filter of one query also applies to the next, and to both halves of a union
+(`tests/integration/test_spark_push_down.py` reproduces it).
 """
 
 from __future__ import annotations
@@ -40,31 +40,33 @@ _TASKS = 64
 
 
 def register_data_source(spark: SparkSession) -> None:
-    """Lets a session, also one of Spark Connect, read by `spark.read.format("distcommit")`."""
+    """Register `spark.read.format("distcommit")` in a session, also of Spark Connect."""
     spark.dataSource.register(DistcommitDataSource)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """What a frame reads: files of one cut, by their paths on the file system of `place`. `schema`: the columns of all
-    files of the cut, `columns` those of the frame; `files`: those that may have what `filters` want."""
+    """What a frame reads: files of one snapshot, by their paths on the file system of `place`."""
 
     place: str
     cut: str
     files: tuple[str, ...]
+    """Those that may have records which pass `filters`."""
     schema: pa.Schema
+    """The columns of all files of the snapshot."""
     columns: tuple[str, ...]
+    """The columns of the frame."""
     filters: RowFilters
 
 
 class DistcommitDataSource(DataSource):
-    """What a job has committed, at one cut; as `distcommit.read` has it.
+    """A job's commits at one snapshot, as `distcommit.read` returns them.
 
-    Options: `path` (what `load` is given): the job file, as the driver sees it. `dataset`: one, by its URN; or
-    `datasets`: several, as a JSON list; without both all of them. `as_of`: the epoch of a run, or a time as ISO 8601
-    has it. `branch`: of a job with a fork. `columns`: which, as a JSON list; of Parquet no others are read. `filters`:
-    which records, as `parsed_filters` has them; files and row groups of Parquet that have none by their statistics
-    are not read. `tasks`: in how many tasks it is read, at most; 64.
+    Options: `path` (the argument of `load`): the job file, as the driver sees it. `dataset`: a URN; or `datasets`:
+    several, as a JSON list; without both all of them. `as_of`: the epoch of a run, or a time in ISO 8601. `branch`: of
+    a job with a fork. `columns`: a JSON list; of Parquet only these are read. `filters`: of records, as
+    `parsed_filters`; files and row groups of Parquet without a match by their statistics are not read. `tasks`: by how
+    many tasks it is read, at most; 64.
 
     Raises:
         ConfigurationError, NotSettledError, CutGoneError, StaleStoreError, CorruptError: from `load`, as
@@ -80,21 +82,20 @@ class DistcommitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As `format` takes it."""
+        """The name for `format`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of all files, or those that were asked for; who lacks one has nulls there."""
+        """Return the columns of all files, or those that were asked for; null in files that lack one."""
         asked = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
         return from_arrow_schema(asked, prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads them."""
         return _Reader(self._pinned, schema, self._tasks)
 
 
 class _Files(InputPartition):
-    """What one task reads."""
+    """The files that one task reads."""
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(list(files))
@@ -121,10 +122,10 @@ class _Reader(DataSourceReader):
                     yield _as_wanted(asked, wanted)
             except FileNotFoundError as error:
                 raise CutGoneError(
-                    "this cut went while it was read",
+                    "the snapshot was deleted while it was read",
                     expected=pinned.cut,
                     found=str(error),
-                    todo="load the frame anew; readers.kept_cuts in the job file says how many cuts are kept",
+                    todo="load the frame again; raise readers.kept_cuts in the job file to keep more snapshots",
                 ) from error
 
 
@@ -135,12 +136,15 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
         looked = in_flight(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
     except FileNotFoundError as error:
         raise CutGoneError(
-            "this cut went while it was opened", expected=f"epoch {cut.epoch}", found=str(error), todo="load it anew"
+            "the snapshot was deleted while it was opened",
+            expected=f"epoch {cut.epoch}",
+            found=str(error),
+            todo="load the frame again",
         ) from error
     schema = one_schema([found for found, _ in looked])
-    filters.expression(schema)  # refused as it is loaded
+    filters.expression(schema)  # rejected at load
     wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
-    name = f"the cut of epoch {cut.epoch}, phase {cut.phase}"
+    name = f"the snapshot of epoch {cut.epoch}, phase {cut.phase}"
     return _Pinned(cut.place, name, wanted, schema, _known(columns, schema), filters)
 
 
@@ -169,7 +173,7 @@ def _require_known(given: Mapping[str, str]) -> None:
     strangers = sorted(set(given) - set(_OPTIONS))
     if strangers or "path" not in given:
         raise ConfigurationError(
-            "these are no options of this data source" if strangers else "it is not said which job is to be read",
+            "the data source does not have these options" if strangers else "the job to read is not given",
             expected=f"load(JOB_FILE), and options {', '.join(_OPTIONS[1:])}",
             found=", ".join(strangers) or "no path",
         )
@@ -181,7 +185,7 @@ def _named(given: Mapping[str, str]) -> list[str] | None:
     found = _names(given["datasets"])
     if found is None or "dataset" in given:
         raise ConfigurationError(
-            "these are no datasets",
+            "the option does not name datasets",
             expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
             found=given["datasets"],
         )
@@ -194,13 +198,13 @@ def _columns(given: Mapping[str, str]) -> list[str] | None:
     found = _names(given["columns"])
     if not found or len(set(found)) < len(found):
         raise ConfigurationError(
-            "these are no columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
+            "the option does not name columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
         )
     return found
 
 
 def _names(text: str) -> list[str] | None:
-    """Names as a JSON list; None if it is none."""
+    """Return names of a JSON list; None if it is not one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -211,5 +215,5 @@ def _names(text: str) -> list[str] | None:
 def _tasks(given: Mapping[str, str]) -> int:
     text = given.get("tasks", str(_TASKS))
     if not text.isdecimal() or not int(text):
-        raise ConfigurationError("this is no number of tasks", expected="1 or more", found=text)
+        raise ConfigurationError("the option is not a number of tasks", expected="1 or more", found=text)
     return int(text)

@@ -1,4 +1,4 @@
-"""The files of a dataset that a cut shows."""
+"""The files of a dataset in a snapshot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from distcommit.stores.folders.trees import files_below
 
 
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:
-    """Whether the output is on a file system that takes `A` and `a` for two names. One that does not may give two
-    datasets one folder."""
+    """Return whether the output's file system distinguishes `A` and `a`. One that does not may give two datasets one
+    folder."""
     return fs.status(f"{output}/{CLAIM_FOLDER.upper()}") is None
 
 
 def own_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
-    """Those of published files that are of the dataset, as they say themselves; and those that are gone by now.
+    """Return the published files of the dataset, by their footers, and those that are gone.
 
     Raises:
         CorruptError: if one can't be read.
@@ -38,10 +38,11 @@ def own_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:
-    """What is published of a branch of the dataset up to that epoch, and not retired by then, in the order of names.
+    """Return the files of a branch of the dataset that are published up to that epoch and not superseded by then, by
+    name.
 
-    Whether all of that is there still, whoever asks has to make sure of afterwards: files go once no kept cut shows
-    them. Tombstones are read first: they go after what they name.
+    The caller must verify afterwards that the snapshot still exists: files are deleted once no kept snapshot shows
+    them. Tombstones are read first, as they are deleted after the files that they name.
 
     Raises:
         UnknownVersionError, CorruptError: if a tombstone can't be read.

@@ -1,4 +1,4 @@
-"""Files of several schemas as one table, as a dataset's columns come, go and grow wider over time."""
+"""Files of several schemas as one table: a dataset's columns come, go and widen over time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from distcommit.core.errors import ConfigurationError
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The schema that files of all of these are read as: all columns, each of its widest type. Where they differ, all
-    may be null, at any depth, as another file may lack it.
+    """Return the schema that all files are read with: all columns, each of its widest type. Columns that differ are
+    nullable at any depth, as a file may lack them.
 
     Raises:
         ConfigurationError: if a column has types of which none is wider than the other.
@@ -27,7 +27,7 @@ def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def one_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """The records of all of these; columns that one lacks are null in its rows. Raises as `one_schema`."""
+    """Return the records of all tables. Columns that a table lacks are null in its rows. Raises as `one_schema`."""
     if not tables:
         return pa.table({})
     if not all(table.schema.equals(tables[0].schema) for table in tables):

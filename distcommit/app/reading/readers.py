@@ -1,4 +1,4 @@
-"""Readers that see whole commits: one dataset, or many at one cut. Needs neither Spark nor the source's client."""
+"""Snapshot readers: one or many datasets at one snapshot, without Spark and the source's client."""
 
 from __future__ import annotations
 
@@ -46,18 +46,15 @@ _BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
 
 
 class Cut:
-    """Datasets as they were at one cut: of each all that was committed up to there, and nothing else.
+    """The datasets of one snapshot: everything that was committed up to it, and nothing else.
 
-    A cut stays as it is while it is kept. What it needs goes after it, so that whoever lists or reads afterwards gets
+    A snapshot does not change while it is kept. Its files are deleted after it, so that a late reader gets
     `CutGoneError`, never a part.
 
-    Attributes:
-        epoch, phase: the run that made the cut, and whether as it began (1) or ended (2).
-        time_ms: when, milliseconds since 1970.
-        datasets: how far each one is: its done epoch and its watermark.
-        branch: what is read of them.
-        exactly_once: False if runs have delivered at least once: a record may be there twice, and files of a work unit
-            that did not count may be there in part.
+    Attributes: epoch, phase: the run that made it, and whether at its beginning (1) or end (2). time_ms: when,
+    milliseconds since 1970. datasets: the done epoch and watermark of each. branch: that is read. exactly_once: False
+    if runs have delivered at least once: records may be duplicated, and files of failed work units may be there in
+    part.
     """
 
     def __init__(
@@ -70,7 +67,7 @@ class Cut:
 
     @property
     def file_system(self) -> FileSystem:
-        """Where `paths` are."""
+        """The file system of `paths`."""
         return self._store.fs
 
     @property
@@ -79,20 +76,20 @@ class Cut:
         return self._place
 
     def files(self, dataset: str | None = None) -> list[str]:
-        """Paths (or URLs) of the live files of a dataset, or of all of them, in order.
+        """Return paths or URLs of the live files of a dataset, or of all of them, in order.
 
         Raises:
-            CutGoneError: if the cut is not kept any more.
+            CutGoneError: if the snapshot is no longer kept.
         """
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """The same by dataset."""
+        """Return `files` by dataset."""
         scheme_and_host = self._place.removesuffix(path_of(self._place))
         return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """The same by dataset, as the store's file system has them."""
+        """Return the paths of the live files on the store's file system, by dataset."""
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
@@ -103,11 +100,11 @@ class Cut:
         return dict(zip(named, found, strict=True))
 
     def to_arrow(self, dataset: str | None = None) -> pa.Table:
-        """All records; columns that a file does not have are null in its rows.
+        """Return all records. Columns that a file lacks are null in its rows.
 
         Raises:
             CutGoneError: as `files`.
-            ConfigurationError: if a column has types that don't go together.
+            ConfigurationError: if a column has incompatible types.
         """
         fs = self._store.fs
         paths = [path for found in self.paths(dataset).values() for path in found]
@@ -118,12 +115,12 @@ class Cut:
         return one_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
-        """The same as a pandas frame."""
+        """Return all records as a pandas frame."""
         return self.to_arrow(dataset).to_pandas()
 
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:
-        """As a pyarrow dataset: of Parquet files of this machine one that reads when it is asked (and raises
-        FileNotFoundError if the cut has gone by then), of others one in memory."""
+        """Return a pyarrow dataset. Of Parquet files on this machine it reads lazily, and raises FileNotFoundError if
+        the snapshot is gone by then; otherwise it is in memory."""
         import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along
 
         paths = [path for found in self.paths(dataset).values() for path in found]
@@ -138,13 +135,13 @@ class Cut:
     def to_duckdb(
         self, dataset: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """As a relation of DuckDB. Needs `distcommit[sql]`."""
+        """Return a relation of DuckDB. Needs `distcommit[sql]`."""
         import duckdb  # noqa: PLC0415 - an extra
 
         return (connection or duckdb.connect()).from_arrow(self.to_pyarrow_dataset(dataset))
 
     def to_spark(self, spark: SparkSession, dataset: str | None = None) -> DataFrame:
-        """As a frame of Spark: read by it from Parquet and ORC, else made of what was read here."""
+        """Return a Spark frame: Spark reads Parquet and ORC, other formats are read here."""
         files = self.files(dataset)
         endings = {file[file.rindex(".") :] for file in files}
         form = _BY_SPARK.get(endings.pop()) if len(endings) == 1 else None
@@ -163,11 +160,11 @@ class Cut:
 
     def _went(self, found: str) -> CutGoneError:
         return CutGoneError(
-            "this cut went while it was read",
+            "the snapshot was deleted while it was read",
             store=self._store.roots.store,
-            expected=f"the cut of epoch {self.epoch}, phase {self.phase}",
+            expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
             found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
-            todo="read a newer one; readers.kept_cuts in the job file says how many are kept",
+            todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
         )
 
 
@@ -178,28 +175,27 @@ def read(
     branch: str | None = None,
     as_of: AsOf = None,
 ) -> Cut:
-    """What a job has committed, at one cut: the datasets by name, or all of them.
+    """Return a job's commits at one snapshot: of the named datasets, or all.
 
     Args:
         job: the job's file; or its folders: `{"store": ..., "output": ...}`, paths or URLs.
         datasets: which; without it all that have published anything by then.
-        branch: of a job with a fork, which branch; `errors` (or `errors/BRANCH`) for what was turned away.
+        branch: of a job with a fork; `errors` (or `errors/BRANCH`) for rejected records.
         as_of: see `AsOf`.
 
     Raises:
-        ConfigurationError: if there is no such store, dataset, branch or run, the branch has no files, or none of
-            several is named.
-        NotSettledError, CutGoneError: if that cut is not there yet, or any more.
+        ConfigurationError: if there is no such store, dataset, branch or run, the branch has no files, or one of
+            several branches must be named.
+        NotSettledError, CutGoneError: if the snapshot does not exist yet, or any more.
         StaleStoreError: if store and output do not belong together.
-        CorruptError: if what says so can't be read.
+        CorruptError: if their records can't be read.
     """
     store, place, branch = _opened(job, branch)
     return read_store(store, place, branch, datasets, as_of)
 
 
 def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str] | None, as_of: AsOf) -> Cut:
-    """Return one cut of an opened store, as `read` does; `place` is its output as the job names it. Raises as `read`
-    does."""
+    """Return one snapshot of an opened store, as `read`. `place`: its output as the job names it."""
     _require_together(store)
     for tries_left in reversed(range(_TRIES)):
         root = chosen_cut(store, as_of)
@@ -209,7 +205,7 @@ def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str]
         except FileNotFoundError as error:  # the cut goes, unless it is damaged
             if not tries_left:
                 raise CutGoneError(
-                    "a cut went while it was opened",
+                    "the snapshot was deleted while it was opened",
                     store=store.roots.store,
                     expected=f"the pieces of epoch {root.epoch}, phase {root.phase}",
                     found=str(error),
@@ -248,22 +244,22 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             job=config.job,
             expected=f"one of {', '.join([*files, errors_of('')])}",
             found=branch or "none, of several",
-            todo="name one; what other sinks have, their own targets tell",
+            todo="name one; ask the targets of other sinks themselves",
         )
     return JobFolders(config, Path(job)).open_store(create=False), config.paths.output, branch
 
 
 def _only_branch(store: JobStore) -> str:
-    """What there is to read without a job file: its fork's branches stand in the store.
+    """Return the branch to read without a job file, by the branches in the store.
 
     Raises:
         ConfigurationError: if there are several, below one folder.
-        UnknownVersionError, CorruptError: if what the store has recorded can't be read.
+        UnknownVersionError, CorruptError: if the store's record of them can't be read.
     """
     names = [found[1] for name in read_settings(store).settings if (found := _BRANCH_TYPE.fullmatch(name))]
     if len(names) > 1:
         raise ConfigurationError(
-            "the job has a fork, and it is not said which branch is to be read",
+            "the job has a fork, and the branch to read is not given",
             job=store.job,
             expected=f"branch: one of {', '.join([*sorted(names), errors_of('')])}",
             found="none",
@@ -280,7 +276,7 @@ def _require_together(store: JobStore) -> None:
                 output=store.roots.output,
                 expected="both as the newest run has left them",
                 found=wrong,
-                todo="put the newest of both in their place; `distcommit status` and the next run tell more",
+                todo="put the newest of both in their place; `distcommit status` shows more",
             )
 
 
@@ -296,8 +292,8 @@ def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
 
 def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:
     return ConfigurationError(
-        "nothing is published of this dataset at this cut",
+        "the snapshot has nothing of this dataset",
         dataset=urn,
         store=store.roots.store,
-        todo="give its URN as `distcommit status --all` shows it, or read a newer cut",
+        todo="give its URN as `distcommit status --all` shows it, or read a newer snapshot",
     )

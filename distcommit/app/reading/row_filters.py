@@ -1,4 +1,4 @@
-"""Which records a reader wants, by their values: told once for all files, each of which may have types of its own."""
+"""Filters of records by their values, given once for files with different column types."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _COMPARED = {"=" if name == "==" else name: function for name, function in COMPA
 _AMONG = ("in", "not in")
 _MOST_DIGITS = 76  # of Arrow's widest decimal
 _NO_USE = ("!=", "not in")
-"""What statistics of a row group hardly ever rule out; and they know nothing of NaN, which passes these."""
+"""Comparisons that statistics of a row group rarely exclude. NaN, which passes these, is not in statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A column, how it is compared (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`), and with what: a value as JSON
-    has it, or several. As in SQL nothing is true of null."""
+    """A column, a comparison (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`), and a JSON value, or several. As in SQL
+    no comparison is true of null."""
 
     column: str
     compared: str
@@ -34,11 +34,11 @@ class RowFilter:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What it is compared with."""
+        """The values to compare with."""
         return self.value if self.compared in _AMONG else (self.value,)
 
     def expression(self, kind: pa.DataType) -> pc.Expression:
-        """The same of a column of that type, exactly. Raises pa.ArrowException if the value is none of that type."""
+        """Return the exact filter for a column of that type. Raises pa.ArrowException if a value is not of the type."""
         column, values = _alike(pc.field(self.column), kind, self.values)
         if self.compared in _AMONG:
             among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
@@ -49,42 +49,40 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class RowFilters:
-    """Filters that all have to be true of a record; none at all: every record is wanted."""
+    """Filters that must all be true of a record. Without filters every record passes."""
 
     all_of: tuple[RowFilter, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
-        """What they look at."""
+        """The columns that they use."""
         return frozenset(each.column for each in self.all_of)
 
     def expression(self, schema: pa.Schema) -> pc.Expression | None:
-        """What is true of each record that is wanted, of all files with these columns; None if that is every one.
+        """Return the filter for files with these columns; None if every record passes.
 
         Raises:
-            ConfigurationError: if there is no such column, or a value is none of its type.
+            ConfigurationError: if there is no such column, or a value is not of its type.
         """
         found = _all_true([_exact(each, schema) for each in self.all_of])
         if found is not None:
             try:
                 schema.empty_table().filter(found)
             except pa.ArrowException as error:
-                raise ConfigurationError(
-                    "nothing can be filtered by this", expected="values", found=str(error)
-                ) from error
+                raise ConfigurationError("the text has no valid filter", expected="values", found=str(error)) from error
         return found
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
-        """What is true of each record that is wanted of a file with these columns, and maybe of others: for that file's
-        statistics. None if nothing can be said."""
+        """Return a filter for the statistics of a file with these columns. It passes all wanted records, and maybe
+        others. None if it would exclude nothing."""
         return _all_true([found for each in self.all_of if (found := _rough(each, schema)) is not None])
 
 
 def parsed_filters(text: str | None) -> RowFilters:
-    """Filters as JSON: a list of lists of a column, a comparison and a value, as pandas and pyarrow have them.
+    """Return filters from JSON: a list of lists of a column, a comparison and a value, as in pandas and pyarrow.
 
     Raises:
-        ConfigurationError: if it is none.
+        ConfigurationError: if it is not such a list.
     """
     if text is None:
         return RowFilters()
@@ -92,7 +90,7 @@ def parsed_filters(text: str | None) -> RowFilters:
         return RowFilters(tuple(map(_parsed, _listed(json.loads(text, parse_float=Decimal)))))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            "these are no filters",
+            "the text is not a list of filters",
             expected=f'a JSON list such as [["n", ">", 20], ["name", "in", ["a", "b"]]], of {", ".join(_COMPARED)},'
             f" {' and '.join(_AMONG)}",
             found=f"{text}: {error}",
@@ -103,7 +101,7 @@ def _listed(found: Any) -> list[Any]:
     match found:
         case [*each]:
             return each
-    raise ValueError("it is no list")
+    raise ValueError("it is not a list")
 
 
 def _parsed(found: Any) -> RowFilter:
@@ -122,7 +120,7 @@ def _is_value(found: Any) -> bool:
 def _alike(
     column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
 ) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
-    """A column and values in one type that says each of them exactly."""
+    """Return a column and values in one type that represents each of them exactly."""
     if pa.types.is_decimal(kind):
         return _as_decimals(column, kind, values)
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]
@@ -138,7 +136,7 @@ def _as_decimals(
         numbers = [Decimal(str(value)) for value in values]
         scale = max(kind.scale, *(-int(number.as_tuple().exponent) for number in numbers))
     except (ArithmeticError, ValueError) as error:
-        raise pa.ArrowInvalid(f"{values} are no decimal numbers") from error
+        raise pa.ArrowInvalid(f"{values} are not decimal numbers") from error
     before_point = max(kind.precision - kind.scale, *(number.adjusted() + 1 for number in numbers))
     if before_point + scale > _MOST_DIGITS:
         raise pa.ArrowInvalid(f"{values} have too many digits to be compared with {kind}")
@@ -160,7 +158,7 @@ def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
         return each.expression(kind)
     except pa.ArrowException as error:
         raise ConfigurationError(
-            "a filter's value is none of its column's type", column=each.column, expected=str(kind), found=str(error)
+            "a filter's value is not of its column's type", column=each.column, expected=str(kind), found=str(error)
         ) from error
 
 

@@ -1,4 +1,2 @@
-"""A run as a job begins it: its store and session opened, its record kept, people told of how it ended.
-
-Must not know how a run commits: that is `engine`. Start reading at `begun`.
-"""
+"""How a job begins and ends a run: store, lock, session, record and alerts. Must not know how a run commits: that is
+`engine`. Start reading at `run_context`."""

@@ -1,4 +1,4 @@
-"""Telling people and programs: each hook has its time, none holds up another, and none harms the run it is about."""
+"""Send alerts to hooks. Each hook has its own time limit; none delays another or changes the run."""
 
 from __future__ import annotations
 
@@ -31,29 +31,38 @@ _TEXT = 300
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What is told. `why`: `failed runs` or `quarantine`; `text`: in one line; `commands`: what shows more of it.
-    `quarantined` names the first ones."""
+    """What a hook is given."""
 
     job: str
     why: str
+    """`failed runs`, `quarantine` or `records lost`."""
     text: str
+    """The finding in one line."""
     epoch: int
     run_id: str
     status: str
     reason: str
     failed_in_a_row: int
     quarantined: list[str]
+    """The first datasets that the run quarantined."""
     quarantined_count: int
     host: str
     store: str
     commands: list[str]
+    """Commands that show more."""
+    id: str = ""
+    """Of the problem, as `distcommit status` reports it."""
+    severity: str = ""
+    title: str = ""
+    impact: str = ""
+    action: str = ""
 
 
 def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
-    """Tells all hooks at once, each within its time; one that is not ready by then is left behind.
+    """Send an alert to all hooks at once, and wait for each no longer than its time limit.
 
     Returns:
-        by hook, what went wrong; it is logged, too. Without their secrets.
+        by hook, why it failed, without secrets. Failures are also logged.
     """
     failures: dict[str, str] = {}
     threads: list[tuple[str, threading.Thread, float]] = []
@@ -73,9 +82,9 @@ def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
     for name, thread, timeout_s in threads:
         thread.join(max(0, begun_s + timeout_s + 1 - time.monotonic()))
         if thread.is_alive():
-            failures[name] = f"it is not ready after {timeout_s:g} s, and is left behind"
+            failures[name] = f"it has not ended after {timeout_s:g} s"
     for name, failure in failures.items():
-        logger.warning("an alert could not be told by %s: %s", name, failure, extra={"why": alert.why})
+        logger.warning("an alert could not be sent by %s: %s", name, failure, extra={"why": alert.why})
     return dict(failures)
 
 
@@ -104,7 +113,7 @@ def _send(hook: Hook, alert: Alert) -> None:
 
 
 def _run(hook: CommandHook, data: bytes) -> None:
-    """Runs the program; one that takes too long is killed, with all that it has started."""
+    """Run the program. If it takes too long, it is killed with all that it has started."""
     with subprocess.Popen(
         hook.command,
         stdin=subprocess.PIPE,
@@ -124,7 +133,7 @@ def _run(hook: CommandHook, data: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer as any other: the alert is not taken elsewhere."""
+    """Treats a redirect as an answer, so that the alert is sent nowhere else."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -143,14 +152,15 @@ def _post(hook: WebHook, data: bytes) -> None:
         error.close()
         raise ConnectionError(f"the server answers {error.code}") from error
     except (InvalidURL, ValueError) as error:  # whose texts quote it, and it may be secret
-        raise ValueError("its URL or a header is none") from error
+        raise ValueError("its URL or a header is invalid") from error
 
 
 def _mail(hook: EmailHook, alert: Alert) -> None:
     message = EmailMessage()
     message["Subject"] = printable(f"distcommit {alert.job}: {alert.why}")[:_TEXT]
     message["From"], message["To"] = hook.sender, ", ".join(hook.recipients)
-    lines = [alert.text, "", f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]
+    lines = [f"{alert.id}: {alert.title}", alert.text, f"impact: {alert.impact}", f"action: {alert.action}", ""]
+    lines += [f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]
     lines += [f"quarantined: {name}" for name in alert.quarantined]
     lines += ["", f"store: {alert.store}", f"driver: {alert.host}", "", *alert.commands]
     message.set_content("\n".join(map(printable, lines)))
@@ -161,8 +171,11 @@ def _mail(hook: EmailHook, alert: Alert) -> None:
 
 
 def _mail_server(hook: EmailHook) -> smtplib.SMTP:
-    """The server, over TLS if it has to be: smtplib by itself would take anybody's certificate, and give the password
-    to them. Trusted are this machine's certificates, or those of `SSL_CERT_FILE`."""
+    """Connect to the server, over TLS if the hook says so.
+
+    The server's certificate is verified against this machine's certificates, or those of `SSL_CERT_FILE`: smtplib alone
+    verifies nothing.
+    """
     if hook.tls == "tls":
         return smtplib.SMTP_SSL(hook.host, hook.port, timeout=hook.timeout_s, context=ssl.create_default_context())
     server = smtplib.SMTP(hook.host, hook.port, timeout=hook.timeout_s)

@@ -1,13 +1,16 @@
-"""What of a run that has ended somebody is told."""
+"""The alerts of a run that has ended."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from distcommit.app.inspection.commands import command_for
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.dataset_kinds import DATASET_QUARANTINED
+from distcommit.app.inspection.problems.job_kinds import RECORDS_LOST, RUN_FAILED
+from distcommit.app.inspection.problems.kinds import ProblemKind
 from distcommit.app.inspection.runs import RunRow, RunStatus, failed_in_a_row, read_runs
 from distcommit.app.job_file.alert_settings import AlertSettings
 from distcommit.app.job_file.job_folders import JobFolders
@@ -19,13 +22,19 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
+ALERTS: Mapping[str, ProblemKind] = {
+    "failed runs": RUN_FAILED,
+    "quarantine": DATASET_QUARANTINED,
+    "records lost": RECORDS_LOST,
+}
+"""The problem that each alert reports, by the alert's `why`."""
 _NAMED = 20
 
 
 @contextmanager
 def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -> Iterator[None]:
-    """When the run is over, however it has ended, tells whom the job names what there is to tell. Nothing that goes
-    wrong with that changes how the run ended."""
+    """Send the run's alerts when the block ends, however it ends. A failure to send them does not change the run's
+    outcome."""
     try:
         yield
     finally:
@@ -35,44 +44,43 @@ def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) ->
                 for alert in alerts_of(folders, store, run_id, clock):
                     tell(settings.hooks, alert)
             except (DistcommitError, OSError) as error:
-                logger.warning("whether there is something to tell of the run can't be read: %s", error)
+                logger.warning("the run's record can't be read, so no alert is sent: %s", error)
 
 
 def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -> list[Alert]:
-    """What there is to tell of a run that is over: that it makes the row of failures as long as the job says, once for
-    each row; that it has quarantined datasets; and that records were lost at the source."""
+    """Return the alerts of a run that has ended: enough runs in a row have failed (once for each row), datasets were
+    quarantined, or records were lost at the source."""
     settings, rows = folders.config.alerts, read_runs(store, clock).runs
     index = next((index for index, row in enumerate(rows) if row.run_id == run_id and row.epoch), None)
     if index is None:  # it never had an epoch
         return []
     rows = rows[index:]
     record = read_record(store.fs, store.roots.store, rows[0].epoch)
-    found: list[Alert] = []
+    texts: dict[str, str] = {}
     failed = failed_in_a_row(rows)
     if _reaches(settings, rows):
-        text = (
-            f"the last {failed} runs of {store.job} have failed" if failed > 1 else f"a run of {store.job} has failed"
-        )
-        found.append(_alert(folders, store, rows[0], record, "failed runs", text, failed))
+        runs = f"the last {failed} runs of {store.job} have" if failed > 1 else f"a run of {store.job} has"
+        texts["failed runs"] = f"{runs} failed"
     count = record.totals.get("datasets_quarantined", 0) if record else 0
     if settings.on_quarantine and count:
-        what = "a dataset is" if count == 1 else f"{count} datasets are"
-        text = f"{what} quarantined, and left alone until released"
-        found.append(_alert(folders, store, rows[0], record, "quarantine", text, failed))
+        datasets = "a dataset is" if count == 1 else f"{count} datasets are"
+        texts["quarantine"] = f"{datasets} quarantined, and not read until released"
     lost = record.totals.get("positions_lost", 0) if record else 0
     if settings.on_loss and lost:
-        text = f"{lost:,} positions of {store.job} were lost: the source had deleted their records unread"
-        found.append(_alert(folders, store, rows[0], record, "records lost", text, failed))
-    return found
+        texts["records lost"] = f"{lost:,} positions of {store.job} were lost: the source had deleted unread records"
+    return [_alert(folders, store, rows[0], record, why, text, failed) for why, text in texts.items()]
 
 
 def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
-    """Whether with the first of these runs so many in a row have failed, and when the one before it told its end, had
-    not yet: those that died in between could tell nothing."""
+    """Return whether the first of these runs makes the row of failures long enough.
+
+    A run that died could not send an alert, so the row is compared with that of the newest earlier run which recorded
+    its end.
+    """
     if not settings.after_failed_runs or rows[0].status is not RunStatus.FAILED:
         return False
-    could_tell = next((n for n, row in enumerate(rows) if n and row.ended_ms), None)
-    before = failed_in_a_row(rows[could_tell:]) if could_tell is not None else 0
+    previous = next((index for index, row in enumerate(rows) if index and row.ended_ms), None)
+    before = failed_in_a_row(rows[previous:]) if previous is not None else 0
     return before < settings.after_failed_runs <= failed_in_a_row(rows)
 
 
@@ -80,12 +88,17 @@ def _alert(
     folders: JobFolders, store: JobStore, row: RunRow, record: RunRecord | None, why: str, text: str, failed: int
 ) -> Alert:
     command = command_for(replace(folders, path=folders.path.resolve() if folders.path else None))
-    quarantined = record.quarantined if record else None
+    quarantined, kind = record.quarantined if record else None, ALERTS[why]
     count = record.totals.get("datasets_quarantined", 0) if record else 0
     return Alert(
         job=store.job,
         why=why,
         text=text,
+        id=kind.id,
+        severity=kind.severity,
+        title=kind.title,
+        impact=kind.impact,
+        action=kind.action,
         epoch=row.epoch,
         run_id=row.run_id,
         status=row.status.value,

@@ -1,4 +1,4 @@
-"""Ending a live run from any machine that reaches the store."""
+"""Cancel live runs from any machine that reaches the store."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ _EVERY_S = 0.5
 
 
 class CancelResult(msgspec.Struct, frozen=True):
-    """`runs`: those that were told to end, as they stand now. `ended`: whether all of them have; True if there was
-    none. `pending`: a run that has no epoch yet could not be told."""
+    """The result of a cancellation."""
 
     job: str
     runs: list[RunRow]
+    """The cancelled runs, as they are now."""
     ended: bool
+    """Whether all of them have ended; True if there was none."""
     pending: bool = False
+    """Whether a run without an epoch could not be cancelled."""
 
 
 def cancel_runs(
     store: JobStore, who: str, clock: Clock, wait_s: float, told: Callable[[int], None] = lambda _: None
 ) -> CancelResult:
-    """Tells each live run of the job to end, and waits until none of them lives.
+    """Request each live run of the job to end, and wait until none is alive.
 
-    A run looks for it every second, interrupts its tasks, and launches nothing else: nothing more is sealed or
-    published, and what was sealed stays for the next run. One that has died counts as ended once its lease has run out.
-    One that should have renewed its lease by now, and has not, is told the same, and its lock is taken away at once.
+    A run checks for the request every second. It then interrupts its tasks, and seals and publishes nothing more.
+    Sealed sequences stay for the next run. A run that died counts as ended once its lease has expired. A run whose
+    lease is overdue loses its lock at once.
 
     Args:
         store: the job's.
-        who: who wants it.
+        who: who cancels.
         clock: the time.
         wait_s: how long to wait at most.
-        told: called with the epoch of each run that is told.
+        told: called with the epoch of each cancelled run.
 
     Raises:
         DistcommitError: if the store can't be written.

@@ -1,4 +1,4 @@
-"""A micro-batch of a streaming query, committed."""
+"""Commit micro-batches of streaming queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.staged import begun_to_read
+from distcommit.app.running.run_context import begun_to_read
 from distcommit.core.errors import TransientError, printable
 from distcommit.engine.driver.run import run
 from distcommit.spark.micro_batch import query_id_of, spooled
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
-    """What `Job.on_batch` does, by `who`. Raises as it does."""
+    """Commit a micro-batch, as `Job.on_batch` describes."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (
@@ -45,5 +45,5 @@ def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str)
         batch=batch_id,
         run=result.run_id,
         found=reasons,
-        todo="mend that, and start the query again from its checkpoint: it commits what is left",
+        todo="correct the cause, and start the query again from its checkpoint: it commits the rest",
     )

@@ -1,4 +1,4 @@
-"""A run that has begun, from the store's opening to the session's end."""
+"""The context of a run: store, lock, epoch and Spark session."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -36,8 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Begun(NamedTuple):
-    """A run that has begun: what launches its functions, its settings, whom it is to tell what happens, and the Spark
-    session that it is in."""
+    """The context of a run that has begun."""
 
     launch: Launch
     settings: RunSettings
@@ -49,18 +49,18 @@ class Begun(NamedTuple):
 def begun(
     folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
 ) -> Iterator[Begun]:
-    """A run of the job: store opened, lock held, session started (unless one is there), epoch fenced.
+    """Open the store, hold the lock, start the session unless there is one, and fence the epoch.
 
     Args:
         folders: the job's.
         session: a Spark session to use.
-        command: what the run is asked to do.
-        who: who asks.
-        observer: told what happens.
+        command: the command that the run serves.
+        who: who gave it.
+        observer: receives the run's events.
 
     Raises:
         ConfigurationError, ConflictError, LockHeldError, FencedError: before anything is done.
-        RunCancelledError: from what launches, once somebody wants the run to end.
+        RunCancelledError: from launches, once the run is cancelled.
     """
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
@@ -96,8 +96,25 @@ def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | No
     return Several(*([observer] if observer is not None else ()), *others) if others else observer
 
 
+@contextmanager
+def begun_to_read(
+    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+) -> Iterator[Begun]:
+    """Begin a run as `begun`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
+    with Spark, and the staged files are the run's source within the block."""
+    with begun(folders, session, command, who, observer) as run:
+        source = folders.config.source
+        if not source.staged_by:
+            yield run
+            return
+        module, _, function = source.staged_by.partition(":")
+        staged = getattr(import_module(module), function)
+        with staged(run.spark, source, run.settings.store) as frames:
+            yield run._replace(settings=replace(run.settings, flow=run.settings.flow.with_source(frames)))
+
+
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:
-    """The run, as the job is configured; it takes its epoch. Raises as `begin_run`."""
+    """Return the run's settings by the job's configuration, with a new epoch. Raises as `begin_run`."""
     at_least_once = config.commit.delivery == "at_least_once"
     return RunSettings(
         store=store,

@@ -1,4 +1,4 @@
-"""What a run tells of its job and of what it runs on, for its record: never a secret."""
+"""The facts that a run records about its job and environment, without secrets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAMED = ("distcommit", "pyspark", "pyarrow", "confluent-kafka")
 
 
 def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
-    """What is kept of a run's beginning.
+    """Return the facts for the record of a run's beginning.
 
     Args:
         folders: the job's.
-        tree: its file as it stands there.
+        tree: the content of its file, without substitutions.
     """
     config = folders.config
     return RunFacts(
@@ -41,6 +41,6 @@ def _versions() -> dict[str, str]:
     for name in _NAMED:
         try:
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without what is not needed
+        except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without an optional library
             found[name] = "not installed"
     return found

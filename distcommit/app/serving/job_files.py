@@ -1,4 +1,4 @@
-"""The job files of a folder, as a service that runs them finds them."""
+"""The folder of job files that a service runs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from distcommit.spark.settings import SparkSettings
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file of the folder. `said`: a hash of what it says; `problem`: why its job can't be served; else there is a
-    `job` with its `plan`."""
+    """A file of the folder."""
 
     name: str
     said: bytes
+    """A hash of its content."""
     job: Job | None = None
     plan: Plan | None = None
     problem: str = ""
+    """Why its job can't be served; otherwise there is a `job` with its `plan`."""
 
 
 def read_job_files(
     folder: Path, overrides: Sequence[str], known: Mapping[str, JobFile], spark: SparkSettings | None = None
 ) -> dict[str, JobFile]:
-    """All job files by name; those that say what they said when they were `known` as they were.
+    """Return all job files by name; unchanged ones as they were in `known`.
 
     Args:
-        folder: where they are. Names that begin with a dot, and folders, are passed over. Commands that messages name
-            can be given from anywhere.
-        overrides: what wins over each file.
-        known: what was there before.
-        spark: the session that all have to share; None takes that of the first.
+        folder: of the files. Folders, and names that begin with a dot, are skipped. Commands in messages work in any
+            folder.
+        overrides: of the settings of each file.
+        known: the result of the last call.
+        spark: the session that all must share; None takes that of the first.
 
     Raises:
         ConfigurationError: if the folder can't be read.
@@ -52,10 +53,10 @@ def read_job_files(
 
 
 def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
-    """Raises ConfigurationError, naming each problem, unless each of the files can be served, and there is one."""
+    """Raise ConfigurationError, naming each problem, unless there is a file, and each can be served."""
     if not files:
         raise ConfigurationError(
-            "there is no job file to serve",
+            "the folder has no job file to serve",
             path=folder,
             expected="files that end in .yaml or .yml, with a section schedule",
             todo="put the job files there",
@@ -84,7 +85,7 @@ def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFil
 
 
 def _plan(job: Job) -> Plan:
-    """How the job is scheduled. Raises ConfigurationError if it can't be served."""
+    """Return the job's schedule. Raises ConfigurationError if it can't be served."""
     config = job.config
     if config.schedule is None:
         raise ConfigurationError(
@@ -97,7 +98,7 @@ def _plan(job: Job) -> Plan:
             todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
         )
     if config.tries_out:
-        raise ConfigurationError("a sink of type console is for trying out: it is not served", todo="set the job's own")
+        raise ConfigurationError("a sink of type console is for previews, and not served", todo="set the job's own")
     if config.source.batch_column:
         raise ConfigurationError(
             f"a source of type {config.source.type} is fed by a streaming query",
@@ -111,7 +112,8 @@ def _plan(job: Job) -> Plan:
 def _told_apart(
     found: Mapping[str, JobFile], known: Mapping[str, JobFile], spark: SparkSettings | None
 ) -> dict[str, JobFile]:
-    """Of those that share a store only one is served, the one that was if any was; and only those of one session."""
+    """Of files that share a store, serve only one, preferably the one that was served before; and only those of one
+    session."""
     stores: dict[str, str] = {}
     served: dict[str, JobFile] = {}
     was_served = {name for name, file in known.items() if file.plan is not None}

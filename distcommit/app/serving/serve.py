@@ -1,4 +1,4 @@
-"""Many jobs in one warm Spark session: each by its own schedule, and with its own lock."""
+"""Many jobs in one warm Spark session, each with its own schedule and lock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
 _SILENT_LOOKS = 12
-"""A job whose storage has not answered for so many times `look_s` is told of: until it does, it is not run."""
+"""A job whose storage has not answered for so many times `look_s` is reported, and not run until it does."""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 
 
@@ -55,21 +55,21 @@ def serve(
     look_s: float = 5,
     metrics_at: tuple[str, int] | None = None,
 ) -> None:
-    """Runs the jobs of a folder by their schedules until a signal ends it, in one Spark session.
+    """Run the jobs of a folder by their schedules in one Spark session, until a signal ends it.
 
     Args:
-        folder: of the job files; it is looked at again and again.
-        overrides: what wins over each of them.
-        told: called with what is done and found.
+        folder: of the job files, which is read repeatedly.
+        overrides: of the settings of each.
+        told: called with each event.
         who: serves.
-        at_once: how many runs there are at one time at most.
-        look_s: how often the folder, and each job's store, is looked at.
-        metrics_at: address and port at which Prometheus may scrape; None: nobody does.
+        at_once: how many runs are in progress at most.
+        look_s: how often the folder, and each job's store, is read.
+        metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
         ConfigurationError: if one of the files can't be served, or Spark does not start; nothing has run.
-        ProcessLostError: if the session has ended, or a run that was told to end hangs. What was sealed is replayed by
-            the next run, of whatever process.
+        ProcessLostError: if the session has ended, or a cancelled run hangs. The next run, of any process, replays what
+            was sealed.
         KeyboardInterrupt: at a signal, once all runs have ended.
     """
     from distcommit.spark.session import is_alive, open_session, stop_session  # noqa: PLC0415 - what only looks needs no Spark
@@ -106,8 +106,8 @@ def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher
 
 @contextmanager
 def _interrupted_alone() -> Iterator[None]:
-    """Ctrl-C interrupts the main thread, and nothing else: Spark's own handler would first fail the jobs of runs that
-    do not know yet that they are to end."""
+    """Let Ctrl-C interrupt only the main thread: Spark's own handler would first fail the jobs of runs that are not
+    cancelled yet."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -116,13 +116,13 @@ def _interrupted_alone() -> Iterator[None]:
 
 
 class Service:
-    """Brings schedule and runs together, and owns neither: the one is a value, the others are in threads of their jobs.
+    """Connects schedule and runs: the schedule is a value, and runs are in the threads of their jobs.
 
     Args:
-        read: the folder's job files, given those that were there before.
+        read: returns the folder's job files, given the last result.
         launch: runs a job once.
         told, who: as in `serve`.
-        lives: whether what runs are launched with works at all.
+        lives: whether the launcher still works.
         at_once, look_s: as in `serve`.
         clock: the time.
     """
@@ -150,7 +150,7 @@ class Service:
         self._next_look_s = self._clock.monotonic_s()
 
     def go(self) -> None:
-        """Serves for ever. Raises as `serve`."""
+        """Serve until an exception ends it. Raises as `serve`."""
         try:
             while True:
                 self._step()
@@ -165,7 +165,7 @@ class Service:
         self._told(Served(self._clock.now_ms(), job, what, text, epoch))
 
     def _step(self) -> None:
-        """Does what is to be done now, then waits until there is something else, or a message."""
+        """Do what is due, then wait for the next firing or message."""
         if self._clock.monotonic_s() >= self._next_look_s:
             self._look_at_folder()
             self._next_look_s = self._clock.monotonic_s() + self._look_s
@@ -178,7 +178,7 @@ class Service:
             self._served[name].run(is_triggered=is_triggered)
         for name in self._schedule.overlong(moment):
             self._schedule = self._schedule.told(name, moment)
-            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is told to end")
+            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is cancelled")
         for name, entry in self._schedule.entries.items():
             if entry.began_ms is not None and entry.told_ms is not None:
                 self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
@@ -192,15 +192,17 @@ class Service:
         stuck = self._schedule.stuck(moment)
         if stuck:
             raise ProcessLostError(
-                "a run does not end though it was told to",
+                "a cancelled run does not end",
                 job=", ".join(stuck),
-                todo="nothing, if the service is started again by whoever supervises it: the next run fences this one"
-                " and replays what it had sealed. If it comes again, look at its storage and its source",
+                todo=(
+                    "nothing, if a supervisor restarts the service: the next run fences this one and replays "
+                    "what it had sealed. If it recurs, check the job's storage and source"
+                ),
             )
 
     def _tell_silent(self) -> None:
-        """Tells once of each job that has not told for long what is asked of it, though no run of it is under way, but
-        for one that it has not come to. It takes no place of others meanwhile."""
+        """Report once each idle job that has not read its requests for long, unless it is executing its order to run.
+        Meanwhile it takes no slot."""
         now_s, entries = self._clock.monotonic_s(), self._schedule.entries
         for name in self._served.keys() - self._silent:
             is_running = name in entries and entries[name].began_ms is not None and name not in self._ordered
@@ -210,11 +212,11 @@ class Service:
                 if name in entries:
                     self._schedule = self._schedule.silent(name, is_silent=True)
                 self._tell(
-                    name, "silent", f"its storage has not answered for {waited_s:,.0f} s: it is not run meanwhile"
+                    name, "silent", f"its storage has not answered for {waited_s:,.0f} s; it is not run until it does"
                 )
 
     def _hear(self, wait_s: float) -> None:
-        """All messages that are there, waiting for the first."""
+        """Return all messages, after waiting for the first."""
         try:
             message = self._inbox.get(timeout=max(0.0, wait_s))
             while True:
@@ -239,23 +241,23 @@ class Service:
                 self._take_end(message)
 
     def _answers(self, name: str) -> None:
-        """Notes that a job's storage does, and tells it if it did not."""
+        """Record that a job's storage answers, and report it if it did not before."""
         self._heard_s[name] = self._clock.monotonic_s()
         if name in self._silent:
             self._silent.remove(name)
             if name in self._schedule.entries:
                 self._schedule = self._schedule.silent(name, is_silent=False)
-            self._tell(name, "answers", "its storage does again")
+            self._tell(name, "answers", "its storage answers again")
 
     def _take_look(self, found: Looked) -> None:
         name, before = found.name, self._looked.get(found.name)
         if name not in self._served:  # it has left meanwhile
             return
         self._looked[name] = found
-        if name not in self._ordered:  # else it has not come to that yet
+        if name not in self._ordered:  # otherwise it has not begun that yet
             self._answers(name)
         if found.problem and (before is None or before.problem != found.problem):
-            self._tell(name, "unreadable", f"what is asked of it can't be read: {found.problem}")
+            self._tell(name, "unreadable", f"its operators' requests can't be read: {found.problem}")
         plan = self._files[name].plan if name in self._files else None
         moment = self._moment()
         if before is None and plan is not None:
@@ -281,15 +283,17 @@ class Service:
         again = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
         text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{again}"
         told_already = run.outcome is Outcome.HELD and run.name in self._held
-        if not told_already and run.outcome is not Outcome.PAUSED:  # which the look that follows tells
+        if not told_already and run.outcome is not Outcome.PAUSED:  # which the next check reports
             self._tell(run.name, run.outcome.value, text, run.epoch)
         self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
         self._let_leave(run.name)
         if run.outcome in _FAILED and not self._lives():
             raise ProcessLostError(
                 "the Spark session has ended",
-                todo="start the service again, as whoever supervises it does: what was sealed is replayed. If it ends"
-                " again, give it more memory (spark.conf: spark.driver.memory)",
+                todo=(
+                    "start the service again, as a supervisor does: sealed commits are replayed. If it recurs, "
+                    "give it more memory (spark.conf: spark.driver.memory)"
+                ),
             )
 
     def _look_at_folder(self) -> None:
@@ -298,7 +302,7 @@ class Service:
             self._files, self._unreadable = self._read(before), ""
         except ConfigurationError as error:
             if str(error) != self._unreadable:
-                self._tell("", "unreadable", f"{error}; what was there is served on")
+                self._tell("", "unreadable", f"{error}; the last known files are served")
             self._unreadable = str(error)
         for name, file in self._files.items():
             known = before.get(name)
@@ -316,12 +320,12 @@ class Service:
                     self._schedule = self._schedule.with_job(name, file.plan, self._moment())
         for name in before.keys() - self._files.keys():
             self._schedule = self._schedule.without(name)
-            self._tell(name, "removed", "it is run no more")
+            self._tell(name, "removed", "it is no longer run")
         for name in list(self._served):
             self._let_leave(name)
 
     def _let_leave(self, name: str) -> None:
-        """Ends the thread of a job that is served no more, once no run of it is under way."""
+        """End the thread of a job that is no longer served, once its run has ended."""
         file = self._files.get(name)
         if name in self._served and (file is None or file.job is None) and name not in self._schedule.entries:
             self._served.pop(name).leave()
@@ -330,7 +334,7 @@ class Service:
             self._silent.discard(name)
 
     def _end_all(self, why: str) -> None:
-        """Tells all runs to end, as `distcommit cancel` does, and waits for them, not for ever."""
+        """Cancel all runs, and wait for them with a time limit."""
         self._tell("", "ends", f"ended by {why}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:
@@ -340,5 +344,5 @@ class Service:
                 return
             for name in under_way:
                 self._served[name].end_run(f"{why}, served by {self._who}", self._clock.now_ms())
-            with suppress(ProcessLostError):  # the session went with it: why it ends is told already
+            with suppress(ProcessLostError):  # the session ended with it: the reason is reported already
                 self._hear(_END_AGAIN_S)

@@ -1,6 +1,6 @@
-"""One job of a service: the thread that looks at what people ask of it, and runs it when it is told to.
+"""One job of a service: a thread that reads its operators' requests, and runs it when ordered to.
 
-It knows nothing of schedules. What it finds and does it tells by messages; what it is to do it is told by orders.
+It does not know schedules. It gets orders, and reports by messages.
 """
 
 from __future__ import annotations
@@ -36,20 +36,23 @@ Launcher = Callable[[Job, Observer], RunResult]
 
 
 class Outcome(StrEnum):
-    """How a run ended, or why there was none. INCOMPLETE: something did not go through. HELD: another run of the job is
-    alive. PAUSED: somebody had paused it meanwhile."""
+    """How a run ended, or why there was none."""
 
     COMMITTED = "committed"
     INCOMPLETE = "incomplete"
+    """Not everything was committed."""
     CANCELLED = "cancelled"
     FAILED = "failed"
     HELD = "held"
+    """Another run of the job is alive."""
     PAUSED = "paused"
+    """An operator paused it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found. `began_ms`: when the newest run began, by the wall clock, as it was found first."""
+    """The requests in a job's store. `began_ms`: when the newest run began, by this machine's clock when it was first
+    seen."""
 
     name: str
     asked: Asked
@@ -59,7 +62,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """It comes to its order to run, as its storage answers."""
+    """The job begins to execute its order to run, as its storage answers."""
 
     name: str
 
@@ -74,7 +77,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The thread of a job had died, for that reason, and was started again."""
+    """The thread of a job died for that reason, and was started again."""
 
     name: str
     reason: str
@@ -82,7 +85,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run is over. `epoch`: 0 if it never had one."""
+    """A run has ended. `epoch`: 0 if it never had one."""
 
     name: str
     outcome: Outcome
@@ -110,14 +113,14 @@ class _Leave:
 
 
 class ServedJob:
-    """A job with its thread. Orders are carried out one after the other; none waits for it.
+    """A job with its thread. Orders are executed one after the other; no caller waits.
 
     Args:
         name: of its file.
-        job: as its file says.
+        job: by its file.
         launch: runs it.
-        inbox: where messages go.
-        look_s: how often it looks at what people ask.
+        inbox: receives messages.
+        look_s: how often it reads requests.
     """
 
     def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], look_s: float) -> None:
@@ -131,20 +134,20 @@ class ServedJob:
         self._thread.start()
 
     def run(self, *, is_triggered: bool) -> None:
-        """Has it run, unless it is paused and nobody has triggered it; its end is told in any case."""
+        """Order a run, unless the job is paused and not triggered. Its end is always reported."""
         self._orders.put(_Run(is_triggered))
 
     def change(self, job: Job) -> None:
-        """Has it go on as its file says now, after a run that is under way."""
+        """Use a changed job file, after a run in progress."""
         self._orders.put(_Change(job))
 
     def leave(self) -> None:
-        """Ends the thread, after a run that is under way."""
+        """End the thread, after a run in progress."""
         self._orders.put(_Leave())
 
     def end_run(self, who: str, at_ms: int) -> None:
-        """Tells a run that is under way to end, as `distcommit cancel` does, without waiting for the storage; again and
-        again if it has no epoch yet."""
+        """Cancel the run in progress, as `distcommit cancel` does, without waiting for the storage; repeatedly if it
+        has no epoch yet."""
         threading.Thread(target=self._end_run, args=(who, at_ms), name=f"end {self.name}", daemon=True).start()
 
     def _end_run(self, who: str, at_ms: int) -> None:
@@ -152,7 +155,7 @@ class ServedJob:
             if epoch := self._epoch:
                 put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, who, at_ms))
         except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
-            logger.warning("the run can't be told to end: %s", error, extra={"job": self.name})
+            logger.warning("the run can't be cancelled: %s", error, extra={"job": self.name})
 
     def _supervise(self) -> None:
         """Work until the job leaves. If the work ends in any other way, report why and begin again."""
@@ -195,11 +198,11 @@ class ServedJob:
         return Looked(self.name, asked, self._began_ms)
 
     def _run_supervised(self, *, is_triggered: bool) -> Ended:
-        """Run the job once. An end is reported however the run ends: else its place would never be free again."""
+        """Run the job once, and report its end in any case: otherwise its slot would never be free again."""
         try:
             return self._run(is_triggered=is_triggered)
         except BaseException as error:
-            logger.exception("a run could not be ended as it should be", extra={"job": self.name})
+            logger.exception("a run could not be cancelled properly", extra={"job": self.name})
             epoch, self._epoch = self._epoch, 0
             return Ended(self.name, Outcome.FAILED, epoch, 0, error_text(error))
 
@@ -236,23 +239,23 @@ class ServedJob:
         return Outcome.INCOMPLETE, f"{text}; {reason or 'not all could be committed: the next run replays it'}"
 
     def observe(self, event: Event) -> None:
-        """Is told what happens in its run."""
+        """Receive an event of the run."""
         if isinstance(event, RunBegan):
             self._epoch = event.epoch
             self._inbox.put(Began(self.name, event.epoch))
             self._take()
 
     def _take(self) -> None:
-        """What was asked for before the run began has come true with it."""
+        """Remove a trigger that the begun run has served."""
         if self._place is not None and self._wanted:
             try:
                 take_triggers(*self._place, self._wanted)
                 self._wanted = frozenset()
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the run goes on
-                logger.warning("what triggered the run can't be taken away: %s", error, extra={"job": self.name})
+                logger.warning("the trigger of the run can't be removed: %s", error, extra={"job": self.name})
 
     def _alert(self, reason: str) -> None:
-        """What fails before it has an epoch is no run, and tells nobody: here it has no exit code, either."""
+        """Send an alert for runs that could not get an epoch, which have no record and, in a service, no exit code."""
         config, failures = self._job.config, self._failures
         if failures and failures == config.alerts.after_failed_runs:
             alert = Alert(

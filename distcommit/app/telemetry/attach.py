@@ -1,4 +1,4 @@
-"""The observers that a job file asks for."""
+"""The observers that a job file configures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from distcommit.stores.state.job_store import JobStore
 
 @contextmanager
 def observers(config: JobConfig, store: JobStore) -> Iterator[Sequence[Observer]]:
-    """Who is to be told of a run, as long as the block lasts. What is sent of a run that has ended is sent behind it,
-    once its record is kept.
+    """Yield the observers of a run. Data about an ended run is sent when the block ends, after its record is stored.
 
     Raises:
-        ConfigurationError: if what it takes is not installed, or the log file can't be opened.
+        ConfigurationError: if a library is not installed, or the log file can't be opened.
     """
     asked, found = config.observing, list[Observer]()
     with ExitStack() as stack:

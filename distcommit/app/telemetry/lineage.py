@@ -1,4 +1,4 @@
-"""A run as OpenLineage events: that it began, and how it ended, with the datasets that it read and published."""
+"""OpenLineage events of a run: its beginning and its end, with the datasets that it read and published."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _STATES = {
 
 
 class Name(NamedTuple):
-    """Of a dataset, as OpenLineage names them."""
+    """The OpenLineage name of a dataset."""
 
     namespace: str
     name: str
 
 
 def source_of(config: JobConfig) -> Callable[[str], Name]:
-    """Names what a dataset is read of: where the source is, if it says so, and the table; else its type, and
-    the table or the dataset's own name."""
+    """Return a function that names what a dataset is read from: the source's location, if it has one, and the table;
+    otherwise its type, and the table or the dataset's name."""
     source = config.source
 
     def named(urn: str) -> Name:
@@ -55,8 +55,8 @@ def source_of(config: JobConfig) -> Callable[[str], Name]:
 
 
 def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
-    """Names what a dataset is published to, in each branch: of files the file system and the folder, of others the
-    sink's type and what it says of itself."""
+    """Return a function that names what a dataset is published to in each branch: of files the file system and folder,
+    of other sinks the type and location."""
     output, branches = config.paths.output, config.task_flow().branches
     kinds = [settings.type for settings in config.sink_sections().values()]
 
@@ -74,14 +74,14 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
 
 
 class Lineage:
-    """Sends an event as a run begins, and one as it has ended.
+    """Sends an event when a run begins, and one when it has ended.
 
     Args:
         store: the job's.
         config: the job.
         namespace: of the job.
-        url: of an OpenLineage server; or else
-        file: a file that events are appended to, one a line.
+        url: of an OpenLineage server.
+        file: that events are appended to, one a line, if there is no URL.
 
     Raises:
         ConfigurationError: if OpenLineage's client is not installed.
@@ -108,7 +108,7 @@ class Lineage:
                 self._ended = event
 
     def close(self) -> None:
-        """Sends how a run ended. Where that fails it is only told."""
+        """Send the event of the run's end. A failure is only logged."""
         if self._began is not None and self._ended is not None:
             self._emit(_STATES[self._ended.outcome], self._began, self._ended.at_ms, self._ended)
 
@@ -122,7 +122,7 @@ class Lineage:
         events, facets = self._events, self._facets
         run_facets: dict[str, Any] = {}
         if ended is not None and ended.outcome is not RunOutcome.SUCCEEDED:
-            message = printable(ended.reason) or f"{ended.outcome.value}: `distcommit status` tells more"
+            message = printable(ended.reason) or f"{ended.outcome.value}: `distcommit status` shows more"
             run_facets["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(message, "python")
         rows = self._rows(began.run_id) if ended is not None else []
         source, targets = source_of(self._config), targets_of(self._config)
@@ -154,7 +154,7 @@ class Lineage:
         )
 
     def _rows(self, run_id: str) -> list[RunDataset]:
-        """What was published, as far as the run has left it."""
+        """Return what was published, as far as the run has recorded it."""
         found: dict[str, RunDataset] = {}
         try:
             for rows in read_run_datasets(self._store.fs, self._store.roots.store, run_id):

@@ -1,4 +1,4 @@
-"""The driver's log of a run as JSON, a line each, with the ids of job and run."""
+"""The driver's log of a run in JSON, one object a line, with the ids of job and run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"messag
 
 
 class _Level:
-    """The logger's level, which is INFO as long as any run needs that."""
+    """The logger's level, which is INFO while a run needs it."""
 
     def __init__(self) -> None:
         self._lock, self._runs, self._before = threading.Lock(), 0, logging.NOTSET
@@ -42,8 +42,7 @@ _LEVEL = _Level()
 
 
 class JsonLog(logging.Handler):
-    """Appends what the product logs from level INFO on to a file, while a run is under way, and what it is told by the
-    run's events."""
+    """Appends the product's log records from level INFO on, and the run's events, to a file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.INFO)
@@ -89,7 +88,7 @@ class JsonLog(logging.Handler):
 
 @contextmanager
 def logged(path: str) -> Iterator[JsonLog]:
-    """Has the product's log go to the file, too, as long as the block lasts."""
+    """Log to the file within the block."""
     handler, logger = JsonLog(path), logging.getLogger("distcommit")
     with _LEVEL.at_info(logger):
         logger.addHandler(handler)

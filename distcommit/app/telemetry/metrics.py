@@ -1,5 +1,4 @@
-"""What runs come to as Prometheus's metrics: of the newest run of each job as gauges, and of all runs of a process as
-counters."""
+"""Prometheus metrics: gauges of each job's newest run, and counters of all runs of a process."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_NAMED = 100
-"""Datasets that have a series of their own, at most: those that did not go through, and those that are behind."""
+"""Datasets with their own series, at most: those that were not published, and those that are behind."""
 _TEXT = 200
 _SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
     "records_read": "Records that were read of sources.",
     "records_published": "Records that were published.",
-    "records_diverted": "Records that were turned away to error branches.",
+    "records_diverted": "Records that were rejected to error branches.",
     "bytes_read": "Payload bytes that were read of sources.",
     "files_published": "Files that were published.",
-    "datasets_planned": "Datasets of which there was anything new.",
+    "datasets_planned": "Datasets with new records.",
     "datasets_published": "Datasets that were published as a whole.",
     "datasets_failed": "Datasets that could not be published.",
     "datasets_skipped": "Datasets that were not planned.",
@@ -41,7 +40,7 @@ _COUNTED = {
     "steps_executed": "Commit steps that were executed.",
     "commit_attempts": "Commits that sinks were asked for, again each time.",
     "commit_successes": "Commits that sinks have made.",
-    "commit_retries": "Commits that sinks have left to another try, and tries that they made again by themselves.",
+    "commit_retries": "Commits that sinks could not make yet, and their own retries.",
     "commit_failures": "Commits that sinks can never make.",
     "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
     "positions_lost": "Positions that were given up.",
@@ -50,8 +49,8 @@ _COUNTED = {
 
 
 def label(text: object) -> str:
-    """Text for a label's value: what would control a terminal, or forge a line, stands there as its escape. The
-    format's own escapes are its writer's."""
+    """Return text for a label's value, with control characters escaped. The format's own escapes are left to its
+    writer."""
     return printable(f"{text}"[:_TEXT])
 
 
@@ -59,7 +58,7 @@ class Metrics:
     """Metrics of one process.
 
     Args:
-        registry: that they are registered with.
+        registry: where they are registered.
         totals: whether there are counters of all runs beside the gauges of the newest.
 
     Raises:
@@ -88,7 +87,7 @@ class Metrics:
             **own,
         )
         self.reasons_left_out = gauge(
-            "last_run_troubles_left_out", "How many more troubles there were than are named.", ["job"], **own
+            "last_run_troubles_left_out", "How many more problems there were than are named.", ["job"], **own
         )
         self.last = {name: gauge(f"last_run_{name}", text, ["job"], **own) for name, text in _COUNTED.items()}
         self.running = gauge("running", "1 while a run is under way.", ["job"], **own)
@@ -108,12 +107,12 @@ class Metrics:
         )
 
     def observer(self) -> RunMetrics:
-        """Whom one run is to tell."""
+        """Return the observer of one run."""
         return RunMetrics(self)
 
 
 class RunMetrics:
-    """Sets metrics by what one run tells."""
+    """Sets metrics by the events of one run."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics, self._job, self._began_ms = metrics, "", 0
@@ -174,8 +173,8 @@ def _first(*parts: Iterable[Reason]) -> list[Reason]:
 
 
 class MetricsFile:
-    """Leaves what one run comes to in a file, as it ends. The file changes as a whole. When a run last succeeded stays
-    in it through those that do not; 0 if none has: so who is to be told that none does is told.
+    """Writes the metrics of a run to a file at its end. The file is replaced atomically. The time of the last success
+    is carried over from the old file; 0 if no run has succeeded.
 
     Args:
         path: of the file.
@@ -202,12 +201,12 @@ class MetricsFile:
                 logger.warning("the run's metrics can't be written: %s", error)
 
     def _succeeded_s(self) -> float:
-        """When a run last did, as the file has it."""
+        """Return the time of the last success in the old file."""
         from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
 
         try:
             families = [*text_string_to_metric_families(self._path.read_text(encoding="utf-8"))]
-        except (OSError, ValueError):  # there is none yet, or it is somebody else's
+        except (OSError, ValueError):  # there is no such file yet, or it is foreign
             return 0
         samples = (sample for family in families for sample in family.samples)
         mine = (each.value for each in samples if each.name == _SUCCEEDED and each.labels == {"job": self._job})
@@ -215,7 +214,7 @@ class MetricsFile:
 
 
 def require_client() -> Any:
-    """Prometheus's client. Raises ConfigurationError if it is not installed."""
+    """Return Prometheus's client. Raises ConfigurationError if it is not installed."""
     try:
         import prometheus_client  # noqa: PLC0415 - an extra
     except ImportError as error:

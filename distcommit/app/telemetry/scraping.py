@@ -11,7 +11,7 @@ from distcommit.core.errors import ConfigurationError
 
 
 class ServiceMetrics:
-    """Metrics of a service: of its runs, and of what it does and finds."""
+    """Metrics of a service: of its runs and its events."""
 
     def __init__(self) -> None:
         client = require_client()
@@ -19,7 +19,7 @@ class ServiceMetrics:
         self.of_runs = Metrics(self.registry, totals=True)
         self._events = client.Counter(
             "service_events",
-            "What the service has done and found, by the job's file, as it tells it on stdout.",
+            "Events of the service, by job file, as on stdout.",
             ["file", "what"],
             namespace="distcommit",
             registry=self.registry,
@@ -27,7 +27,7 @@ class ServiceMetrics:
         client.ProcessCollector(registry=self.registry)
 
     def noting(self, told: Tell) -> Tell:
-        """Tells the same, and counts it."""
+        """Return a function that counts events and passes them on."""
 
         def tell(event: Served) -> None:
             self._events.labels(label(event.job), label(event.what)).inc()
@@ -38,10 +38,10 @@ class ServiceMetrics:
 
 @contextmanager
 def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
-    """Metrics that can be scraped at this address and port as long as the block lasts; None: there are none.
+    """Serve metrics at this address and port within the block; None if no address is given.
 
     Raises:
-        ConfigurationError: if nothing can listen there, or Prometheus's client is not installed.
+        ConfigurationError: if the address can't be bound, or Prometheus's client is not installed.
     """
     if at is None:
         yield None
@@ -51,7 +51,10 @@ def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
         server, thread = require_client().start_http_server(at[1], at[0], metrics.registry)
     except OSError as error:
         raise ConfigurationError(
-            "metrics can't be served there", address=f"{at[0]}:{at[1]}", found=str(error), todo="name a free port"
+            "metrics can't be served at this address",
+            address=f"{at[0]}:{at[1]}",
+            found=str(error),
+            todo="name a free port",
         ) from error
     try:
         yield metrics

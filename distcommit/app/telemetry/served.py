@@ -1,4 +1,4 @@
-"""What a service tells of itself."""
+"""The events of a service."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import msgspec
 
 
 class Served(msgspec.Struct, frozen=True):
-    """Something that a service has done or found. `what`: in a word; `job`: the name of its file, empty if it is about
-    all; `epoch`: of the run that it is about, else 0."""
+    """An event of a service."""
 
     at_ms: int
     job: str
+    """The name of the job's file; empty if it is about all."""
     what: str
+    """In a word."""
     text: str = ""
     epoch: int = 0
+    """Of the run that it is about, or 0."""
 
 
 Tell = Callable[[Served], None]

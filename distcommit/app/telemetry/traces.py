@@ -1,7 +1,7 @@
-"""A run as an OpenTelemetry trace: the driver's phases, the tasks in them, and what each task read and committed.
+"""A run as an OpenTelemetry trace: the driver's phases, their tasks, and the reads and commits of each task.
 
-The trace is made as the run ends, from what it has told and what its tasks have left in the store: nothing is measured
-twice, and executors need no OpenTelemetry.
+The trace is made at the run's end from its events and the recorded times of its tasks. Executors do not need
+OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NS = 1_000_000
 
 
 class Traces:
-    """Takes in what a run tells, and makes a trace of it when it is asked to.
+    """Collects the events of a run, and makes a trace of it.
 
     Args:
         store: the job's.
-        url: where an OpenTelemetry collector takes traces by OTLP over HTTP, such as
+        url: where an OpenTelemetry collector accepts traces by OTLP over HTTP, such as
             `http://collector:4318/v1/traces`.
 
     Raises:
@@ -61,7 +61,7 @@ class Traces:
                 self._ended = event
 
     def close(self) -> None:
-        """Sends the trace of a run that has ended. Where that fails it is only told."""
+        """Send the trace of an ended run. A failure is only logged."""
         if self._began is None or self._ended is None:
             return
         try:
@@ -124,7 +124,7 @@ class Traces:
         provider.shutdown()
 
     def _lanes(self, began: RunBegan) -> Sequence[Lane]:
-        """The busiest tasks, as far as they have left anything that can be read."""
+        """Return the busiest tasks with readable records."""
         attempts: list[Attempt] = []
         fs, root = self._store.fs, self._store.roots.store
         try:
@@ -142,7 +142,7 @@ def _longest(lane: Lane, most: int) -> Iterable[tuple[str, int, int]]:
 
 
 class _Sdk:
-    """What is taken of OpenTelemetry's SDK."""
+    """The parts of OpenTelemetry's SDK that are used."""
 
     def __init__(self) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.admin.abandon_all import Abandoned
+from distcommit.app.admin.releases import Abandoned
 from distcommit.app.job import Job
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.terminal import Terminal

@@ -1,4 +1,4 @@
-"""What repair has mended, and what is left."""
+"""The result of a repair."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from distcommit.cli.views.pieces import bad_verdict, good_verdict, listing, new_
 
 
 def repair_view(result: RepairResult) -> RenderableType:
-    """The verdict; each thing that was wrong; what is left, with commands; and what the store's rules say."""
-    mended = [row for row in result.rows if row.mended]
+    """Show the verdict, each problem, those that are left with their commands, and violations of the store's rules."""
+    repaired = [row for row in result.rows if row.mended]
     if result.is_well:
         verdict = good_verdict(
-            "as it should be", f"{len(mended):,} things were mended" if mended else "nothing is wrong"
+            "as it should be", f"{len(repaired):,} problems were repaired" if repaired else "nothing is wrong"
         )
     elif result.dry_run:
-        verdict = bad_verdict("dry run", f"{len(mended):,} of {len(result.rows):,} troubles would be mended")
+        verdict = bad_verdict("dry run", f"{len(repaired):,} of {len(result.rows):,} problems would be repaired")
     else:
         verdict = bad_verdict("something is left", "for a person to decide, or for the next run")
-    table = new_table("mended", "what")
+    table = new_table("repaired", "problem", "what")
     for row in result.rows:
-        table.add_row(Text(row.mended or "no"), Text(row.what))
-    left = [f"{each.what}: {each.command}" for each in result.left]
+        table.add_row(Text(row.mended or "no"), Text(row.id), Text(row.what))
+    left = [f"{problem.line}: {problem.command}" for problem in result.left]
     return page(
         verdict,
         table if result.rows else None,

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from distcommit.app.inspection.problems.kinds import Severity
 from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, standing
 from distcommit.cli.views.pieces import DATASET_STYLES, ExplainedTable, and_more, counted_runs, fact_table, page, short
 from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
@@ -14,6 +15,7 @@ from distcommit.core.watermark import shown_in_short
 from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 
 _LOGS = 10
+_SEVERITIES = {Severity.CRITICAL: "bold red", Severity.ERROR: "red", Severity.WARNING: "yellow"}
 _NEXT_RUN = {
     NextRun.NOTHING: "leaves {:,} records alone",
     NextRun.REPLAYS: "replays {:,} records",
@@ -55,22 +57,28 @@ def status_view(result: StatusResult) -> RenderableType:
     blocks.append(fact_table(facts))
     if result.last_run is not None:
         blocks.append(flow_table(result.last_run.flow))
-    return page(*blocks, _troubles(result))
+    return page(*blocks, _problems(result))
 
 
-def _troubles(result: StatusResult) -> RenderableType:
-    """One line for each, and below it the command, which can be copied as it stands."""
+def _problems(result: StatusResult) -> RenderableType:
+    """Show each problem by its id, with its title, finding, impact and action; below them the command as a shell takes
+    it."""
     if not result.troubles:
-        return Text("no trouble", style="green")
-    lines: list[RenderableType] = [Text(f"troubles: {len(result.troubles)}", style="bold")]
-    for trouble in result.troubles:
-        what = Table.grid(padding=(0, 1))
-        what.add_column(no_wrap=True)
-        what.add_column(overflow="fold")
-        what.add_row("-", Text(" ".join(trouble.what.split())))
-        lines.append(what)
-        lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
-    return Group(*lines)
+        return Text("no problems", style="green")
+    blocks: list[RenderableType] = [Text(f"problems: {len(result.troubles)}", style="bold")]
+    for problem in result.troubles:
+        blocks.append(
+            Text(f"- {problem.id} ({problem.severity}): {problem.title}", style=_SEVERITIES[problem.severity])
+        )
+        table = Table.grid(padding=(0, 1))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, text in {"found": problem.what, "impact": problem.impact, "action": problem.action}.items():
+            if text:
+                table.add_row(f"  {name}:", Text(" ".join(text.split())))
+        blocks.append(table)
+        blocks.append(Text(f"    {problem.command}", style="cyan", no_wrap=True, overflow="ignore"))
+    return Group(*blocks)
 
 
 def _none(result: StatusResult) -> str:
@@ -85,7 +93,7 @@ def _retained(result: StatusResult) -> dict[str, str]:
 
 
 def _unreadable(result: StatusResult) -> dict[str, str]:
-    """Which logs; why, the troubles say."""
+    """Name the logs; the problems have the reasons."""
     names = list(result.unreadable)
     more = f" and {len(names) - _LOGS:,} more" if len(names) > _LOGS else ""
     return {"can't be read": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}

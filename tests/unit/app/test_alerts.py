@@ -346,7 +346,7 @@ class TestWhen:
             observed(settings, "run", "ann"),
         ):
             raise RuntimeError("broken")
-        assert "an alert could not be told by command hook.sh 1" in caplog.text
+        assert "an alert could not be sent by command hook.sh 1" in caplog.text
         unreadable = replace(store, roots=replace(ROOTS, store="/nowhere"))
         with alerting(runs.folders, unreadable, "none", QuickClock()):
             pass
@@ -355,14 +355,14 @@ class TestWhen:
 @pytest.mark.parametrize(
     ("alerts", "said"),
     [
-        ({"after_failed_runs": 1}, "nobody is told"),
-        ({"commands": [{"command": ["x"]}]}, "nothing is told"),
-        ({"on_quarantine": True, "webhooks": [{"url": "ftp://x"}]}, "begins with http"),
+        ({"after_failed_runs": 1}, "alerts has no hook"),
+        ({"commands": [{"command": ["x"]}]}, "alerts has no occasion"),
+        ({"on_quarantine": True, "webhooks": [{"url": "ftp://x"}]}, "must begin with http"),
         ({"on_quarantine": True, "webhooks": [{"urll": "http://x"}]}, "did you mean 'url'?"),
         ({"after_failed_runs": 1000, "commands": [{"command": ["x"]}]}, "retention.runs"),
         (
             {"on_quarantine": True, "emails": [{"host": "h", "sender": "a@b", "recipients": ["c@d"], "password": "x"}]},
-            "a password goes with tls",
+            "password requires tls",
         ),
     ],
 )

@@ -81,7 +81,7 @@ class TestDatasets:
             (7, None, "no leader"),
             (1, 60.0, ""),
         ]
-        assert "tells nothing" in listed(machine, Query(), []).lag_unknown
+        assert "reports no lag" in listed(machine, Query(), []).lag_unknown
 
         def nobody(urns: object) -> Iterator[Lag]:
             raise SourceUnavailableError("no broker")

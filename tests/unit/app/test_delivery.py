@@ -31,7 +31,7 @@ def test_it_is_exactly_once_unless_the_job_says_otherwise(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("commit: {delivery: at_least_once, scope: job}\n", "scope: job goes with delivery: exactly_once only"),
+        ("commit: {delivery: at_least_once, scope: job}\n", "scope: job requires delivery: exactly_once"),
         (
             "commit: {delivery: at_least_once}\n" + SQLITE,
             "goes with sinks of type files, and those with a writer",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.inspection.commands import command_for
-from distcommit.app.inspection.environment_checks import Around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import Around
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import StatusResult
 from distcommit.core.errors import ConfigurationError
@@ -34,8 +34,8 @@ def test_targets_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("freshness: soon\n", "'soon' is no length of time: expected such as 30s, 5m, 1h"),
-        ("freshness: {}\n", "say how fresh: target, or targets of some datasets"),
+        ("freshness: soon\n", "'soon' is not a duration: expected such as 30s, 5m, 1h"),
+        ("freshness: {}\n", "freshness needs target, or targets of some datasets"),
         ("freshness: 0\n", "freshness.target"),
         ("freshness: {targets: [{datasets: ['('], target: 1s}]}\n", "'(' is not a regular expression"),
         ("freshness: 5s\nschedule: {interval_s: 10}\n", "a freshness target of 5 s can't be met by"),

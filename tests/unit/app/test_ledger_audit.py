@@ -220,7 +220,7 @@ class Silent(SqliteSink):
 def test_a_sink_that_tells_nothing_is_refused_by_name(tmp_path: Path) -> None:
     flow = LedgerJob(tmp_path).flow_of(FIRST)
     require_audited(flow)
-    with pytest.raises(ConfigurationError, match="tells nothing of what it has committed") as caught:
+    with pytest.raises(ConfigurationError, match="does not report its commits") as caught:
         require_audited(TaskFlow.straight(flow.source, Silent("x")))
     assert "sqlite" in str(caught.value)
     require_audited(TaskFlow.straight(flow.source, FILES))

@@ -69,7 +69,7 @@ def test_what_was_read_by_other_paths_is_not_imported(
         _job(tmp_path, "old", *others)  # what the store has recorded counts
     new = _job(tmp_path, "new", *others)
     new.open_store(create=True)
-    with pytest.raises(ConfigurationError, match="by other settings of the source say nothing") as refused:
+    with pytest.raises(ConfigurationError, match="by other settings of the source have no meaning") as refused:
         new.import_watermarks(tmp_path / "old.yaml")
     assert "put them back, in their order" in refused.value.todo
     assert not new.status().datasets

@@ -39,17 +39,17 @@ def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*say s3://"),
+        ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*use s3://"),
         ("memory://a/b", "no file system for this URL .*those of one process.*rename without replacing"),
-        ("gs://bucket/b", "copies and deletes.*only the S3 protocol"),
+        ("gs://bucket/b", "copies and deletes.*of object stores only S3"),
         ("abfss://container@account/b", "copies and deletes"),
         ("sftp://host/b", "replaces what is there"),
         ("local:///a", "a plain path is meant"),
-        ("smb://host", "is not whole.*SCHEME://HOST:PORT/folder"),
-        ("s3://bucket", "is not whole.*s3://BUCKET/prefix"),
-        ("hdfs:///a", "is not whole.*name service"),
-        ("hdfs://host", "is not whole"),
-        ("hdfs://host/", "is not whole"),
+        ("smb://host", "is incomplete.*SCHEME://HOST:PORT/folder"),
+        ("s3://bucket", "is incomplete.*s3://BUCKET/prefix"),
+        ("hdfs:///a", "is incomplete.*name service"),
+        ("hdfs://host", "is incomplete"),
+        ("hdfs://host/", "is incomplete"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
@@ -59,7 +59,8 @@ def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["smb", "hdfs"])
 def test_a_password_in_a_url_is_refused_and_not_shown(scheme: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"password in a folder's URL.*FSSPEC_{scheme.upper()}_PASSWORD") as e:
+    message = rf"a folder's URL must not contain a password.*FSSPEC_{scheme.upper()}_PASSWORD"
+    with pytest.raises(ConfigurationError, match=message) as e:
         normal_place(f"{scheme}://me:hush@host/share/a", Path("/"))
     assert e.value.ids == {"path": f"{scheme}://me:...@host/share/a"}
     assert "hush" not in str(e.value)
@@ -116,9 +117,9 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str
         ("hdfs://a/store", "hdfs://b/staging", "hdfs://a/output", "different file systems.*hdfs://b/staging"),
         ("store", "hdfs://a/staging", "hdfs://a/output", "different file systems"),
         ("s3://a/store", "s3://b/staging", "s3://a/output", "different file systems.*s3://b/staging"),
-        ("hdfs://a/job", "hdfs://a/job/staging", "hdfs://a/output", "lies in another.*paths.staging"),
-        ("hdfs://a/job", "hdfs://a/./job", "hdfs://a/output", "lies in another"),
-        ("store", "store/staging", "output", "lies in another"),
+        ("hdfs://a/job", "hdfs://a/job/staging", "hdfs://a/output", "is inside another.*paths.staging"),
+        ("hdfs://a/job", "hdfs://a/./job", "hdfs://a/output", "is inside another"),
+        ("store", "store/staging", "output", "is inside another"),
     ],
 )
 def test_folders_are_apart_and_on_one_file_system(

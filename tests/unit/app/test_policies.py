@@ -29,8 +29,8 @@ def test_policies_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("commit: {policy: partial, scope: job}\n", "scope: job goes with policy: full only"),
-        (MIXED.replace("policy: full,", "scope: job,"), "scope: job goes with policy: full only"),
+        ("commit: {policy: partial, scope: job}\n", "scope: job requires policy: full"),
+        (MIXED.replace("policy: full,", "scope: job,"), "scope: job requires policy: full"),
         ("commit: {policy: some}\n", "commit.policy: Input should be 'full', 'successful' or 'partial'"),
         ("commit: {policies: [{datasets: ['('], policy: partial}]}\n", "'(' is not a regular expression"),
         ("commit: {policies: [{datasets: [], policy: partial}]}\n", "commit.policies.0.datasets"),

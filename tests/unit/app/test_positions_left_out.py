@@ -16,7 +16,7 @@ __all__ = ["job"]
 
 def test_partitions_that_have_a_position_are_named_or_the_command_is_refused(job: Job) -> None:
     assert watermarks(job)["t"] == {"0": 5, "1": 7}
-    with pytest.raises(ConfigurationError, match=r"""'t': \{"1": 7\} stand, and are not named"""):
+    with pytest.raises(ConfigurationError, match=r"""'t': \{"1": 7\} have positions, and are not named"""):
         job.set_watermark("t", {"0": 6})
     assert watermarks(job)["t"] == {"0": 5, "1": 7}
     job.set_watermark("t", {"0": 6, "1": 7})

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.inspection.commands import command_for
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
-from distcommit.app.inspection.status import DatasetStatusRow, StatusResult, Trouble
+from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 

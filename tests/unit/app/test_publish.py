@@ -24,15 +24,15 @@ def test_files_are_added_unless_the_job_says_otherwise(tmp_path: Path) -> None:
     ("more", "message"),
     [
         ("sink: {publish: replace_partitions}\n", "goes with partition_by"),
-        (REPLACE + "commit: {delivery: at_least_once}\n", "goes with commit.delivery: exactly_once only"),
-        (REPLACE + "commit: {policy: successful}\n", "goes with policy: full only"),
-        (REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n", "goes with policy: full only"),
-        (REPLACE + "limits: {seconds: 5}\n", "goes without limits.seconds"),
-        (TABLE + "commit: {policy: successful}\n", "mode: replace goes with policy: full only"),
-        (TABLE + "limits: {seconds: 5}\n", "mode: replace goes without limits.seconds"),
-        (TABLES.format("sink: {publish: append}, optional: true"), "mode: replace goes without optional branches"),
-        (TWO.format("sink: {publish: append}"), "publish has to be the same in all branches"),
-        (TWO.format("sink: {publish: replace}, optional: true"), "goes without optional branches"),
+        (REPLACE + "commit: {delivery: at_least_once}\n", "requires commit.delivery: exactly_once"),
+        (REPLACE + "commit: {policy: successful}\n", "requires policy: full"),
+        (REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n", "requires policy: full"),
+        (REPLACE + "limits: {seconds: 5}\n", "must not be used with limits.seconds"),
+        (TABLE + "commit: {policy: successful}\n", "mode: replace requires policy: full"),
+        (TABLE + "limits: {seconds: 5}\n", "mode: replace must not be used with limits.seconds"),
+        (TABLES.format("sink: {publish: append}, optional: true"), "mode: replace must not be used with optional"),
+        (TWO.format("sink: {publish: append}"), "publish must be the same in all branches"),
+        (TWO.format("sink: {publish: replace}, optional: true"), "must not be used with optional branches"),
     ],
 )
 def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more: str, message: str) -> None:
@@ -61,7 +61,7 @@ SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
         (SPARK + "}", "", "sink.publish: replace"),
         (SPARK + "}", "sink: {publish: replace_partitions, partition_by: {column: a}}\n", "sink.publish: replace"),
         (SPARK + "}", TWO.format("sink: {publish: append}"), "sink.publish: replace"),
-        (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "would cut"),
+        (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "must not be set for micro-batches"),
     ],
 )
 def test_what_is_read_whole_takes_the_place_of_what_is_there(

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.admin.abandon_all import Abandoned, abandon_each
+from distcommit.app.admin.releases import Abandoned, abandon_each
 from distcommit.app.inspection.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import StepRow, read_steps
@@ -69,7 +69,7 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
     (row,) = planned(machine, Release.ACCEPT)
     assert row.does == "it counts as done: what 1 of 2 steps had to publish is lost"
     (row,) = planned(machine, Release.RETRY)
-    assert row.does == "the next run executes what is missing: 1 of 2 steps are done"
+    assert row.does == "the next run executes the missing steps: 1 of 2 are done"
     assert machine.paths("/job") == before, "nothing was changed"
     operator_actions.retry(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from distcommit.app.admin.repair import RepairResult, repair_job
-from distcommit.app.inspection.commands import command_for
-from distcommit.app.inspection.environment_checks import Around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import Around
 from distcommit.app.inspection.runs import read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.verify_store import verify_store
@@ -89,7 +89,7 @@ def test_what_is_sealed_and_not_closed_is_replayed() -> None:
     assert [row.mended for row in shown.rows if row.mended] == ["would be"]
     assert machine.paths("/job") == before
     result = repair(machine)
-    assert [row.mended for row in result.rows if "sealed and not closed" in row.what] == ["done"]
+    assert [row.mended for row in result.rows if row.id == "COMMIT_PENDING"] == ["done"]
     assert all(state.status is DatasetStatus.IDLE for state in states(WORLD, machine).values())
     assert repair(machine).rows == [] or not any(row.mended for row in repair(machine).rows)
     exact_in_the_end(machine)
@@ -99,7 +99,7 @@ def test_a_damaged_log_is_rebuilt_first_and_then_the_rest_is_finished() -> None:
     machine = half_published()
     tear(machine, segments(machine)[-1], gone=False)
     result = repair(machine)
-    assert [row.mended for row in result.rows if "can't be read" in row.what] == ["done"]
+    assert [row.mended for row in result.rows if row.id == "FILE_UNREADABLE"] == ["done"]
     assert not result.problems_count, result.problems
     exact_in_the_end(machine)
 
@@ -134,7 +134,7 @@ def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is
     machine.restart()
     assert states(WORLD, machine)[urn].status is DatasetStatus.REVOKING
     result = repair(machine)
-    assert [row.mended for row in result.rows if "being abandoned" in row.what] == ["done"]
+    assert [row.mended for row in result.rows if row.id == "ABANDON_UNFINISHED"] == ["done"]
     exact_in_the_end(machine)
 
 

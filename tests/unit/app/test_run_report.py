@@ -97,7 +97,7 @@ def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replaye
     assert {lane.name for lane in died.lanes} == {"not ended"}
     assert sum(len(lane.reads) for lane in died.lanes) == 2
     assert not any(lane.commits for lane in died.lanes)
-    assert "have not told when they committed" in died.no_times
+    assert "died before they recorded their commit times" in died.no_times
     assert [(row.dataset, row.outcome) for row in died.datasets] == [("c", "read")]
     assert died.visible is None
     after = reported(machine, go(WORLD, machine, source(c=[2, 1])).epoch)
@@ -134,13 +134,13 @@ def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
             machine.remove(path)
     bare = reported(machine, epoch)
     assert (bare.run.status, bare.datasets, bare.lanes) == (RunStatus.COMMITTED, [], [])
-    assert "retention has taken it" in bare.not_kept
+    assert "retention has deleted them" in bare.not_kept
     assert bare.record is not None
 
 
 def test_a_run_that_there_is_not_is_a_typed_error() -> None:
     machine = Machine()
-    with pytest.raises(ConfigurationError, match="nothing is kept of any run"):
+    with pytest.raises(ConfigurationError, match="no run of the job is recorded"):
         newest_epoch(WORLD.store(machine), QuickClock())
     first, second = (go(WORLD, machine, source(a=number)).epoch for number in (1, 2))
     assert newest_epoch(WORLD.store(machine), QuickClock()) == second
@@ -148,7 +148,7 @@ def test_a_run_that_there_is_not_is_a_typed_error() -> None:
         reported(machine, second + 7)
     for name in (record_name(first), record_name(first, BEGUN)):
         machine.remove(f"{ROOTS.store}/{RUNS}/{name}")
-    with pytest.raises(ConfigurationError, match="retention has taken"):
+    with pytest.raises(ConfigurationError, match="retention has deleted"):
         reported(machine, first)
 
 

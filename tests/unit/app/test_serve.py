@@ -213,7 +213,7 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
     serving.looked()
     assert serving.runs.done == []
-    assert [trouble.command for trouble in job.status().troubles if "paused by" in trouble.what] == [
+    assert [trouble.command for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"] == [
         f"distcommit resume {folder / 'a.yaml'}"
     ]
     assert not job.ask_service(Wish.TRIGGER).taken, "nobody looks just now"
@@ -224,7 +224,7 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     assert job.ask_service(Wish.RESUME).was_so
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
-    assert not [trouble for trouble in job.status().troubles if "paused by" in trouble.what]
+    assert not [trouble for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"]
 
 
 def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) -> None:
@@ -440,7 +440,7 @@ def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Pat
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
     serving, never = Serving(folder), threading.Event()
     serving.runs.acts["a"] = lambda _: suppress_wait(never)
-    with pytest.raises(ProcessLostError, match=r"does not end though it was told to \[job=a\.yaml\]"):
+    with pytest.raises(ProcessLostError, match=r"a cancelled run does not end \[job=a\.yaml\]"):
         serving.service.go()
     never.set()
 
@@ -538,7 +538,7 @@ def test_what_can_not_begin_is_told_by_the_hooks_once(folder: Path, tmp_path: Pa
 
 
 def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no job file to serve"):
+    with pytest.raises(ConfigurationError, match="the folder has no job file to serve"):
         require_served(read_job_files(folder, (), {}), folder)
     (folder / "notes.txt").write_text("no job")
     (folder / ".hidden.yaml").write_text("no job")
@@ -564,7 +564,7 @@ def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: 
         "both": "and not both",
         "spark": "spark.master or spark.conf are not those of the others",
         "connect": "can't share one of Spark Connect",
-        "console": "console is for trying out",
+        "console": "console is for previews",
         "stream": "micro_batch is fed by a streaming query",
         "same": "the same job as good.yaml",
     }.items():

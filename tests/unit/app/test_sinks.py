@@ -163,7 +163,7 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
 )
 def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, sink: str, told: str) -> None:
     branches = f"left: {{sink: {sink}}}}}, right: {{sink: {sink}, stored_as: other}}}}"
-    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches have their records put into {told}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches write their records to {told}")):
         config(tmp_path, f"fork: {{type: all, branches: {{{branches}}}}}\n")
 
 
@@ -200,7 +200,7 @@ def test_the_audit_of_a_sink_that_tells_nothing_says_that_it_can_not_audit_it(tm
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "job.yaml")])
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
-    assert "a sink of this job tells nothing of what it has committed [sink=sqlite, branch=main]" in said
+    assert "a sink of this job does not report its commits [sink=sqlite, branch=main]" in said
     assert "count each dataset's records at the sink's target" in said
 
 

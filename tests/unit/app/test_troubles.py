@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.inspection.commands import command_for
-from distcommit.app.inspection.environment_checks import Around, look_around
-from distcommit.app.inspection.problems import troubles_of
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import troubles_of
+from distcommit.app.inspection.problems.environment_checks import Around, look_around
+from distcommit.app.inspection.problems.kinds import Trouble
 from distcommit.app.inspection.runs import RunStatus, read_runs
-from distcommit.app.inspection.status import Trouble, read_status
+from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import read_steps
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig, load_config, parse_config
@@ -108,7 +109,7 @@ def test_a_quarantined_dataset_is_told_with_its_release_and_gone_after_it() -> N
     machine, data = quarantined()
     go(WORLD, machine, data)
     first, *others = troubles(machine)
-    assert first.what.startswith("b: quarantined, and left alone")
+    assert first.what.startswith("b is quarantined: ")
     assert (first.command, first.datasets) == ("distcommit release /jobs/job.yaml b retry", 1)
     assert [trouble.command.split()[1] for trouble in others] == ["release"], "no run helps before"
     operator_actions.accept(WORLD.store(machine), "b", "ann")
@@ -124,7 +125,7 @@ def test_what_a_run_that_died_has_sealed_is_told_with_its_recovery() -> None:
         go(WORLD, machine, data)
     machine.restart()
     pending, failed = troubles(machine)
-    assert "a sealed and not closed: the next run replays them" in pending.what
+    assert "a is sealed and not closed" in pending.what
     assert pending.command == "distcommit recover /jobs/job.yaml"
     assert "the last run failed: it died" in failed.what
     go(WORLD, machine, data)
@@ -156,7 +157,7 @@ def test_a_job_that_publishes_all_or_nothing_tells_the_cause_by_dataset_and_what
     found = troubles(machine, whole_job=True)
     assert any("published nothing, because of b: failed" in trouble.what for trouble in found)
     held = next(trouble for trouble in found if "held back" in trouble.what)
-    assert "a held back with their run: the next one drops them, and reads their records again" in held.what
+    assert "a is held back with their run, which was not decided" in held.what
     assert not any("the next run publishes nothing" in trouble.what for trouble in found)
     result = go(JOB, machine, data)
     assert (result.succeeded, result.totals.sequences_dropped) == (True, 1), "as it was told"
@@ -180,7 +181,7 @@ def test_a_log_that_can_not_be_read_is_told_to_hold_the_next_run_of_such_a_job_a
     machine.put(path, b"torn")
     assert not any("publishes nothing" in trouble.what for trouble in troubles(machine))
     (told,) = (each for each in troubles(machine, whole_job=True) if "publishes nothing" in each.what)
-    assert told.what.endswith("and those of bucket 0 can't be, as its log can't be read")
+    assert told.what.endswith("and the log of bucket 0 can't be read")
     assert told.command == "distcommit rebuild /jobs/job.yaml"
     assert go(JOB, machine, source(a=2, c=1)).decided is False
 
@@ -220,12 +221,12 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     go(WORLD, machine, data)
     around = lacking(machine)
     first, *_ = troubles(machine, around=around)
-    assert "b: quarantined, as a sealed file is gone: fs-rename " in first.what
+    assert "b is quarantined, because a sealed file is missing: fs-rename " in first.what
     assert first.command == "distcommit release /jobs/job.yaml b abandon"
     (step,) = around.lacking.values()
     foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
     first, *_ = troubles(machine, around=foreign)
-    assert "something else is where its file belongs" in first.what
+    assert "because another file is at its target" in first.what
     assert first.command == "distcommit release /jobs/job.yaml b retry"
     operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert [trouble.command.split()[1] for trouble in troubles(machine)] == ["run"]
@@ -293,8 +294,8 @@ def test_a_lock_that_is_not_renewed_is_told_with_who_holds_it_and_cancel_takes_i
     assert troubles(machine, clock=clock) == [], "it has 90 s, and renews after 30"
     clock.sleep(10)
     (told,) = troubles(machine, clock=clock)
-    assert "the job lock is stuck: a run that has no epoch yet holds it, and process 4711 on elsewhere" in told.what
-    assert "has not renewed its lease for 50 s, and should after 30 s" in told.what
+    assert "a run without an epoch holds the job lock: process 4711 on elsewhere" in told.what
+    assert "has not renewed its lease for 50 s, although renewal is due after 30 s" in told.what
     assert told.command == "distcommit cancel /jobs/job.yaml"
     assert cancel_runs(store, "ann", clock, 0).ended
     assert troubles(machine, clock=clock) == []
@@ -315,7 +316,7 @@ def test_a_run_whose_clock_is_wrong_is_told_until_the_next_one() -> None:
     def told(now_s: float) -> list[str]:
         runs = read_runs(store, QuickClock(now_s))
         found = troubles_of(read_status(store), runs, command_for(folders()), Around(now_ms=int(now_s * 1000)))
-        return [trouble.what.partition(";")[0] for trouble in found]
+        return [trouble.what for trouble in found]
 
     ran(10_000)
     assert told(10_000) == []
@@ -324,7 +325,7 @@ def test_a_run_whose_clock_is_wrong_is_told_until_the_next_one() -> None:
     ran(10_020)
     assert told(10_030) == []
     ran(17_250)
-    assert "later than it is now on this machine" in told(10_050)[0]
+    assert "later than the time of this machine" in told(10_050)[0]
     ran(10_060)
     assert told(10_070) == [], "that it was wrong is over"
 
@@ -334,7 +335,7 @@ def test_a_run_that_could_not_go_on_before_it_left_a_record_is_told() -> None:
     go(WORLD, machine, source(a=1))
     WORLD.begin(machine, source(a=2))
     (told,) = troubles(machine)
-    assert "has left no record: it could not go on, or died at once" in told.what
+    assert "began and has left no record" in told.what
     assert told.command == "distcommit run /jobs/job.yaml"
     go(WORLD, machine, source(a=2))
     assert troubles(machine) == []
@@ -385,7 +386,7 @@ def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
     assert around(job, store).closed == ()
     shutil.rmtree(tmp_path / "output")
     (closed,) = around(job, store).closed
-    assert closed.startswith("paths.output can't be looked at")
+    assert closed.startswith("paths.output cannot be inspected")
     told, *_ = troubles_of(
         read_status(store), read_runs(store, QuickClock()), command_for(job), Around(closed=(closed,))
     )
@@ -398,7 +399,7 @@ def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(
     for make in (lambda path: None, Path.mkdir):
         make(tmp_path / "job" / "elsewhere")
         first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
-        assert first.what.startswith("the output is older than the store, or another one: an unclaimed output")
+        assert first.what.startswith("the output is older than the store, or is another folder: an unclaimed output")
         assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
         before = sorted((tmp_path / "job").rglob("*"))
         shown = Job.from_file(job_file, ["paths.output=elsewhere"]).rebuild(keep_watermarks=True, dry_run=True)
@@ -418,7 +419,7 @@ def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_m
     assert any("sealed and not closed" in trouble.what for trouble in told())
     replace_files(machine, ROOTS.staging, {})
     found = told()
-    (elsewhere,) = (trouble for trouble in found if trouble.what.startswith("what is pending was staged in another"))
+    (elsewhere,) = (trouble for trouble in found if trouble.what.startswith("pending commits were staged in another"))
     assert elsewhere.command.startswith("distcommit rebuild --keep-watermarks --dry-run")
     assert not any(trouble.mend or "sealed and not closed" in trouble.what for trouble in found)
 
@@ -453,5 +454,5 @@ def test_records_lost_at_the_source_are_a_problem_until_a_run_loses_none() -> No
         settings = WORLD.begin(machine, ModelSource({"a": ModelDataset({"0": end}, expired=expired)}))
         with observed(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
-        found.append([each.command for each in troubles(machine) if "passed over 4 positions" in each.what])
+        found.append([each.command for each in troubles(machine) if "skipped 4 positions" in each.what])
     assert found == [[], ["distcommit run /jobs/job.yaml"], []], "the next run that loses nothing ends it"

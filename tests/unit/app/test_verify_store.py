@@ -118,7 +118,7 @@ def test_a_checkpoint_that_says_something_else_than_what_it_stands_for_is_found(
 def test_a_bucket_that_was_fenced_by_an_epoch_that_never_was_is_found(machine: Machine) -> None:
     number = max(segments(machine)) + 1
     machine.put(f"{LOG}/{segment_name(number)}", encode_segment(Segment(99, "ab" * 16, Fence(99, "nobody"))))
-    assert "epoch 99 has fenced it" in told(machine)
+    assert "its fence is of epoch 99, above the newest epoch of the job log" in told(machine)
 
 
 def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine) -> None:
@@ -129,11 +129,11 @@ def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine)
     record = decode_document(data, RunRecord, 1, "", path)
     assert record.totals["datasets_published"] > 0
     machine.put(path, encode_document(structs.replace(record, totals={**record.totals, "records_published": 77})))
-    assert "it counts 77 records published, and its table" in told(machine)
+    assert "its record counts 77 records published, but its table" in told(machine)
     machine.put(path, encode_document(structs.replace(record, run_id="another")))
-    assert "its record is of run another, and its fence in the job log of run" in told(machine)
+    assert "its record names run another, but its fence in the job log names run" in told(machine)
     machine.put(path, data)
     table = f"{ROOTS.store}/run_datasets/run={record.run_id}/drain-00000.parquet"
     rows = decode_run_datasets(machine.paths(f"{ROOTS.store}/run_datasets")[table], table)
     machine.put(table, encode_run_datasets([*rows, structs.replace(rows[0], dataset="never", records=0)]))
-    assert "it has published never, and its log says that it was done by epoch 0 last" in told(machine)
+    assert "its table has never as published, but the newest done epoch in the log is 0" in told(machine)

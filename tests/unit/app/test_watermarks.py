@@ -95,7 +95,7 @@ WRONG: dict[str, Any] = {
 @pytest.mark.parametrize("urn", ["t", "u"])
 def test_what_is_no_position_is_refused(job: Job, urn: str, positions: Any) -> None:
     before = watermarks(job)
-    with pytest.raises(ConfigurationError, match="no positions to set"):
+    with pytest.raises(ConfigurationError, match="the positions are not valid"):
         job.set_watermark(urn, positions)
     assert watermarks(job) == before
 
@@ -187,7 +187,7 @@ def test_composite_positions_are_set_shown_and_kept_of_one_type(tmp_path: Path) 
     job = Job.from_file(file)
     assert watermarks(job) == {"d": {"": tuple(position)}}
     for wrong in ([1, "a"], ["a"], "a", [["a"], "b"], [None]):
-        with pytest.raises(ConfigurationError, match="no positions to set"):
+        with pytest.raises(ConfigurationError, match="the positions are not valid"):
             job.set_watermark("d", {"": wrong})  # type: ignore[dict-item]
     job.set_watermark("d", {"": ["2026", "a"]})  # type: ignore[dict-item]
     assert watermarks(job) == {"d": {"": ("2026", "a")}}

@@ -106,7 +106,7 @@ def test_an_optional_branch_is_told(tmp_path: Path) -> None:
     assert [(branch.name, branch.optional) for branch in result.branches] == [("dear", True), ("cheap", False)]
     assert [part.turned_away for part in result.branches[0].parts if part.kind == "task checker"] == [
         "not passed: the branch fails",
-        "not passed: only told",
+        "not passed: only reported",
     ]
     assert result.errors is not None
     assert "branch dear (optional)" in flow_svg(result)
@@ -122,7 +122,8 @@ def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
     ]
     assert result.fork is not None
     assert result.fork.turned_away == "sent nowhere: the work unit fails"
-    assert [part.turned_away for part in dear.parts[1:]] == ["not passed: the attempt fails", "not passed: only told"]
+    fates = ["not passed: the attempt fails", "not passed: only reported"]
+    assert [part.turned_away for part in dear.parts[1:]] == fates
     assert [part.turned_away for part in cheap.parts[:3]] == [
         "makes several records of one; not converted: the work unit fails",
         "not converted: the work unit fails",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from distcommit.app.inspection.problems.job_kinds import RUN_FAILED
 from distcommit.app.inspection.run_report import MOST_DATASETS
 from distcommit.app.job import Job
 from distcommit.cli.web.report_page import report_page, spans_path
@@ -115,6 +116,9 @@ def test_it_has_every_part(page: str) -> None:
         "ingest 7",
         "worker-1 3001",
         '"sasl.password": "***"',
+        "RUN_FAILED",
+        "The last run failed",
+        RUN_FAILED.impact,
     ):
         assert part in text, part
     assert len(re.findall(r'<path class="read" d="M', page)) == 8
@@ -153,7 +157,7 @@ def test_it_is_complete_for_a_run_that_died(tmp_path: Path) -> None:
     text = " ".join(" ".join(Seen(page).texts).split())
     assert "it died" in text
     assert "has not told its end" in text
-    assert "they died" in text
+    assert "its tasks died" in text
     assert page.count('<tr><th scope="row">not ended</th>') == 8
     assert not DANGEROUS & set(page)
 
@@ -180,7 +184,7 @@ def test_a_run_that_there_is_not_is_exit_code_2_and_leaves_no_page(job_file: Pat
     Job.from_file(empty).open_store(create=True)
     result = invoke("report", empty, "-o", output)
     assert result.exit_code == 2
-    assert "nothing is kept of any run" in result.stderr
+    assert "no run of the job is recorded" in result.stderr
 
 
 def test_a_page_that_can_not_be_written_is_told(job_file: Path, tmp_path: Path) -> None:

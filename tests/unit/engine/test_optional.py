@@ -370,7 +370,7 @@ def test_at_least_one_is_mandatory() -> None:
     from distcommit.app.job_file.built_in import validated
 
     operator = validated("fork", {"type": "all"})
-    with pytest.raises(ValueError, match="one branch at least is not optional"):
+    with pytest.raises(ValueError, match="at least one branch must not be optional"):
         ForkSettings.model_validate({**fork, "operator": operator})
     found = ForkSettings.model_validate({"operator": operator, "branches": {"x": {"optional": True}, "y": {}}})
     assert [branch.optional for branch in found.branches.values()] == [True, False]

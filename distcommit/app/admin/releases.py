@@ -1,10 +1,15 @@
-"""The positions that are lost by accepting a sequence as it is."""
+"""Releases of quarantined datasets: abandon many at once, and the positions that an accepted sequence loses."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from distcommit.app.auditing.joined import Branches
 from distcommit.app.auditing.ledgers import not_done, open_ledgers
 from distcommit.app.auditing.published import read_folder
+from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.urn import folder_of
 from distcommit.core.work import SkippedRange
@@ -13,13 +18,39 @@ from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.state.job_store import JobStore
 
 
-def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
-    """Return the positions of a sequence that a branch lacks, as files and ledgers say it now.
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The abandoned datasets, and the reasons by the names of buckets that were left alone."""
 
-    None if the source has no offsets, or a ledger can't be read: then the audit reports what is missing as gaps.
+    datasets: list[str]
+    unreadable: dict[str, str]
+
+
+def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
+    """Abandon or restart the datasets of the plan. The next run reads their records again.
 
     Raises:
-        DistcommitError, OSError: if what is published can't be read.
+        DistcommitError, OSError: the first failure, after all others were abandoned.
+    """
+    todo = [row.dataset for row in plan.rows if row.acts]
+    failed: list[DistcommitError | OSError] = []
+    for urn in todo:
+        try:
+            abandon(urn)
+        except (DistcommitError, OSError) as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return Abandoned(todo, plan.unreadable)
+
+
+def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
+    """Return the positions of a sequence that a branch lacks, by the published files and ledgers.
+
+    None if the source has no offsets, or a ledger can't be read. The audit then reports missing records as gaps.
+
+    Raises:
+        DistcommitError, OSError: if published files can't be read.
     """
     window = not_done(sequence).difference(offsets_of(sequence.skipped))
     if flow.source.provenance is None or not window.count():

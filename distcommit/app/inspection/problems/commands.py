@@ -1,4 +1,4 @@
-"""Commands on a job, as a shell takes them, for messages and pages."""
+"""Commands on a job, quoted for a shell, for messages and pages."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ Command = Callable[..., str]
 
 
 def command_for(folders: JobFolders) -> Command:
-    """Makes commands on the job as a shell takes them: its file and overrides stand in them. Values of overrides that
-    may be secret are `***`."""
+    """Return a function that makes commands with the job's file and overrides. Values that may be secret are `***`."""
     job_file = str(folders.path) if folders.path else "JOB.yaml"
     changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
 
     def command(name: str, *words: str, named: bool = False) -> str:
-        """`named`: whether the words are names, also those that look like options."""
+        """Return a command. If `named`, words are names even if they look like options."""
         options = [] if named else [word for word in words if word.startswith("-")]
         names = [word for word in words if word not in options]
-        apart = ["--"] if any(word.startswith("-") for word in names) else []
-        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *apart, *names]))
+        separator = ["--"] if any(word.startswith("-") for word in names) else []
+        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *separator, *names]))
 
     return command
 
 
 def _quoted(word: str) -> str:
-    """The word as a shell takes it; one that would control a terminal with escapes that the shell undoes."""
+    """Quote a word for a shell. Control characters become escapes that the shell undoes."""
     if printable(word) == word:
         return shlex.quote(word)
     return "$'" + "".join(map(_escaped, word)) + "'"

@@ -1,5 +1,4 @@
-"""What is wrong around a store that its own records do not say: what quarantined sequences lack as things stand, and
-folders that can't be written. Looks only."""
+"""Check the environment of a store: folders, lost steps of quarantined datasets, stalled runs. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from distcommit.app.inspection.problems.stall_detection import still_runs
 from distcommit.app.inspection.runs import RunsResult
-from distcommit.app.inspection.stall_detection import still_runs
 from distcommit.app.inspection.status import StatusResult, waiting
 from distcommit.app.inspection.steps import StepRow, read_steps
 from distcommit.app.job_file.job_folders import JobFolders
@@ -21,38 +20,42 @@ from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.logs.fencing import is_other_staging, newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 NAMED = 20
-"""Troubles of a kind that are told one by one, at most; of datasets with one reason together the first is looked at."""
+"""Problems of a kind that are reported one by one, at most. Of datasets with one reason only the first is checked."""
 _ROOM_BYTES = 1 << 20
-"""With less than this free, nothing but names can be written."""
+"""A file system with less free space counts as full."""
 
 
 class Around(NamedTuple):
-    """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
-    write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
-    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
-    `freshness`: targets of datasets.
-    `newer`: what the output knows of runs, or of a rebuild, that the store does not; `older`: what the store knows of
-    runs that the output does not; `elsewhere`: whether what is pending was staged in another folder. `still`: for how
-    many seconds live runs have not moved, or have waited for their epoch, by their ids, where that is too long."""
+    """The findings of the environment checks, and the settings and time that problems depend on."""
 
     lacking: Mapping[str, StepRow] = {}
+    """By quarantined dataset, the first of its steps that is LOST now."""
     closed: Sequence[str] = ()
+    """Faults of folders that cannot be written."""
     now_ms: int = 0
+    """This machine's time."""
     turned_away_fails: bool = False
+    """Whether `on_rejected` is `fail`: a rejected record fails its work unit."""
     fails_for_fields: str = ""
+    """The key of the setting by which a new field fails its work unit, if any."""
     freshness: Freshness = NO_TARGETS
+    """The job's freshness targets."""
     newer: str = ""
+    """Runs, or a rebuild, that the output knows and the store does not."""
     older: str = ""
+    """Runs that the store knows and the output does not."""
     elsewhere: bool = False
+    """Whether pending commits were staged in another folder."""
     still: Mapping[str, float] = {}
+    """By id of a stalled run, for how many seconds it has made no progress, or has waited for its epoch."""
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int) -> Around:
-    """What is there now, on a local file system also whether it can be written."""
-    older = _told(older_output, store, "")
-    elsewhere = not older and _told(is_other_staging, store, False)
+    """Check folders, quarantined steps and live runs as they are now."""
+    older = _answer(older_output, store, "")
+    elsewhere = not older and _answer(is_other_staging, store, False)
     folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
     return Around(
         lacking=dict(_lacking(folders, store, status)),
@@ -61,17 +64,17 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs
         turned_away_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.config.converters),
         freshness=folders.config.targets,
-        newer=_told(newer_runs, store, ""),
+        newer=_answer(newer_runs, store, ""),
         older=older,
         elsewhere=elsewhere,
-        still=_told(partial(still_runs, runs=runs), store, {}),
+        still=_answer(partial(still_runs, runs=runs), store, {}),
     )
 
 
-def _told(of: Callable[[JobStore], _Told], store: JobStore, otherwise: _Told) -> _Told:
+def _answer(check: Callable[[JobStore], _Answer], store: JobStore, otherwise: _Answer) -> _Answer:
     try:
-        return of(store)
-    except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
+        return check(store)
+    except (DistcommitError, OSError):  # FILE_UNREADABLE reports the job log, or the output
         return otherwise
 
 
@@ -83,17 +86,17 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
     context = StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
     for dataset in quarantined:
         try:
-            found = read_steps(store, context, dataset).sequences
-        except (DistcommitError, OSError):  # it is told elsewhere that the store can't be read
+            sequences = read_steps(store, context, dataset).sequences
+        except (DistcommitError, OSError):  # FILE_UNREADABLE reports it
             continue
-        lost = next((step for sequence in found for step in sequence.steps if step.state == "LOST"), None)
+        lost = next((step for sequence in sequences for step in sequence.steps if step.state == "LOST"), None)
         if lost is not None:
             yield dataset, lost
 
 
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
-    """Of these folders, if they are of this machine: those on a file system that is full or mounted read-only, and
-    those that this user should be able to write, as the store is theirs, and can't."""
+    """Yield the faults of folders on this machine: their file system is full or mounted read-only, or the user who
+    owns the store may not write to them."""
     if store.fs.scheme != "file":
         return
     roots, full = store.roots, set[int]()
@@ -101,19 +104,19 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
         path = getattr(roots, name)
         try:
             room, status = os.statvfs(path), os.stat(path)
-            is_ours = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()
+            is_owner = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()
         except OSError as error:
-            yield f"paths.{name} can't be looked at: {error}"
+            yield f"paths.{name} cannot be inspected: {error}"
             continue
         free = room.f_bavail * room.f_frsize
         if room.f_flag & os.ST_RDONLY:
-            yield f"the file system of paths.{name} is mounted read-only at {path}: mount it writable"
+            yield f"the file system of paths.{name} is mounted read-only at {path}"
         elif (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and status.st_dev not in full:
             full.add(status.st_dev)
-            names = "" if free < _ROOM_BYTES else ", and no file can be added"
-            yield f"the file system of paths.{name} is full: {free:,} bytes are free at {path}{names}: free some"
-        elif is_ours and not os.access(path, os.W_OK | os.X_OK):
-            yield f"paths.{name} can't be written: {path} has lost its permission for user {os.geteuid()}: give it back"
+            inodes = "" if free < _ROOM_BYTES else ", and no inodes are free"
+            yield f"the file system of paths.{name} is full: {free:,} bytes are free at {path}{inodes}"
+        elif is_owner and not os.access(path, os.W_OK | os.X_OK):
+            yield f"paths.{name} is not writable: user {os.geteuid()} has no write permission for {path}"
 
 
 def _fails_for_fields(converters: Sequence[Converter]) -> str:

@@ -1,0 +1,2 @@
+"""Problems of a job: the catalogue of their kinds, and the checks that detect them. Must not change anything. Start
+reading at `kinds`."""
