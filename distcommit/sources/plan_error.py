@@ -29,11 +29,11 @@ def went_back(urn: str, stored: Position, end: Position | None) -> PlanError:
     there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(
         "the watermark column ends before the stored position",
-        remedy=("set-watermark", urn, "null"),
+        remedy=("dataset set-watermark", urn, "null"),
         dataset=urn,
         expected=f"values up to {stored!r}",
         found="no value at or past it" if end is None else f"nothing past {end!r}",
         todo="if only its newest rows were deleted, wait: it continues once there are newer ones. If it was truncated,"
-        " restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to read it again"
+        " restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to read it again"
         f" from the start (its remaining rows are published again){there}",
     )

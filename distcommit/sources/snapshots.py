@@ -58,6 +58,6 @@ def stored_position(
             expected=f"a position of {incarnation}",
             found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",
             todo="set the watermark column that the dataset was read by (none for snapshots), or set its watermark"
-            " (distcommit set-watermark; null reads the dataset again from the start)",
+            " (distcommit dataset set-watermark; null reads the dataset again from the start)",
         )
     return position

@@ -138,7 +138,7 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
             todo=(
                 "restore store.json from a backup. If there is none, and output and staging are this job's, "
                 f"delete {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and "
-                "`distcommit rebuild` creates it from the published files"
+                "`distcommit store rebuild` creates it from the published files"
             ),
         ) from damaged
     return None
@@ -178,7 +178,7 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
             store=store.roots.store,
             found="datasets that are sealed and not closed",
             todo=(
-                "put the newest job log in its place; or put the store aside, and `distcommit rebuild` "
+                "put the newest job log in its place; or put the store aside, and `distcommit store rebuild` "
                 "creates it from the published files"
             ),
         )

@@ -40,7 +40,7 @@ class RepairResult(msgspec.Struct):
     left: list[Trouble]
     """The problems after the repair."""
     problems: list[str]
-    """Violations that `distcommit verify-store` reports after the repair: the first hundred."""
+    """Violations that `distcommit store verify` reports after the repair: the first hundred."""
     problems_count: int
 
     @property
@@ -59,7 +59,7 @@ def repair_job(
 
     Args:
         look: `distcommit status`.
-        verify: `distcommit verify-store`.
+        verify: `distcommit store verify`.
         repairs: actions, by the names of `ORDER`.
         dry_run: only report.
     """

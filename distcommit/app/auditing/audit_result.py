@@ -79,7 +79,7 @@ class AuditResult(Shown, msgspec.Struct):
     replaced: int = 0
     """Input records whose output was replaced by a publisher that replaces."""
     retained: int = 0
-    """Input records whose files `distcommit retain` has deleted."""
+    """Input records whose files `distcommit dataset expire` has deleted."""
     counted: list[CountedRow] = []
     """Of sources without offsets: rejected and filtered records by branch, by their files."""
     skipped_ranges: list[str] = []

@@ -34,7 +34,7 @@ class ReleaseRow(msgspec.Struct, frozen=True):
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """What `release` would do now."""
+    """What `dataset release` would do now."""
 
     job: str
     how: Release

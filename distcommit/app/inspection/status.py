@@ -116,7 +116,7 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     paused_by: str = ""
     """Who suspended scheduled runs; empty if they are not suspended."""
     retained: RetentionHorizon | None = None
-    """The newest request of `distcommit retain`."""
+    """The newest request of `distcommit dataset expire`."""
     unread: int = 0
     """How many idle datasets could not be read."""
 

@@ -238,7 +238,7 @@ class Source(ABC):
 
     @property
     def named_by(self) -> str:
-        """Return the setting of `pins` that names datasets and that `distcommit rebucket` may change, using
+        """Return the setting of `pins` that names datasets and that `distcommit store rebucket` may change, using
         `named_now`; empty if there is none."""
         return ""
 
@@ -337,7 +337,7 @@ class Source(ABC):
         raise ConfigurationError(
             "the source has no consumer groups",
             found=type(self).__name__,
-            todo="pass the positions as a file: distcommit import-watermarks JOB.yaml --from POSITIONS.csv",
+            todo="pass the positions as a file: distcommit migrate import-watermarks JOB.yaml --from POSITIONS.csv",
         )
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:

@@ -13,7 +13,7 @@ class Pin:
     Attributes:
         value: the value.
         otherwise: for a source's setting, the remedy for an operator who wants another value and cannot carry the state
-            over with `distcommit import-watermarks`.
+            over with `distcommit migrate import-watermarks`.
         unrecorded: the value of stores that recorded none, if it is known. This value is not recorded.
         binds: whether the store rejects other values from now on, provided that it had no other value before. A value
             that does not bind is only noted beside earlier values.
@@ -35,7 +35,7 @@ class PinnedSettings:
     """
 
     settings: Mapping[str, Pin] = field(default_factory=dict)
-    carried_by: str = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+    carried_by: str = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
 
     def __getitem__(self, name: str) -> str:
         """Return the value of a setting."""

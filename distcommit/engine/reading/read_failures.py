@@ -69,7 +69,7 @@ def stop_reason(state: DatasetState) -> str:
     """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
     if state.unread is None or not state.unread.stopped:
         return ""
-    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until `distcommit release"
+    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until `distcommit dataset release"
     return f"{text} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
 
 

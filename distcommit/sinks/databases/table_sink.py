@@ -36,7 +36,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
         mode: `append` inserts rows. `upsert` replaces the row with the same keys, unless that row is newer; of several
             new rows the last one counts. `replace` replaces all rows of the dataset by those that a run has read; it
-            requires policy `full`, and excludes `limits.seconds`, optional branches and `reprocess`.
+            requires policy `full`, and excludes `limits.seconds`, optional branches and `dataset reprocess`.
         keys: columns that identify rows of mode `upsert`; the table must have a unique index on them.
         version: column of integers, decimals, floats or times of mode `upsert`, whose greater value is newer. Without
             it, rows are compared by their position in the source partition, for which the table has four more columns.

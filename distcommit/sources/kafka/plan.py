@@ -271,7 +271,7 @@ def _recreated(
         same: whether it surely is the same topic. If it may be either, only an operator can choose positions that skip
             nothing.
     """
-    remedy = ("set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
+    remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
     return PlanError(
         "the stored position is not in the topic",
@@ -280,7 +280,7 @@ def _recreated(
         expected=expected,
         found=found,
         todo="the topic was truncated or recreated: set the dataset's watermark"
-        f" (distcommit set-watermark) to null to begin at source.start{positions}",
+        f" (distcommit dataset set-watermark) to null to begin at source.start{positions}",
     )
 
 

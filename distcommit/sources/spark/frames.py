@@ -310,11 +310,11 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
         raise PlanError(
             "the dataset was read by another reader, or with other options, than the job file has now: its rows"
             " below the watermark would be left out",
-            remedy=("set-watermark", urn, positions),
+            remedy=("dataset set-watermark", urn, positions),
             dataset=urn,
             expected=f"format and options of reader {reader}",
             found=f"format and options of reader {frame.reader}",
-            todo="restore them, or set the watermark (distcommit set-watermark)"
+            todo="restore them, or set the watermark (distcommit dataset set-watermark)"
             f" to {positions} to continue with the current ones, or to null to read all rows again",
         )
     known = frame.incarnation if reader else frame.counted

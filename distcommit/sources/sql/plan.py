@@ -49,11 +49,11 @@ class OtherQueryError(PlanError):
         super().__init__(
             "the dataset was read by another query than the job file's, whose rows below the watermark would be"
             " skipped",
-            remedy=("set-watermark", table.name, at),
+            remedy=("dataset set-watermark", table.name, at),
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
             found=f"the query {now}" if now else "the table of that name",
-            todo="restore the query; or set the watermark (distcommit set-watermark): to its present value,"
+            todo="restore the query; or set the watermark (distcommit dataset set-watermark): to its present value,"
             f" {at}, to continue there by the job file's query, or to null to begin again at source.start",
         )
 
@@ -236,7 +236,7 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
         found=f"nothing past {top}, and no key",
         todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which"
         f" reading continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If"
-        " it was restored or filled again, set the dataset's watermark (distcommit set-watermark): to null to begin at"
+        " it was restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to begin at"
         " source.start",
     )
 

@@ -82,7 +82,7 @@ class SqlSource(BaseModel, SourceSettings):
         exclude_patterns: regular expressions of whole names of tables to exclude.
         queries: queries by dataset name, each a `SELECT` (or `WITH`) in the database's SQL that is read like a view of
             that name. A changed query, except for white space and comments, is not read until it is restored or
-            `distcommit set-watermark` sets its start; a snapshot continues.
+            `distcommit dataset set-watermark` sets its start; a snapshot continues.
         table_type: `append_only` for tables whose rows are only added; `snapshot_append` for rows that are also
             changed, so that the newest row of a key counts. Both are read in ranges of `watermark`. `snapshot_only`:
             each run reads the whole table, to be published by `sink.publish: replace`.

@@ -20,7 +20,7 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.state.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
-_REMEDY = "`distcommit rebuild` writes it again from the store; or restore the file from a backup"
+_REMEDY = "`distcommit store rebuild` writes it again from the store; or restore the file from a backup"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def not_the_owner(root: str, found: Owner, job: str, store: str = "no store") ->
             expected=f"the store with id {found.store_id}, which was at {found.store}",
             found=store,
             todo="correct paths.store, or restore that store; if it is lost, and paths.store does not exist,"
-            " `distcommit rebuild` recreates it from the published files",
+            " `distcommit store rebuild` recreates it from the published files",
         )
     return ConfigurationError(
         "the folder belongs to another job",

@@ -34,10 +34,10 @@ def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> No
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets, and no change in progress",
             found=", ".join([f"unfinished generation {move.generation}, of {move.buckets} buckets", *settings]),
-            todo=f"`distcommit rebucket JOB.yaml --buckets {move.buckets}`"
+            todo=f"`distcommit store rebucket JOB.yaml --buckets {move.buckets}`"
             f"{', with these settings in the job file,' if settings else ''} finishes it; nothing else may change the"
             " job until then. If it fails because the store is older than its output: move the store away,"
-            " and `distcommit rebuild` recreates it",
+            " and `distcommit store rebuild` recreates it",
         )
 
 
@@ -51,5 +51,5 @@ def require_not_moved(store: JobStore, fold: Fold) -> None:
         store=store.roots.store,
         expected=f"generation {fold.moved_to}, in which this bucket continues",
         found=f"generation {store.generation}",
-        todo="restore the newest job log; or move the store away, and `distcommit rebuild` recreates it",
+        todo="restore the newest job log; or move the store away, and `distcommit store rebuild` recreates it",
     )

@@ -1,7 +1,7 @@
 """Small files of a job that cannot be read: finding them and setting them aside.
 
 These are the store's marker, its newest record of settings, and the claims of staging and output. A run needs each of
-them, and `distcommit rebuild` restores each from the others and the job file.
+them, and `distcommit store rebuild` restores each from the others and the job file.
 """
 
 from __future__ import annotations

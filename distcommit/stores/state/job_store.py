@@ -35,7 +35,9 @@ STORE_FORMAT, STORE_VERSION = "distcommit-job", 1
 DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _REMOVED = "REMOVED"
 _BY_DATASET = CommitGroups()
-_MARKER_REMEDY = "`distcommit rebuild` writes it again from the claim of the output; or restore the file from a backup"
+_MARKER_REMEDY = (
+    "`distcommit store rebuild` writes it again from the claim of the output; or restore the file from a backup"
+)
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -165,7 +167,7 @@ def open_store(
             expected=f"commit.buckets: {buckets}",
             found=f"{store.buckets} buckets",
             todo=f"set commit.buckets to {store.buckets}, or remove it; for {buckets} buckets, run"
-            f" `distcommit rebucket JOB.yaml --buckets {buckets}`",
+            f" `distcommit store rebucket JOB.yaml --buckets {buckets}`",
         )
     return store
 
@@ -192,7 +194,7 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
             store=roots.store,
             output=roots.output,
             found=published,
-            todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` recreates it from"
+            todo="correct paths.store or paths.output; if the store is lost, `distcommit store rebuild` recreates it from"
             " the published files",
         )
 

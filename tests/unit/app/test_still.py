@@ -194,7 +194,7 @@ def test_a_rebuild_that_stands_still_is_told_with_its_process_and_once_that_is_g
     ((told,),) = seen
     assert told.what.startswith("the rebuild of epoch ")
     assert f" has made no progress for 1,234 s although process {os.getpid()} on " in told.what
-    assert told.command == f"distcommit rebuild {path}"
+    assert told.command == f"distcommit store rebuild {path}"
     assert job.rebuild().written
     assert job.status().troubles == []
 
@@ -261,7 +261,7 @@ def test_a_move_to_other_buckets_that_stands_still_is_told_as_what_it_is(
     (told,) = (trouble for trouble in troubles if trouble.id == "REBUCKET_STALLED")
     assert told.what.startswith(f"the move to {run.store.buckets + 1} buckets has made no progress for ")
     assert f"although process {os.getpid()} on " in told.what
-    assert told.command == f"distcommit rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
+    assert told.command == f"distcommit store rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
 
 
 def test_of_a_run_whose_id_tells_no_time_nobody_knows_how_long_it_waits(run: LiveRun) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from distcommit.app.inspection.problems import dataset_kinds, job_kinds
+from distcommit.app.inspection.problems.commands import GROUPS
 from distcommit.app.inspection.problems.kinds import ProblemKind
 
 PROBLEMS: Mapping[str, ProblemKind] = {
@@ -57,4 +58,5 @@ def _shown(template: str) -> str:
 
 def _usage(template: str) -> str:
     name, *words = re.sub(r"\{(\w+)\}", lambda field: _NAMES.get(field[1], field[1].upper()), template).split()
-    return " ".join(["distcommit", name, "job.yaml", *words])
+    group = [name, words.pop(0)] if name in GROUPS else [name]
+    return " ".join(["distcommit", *group, "job.yaml", *words])

@@ -10,6 +10,8 @@ from distcommit.app.job_file.secrets import shown_override
 from distcommit.core.errors import printable
 
 Command = Callable[..., str]
+GROUPS = frozenset({"dataset", "store", "schedule", "migrate"})
+"""Groups of commands: the name of a command in a group follows the name of the group."""
 
 
 def command_for(folders: JobFolders) -> Command:
@@ -19,10 +21,12 @@ def command_for(folders: JobFolders) -> Command:
 
     def command(name: str, *words: str, named: bool = False) -> str:
         """Return a command. If `named`, words are names even if they look like options."""
+        if name in GROUPS:
+            name, words = f"{name} {words[0]}", words[1:]
         options = [] if named else [word for word in words if word.startswith("-")]
         names = [word for word in words if word not in options]
         separator = ["--"] if any(word.startswith("-") for word in names) else []
-        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *separator, *names]))
+        return " ".join(map(_quoted, ["distcommit", *name.split(), *changes, *options, job_file, *separator, *names]))
 
     return command
 

@@ -12,15 +12,15 @@ DATASET_QUARANTINED = ProblemKind(
     cause=(
         "A sealed commit cannot be finished: a staged file is missing or changed, a foreign file is at its target, the"
         " target rejected it, `replay.max_attempts` runs failed to replay it, or an operator gave"
-        " `distcommit quarantine`."
+        " `distcommit dataset quarantine`."
     ),
     impact="The watermark stays, and no run reads the dataset until it is released. Other datasets continue.",
     action=(
         "Correct the cause, then release the dataset: with retry if the cause is corrected, with abandon if the commit"
-        " cannot be finished, with accept if its records are already where they belong. `distcommit steps` shows the"
+        " cannot be finished, with accept if its records are already where they belong. `distcommit dataset steps` shows the"
         " state of each step."
     ),
-    command="release {dataset} {way}",
+    command="dataset release {dataset} {way}",
 )
 STAGED_FILE_MISSING = ProblemKind(
     id="STAGED_FILE_MISSING",
@@ -33,7 +33,7 @@ STAGED_FILE_MISSING = ProblemKind(
         "Release the dataset with abandon: what was published of the commit is taken back, and the next run reads its"
         " records again. If you have the file, put it back and release with retry instead."
     ),
-    command="release {dataset} {way}",
+    command="dataset release {dataset} {way}",
 )
 FOREIGN_FILE_AT_TARGET = ProblemKind(
     id="FOREIGN_FILE_AT_TARGET",
@@ -43,17 +43,17 @@ FOREIGN_FILE_AT_TARGET = ProblemKind(
     cause="A file that no run has published is at the path of a file to be published. It is never overwritten.",
     impact="The watermark stays, and no run reads the dataset until it is released. Other datasets continue.",
     action="Move the foreign file away, then release the dataset.",
-    command="release {dataset} {way}",
+    command="dataset release {dataset} {way}",
 )
 ABANDON_UNFINISHED = ProblemKind(
     id="ABANDON_UNFINISHED",
     severity=Severity.ERROR,
     title="Abandoning a dataset has not finished",
     finding="{names} being abandoned: {reason}",
-    cause="`distcommit release DATASET abandon` began to take a commit back and died, or a target refused.",
+    cause="`distcommit dataset release DATASET abandon` began to take a commit back and died, or a target refused.",
     impact="No run reads the dataset until the command has finished.",
     action="Repair a target that refuses, then give the command again: it resumes where it stopped.",
-    command="release {dataset} {way}",
+    command="dataset release {dataset} {way}",
 )
 DATASET_STOPPED = ProblemKind(
     id="DATASET_STOPPED",
@@ -64,9 +64,9 @@ DATASET_STOPPED = ProblemKind(
     impact="No run reads the dataset, and each run that would ends with exit code 1.",
     action=(
         "Correct the cause, then release the dataset with retry. To continue behind unreadable records, give"
-        " `distcommit set-watermark`; the audit reports what it skips."
+        " `distcommit dataset set-watermark`; the audit reports what it skips."
     ),
-    command="release {dataset} {way}",
+    command="dataset release {dataset} {way}",
 )
 MORE_DATASETS_WAITING = ProblemKind(
     id="MORE_DATASETS_WAITING",
@@ -124,7 +124,7 @@ DECISION_UNKNOWN = ProblemKind(
     cause="With `commit.scope: job` the job log records whether a run decided to publish. It is damaged or away.",
     impact="The commits are neither published nor dropped.",
     action="Repair the job log as FILE_UNREADABLE says. The command shows which of its segments can't be read.",
-    command="log",
+    command="store log",
 )
 READ_FAILED = ProblemKind(
     id="READ_FAILED",
@@ -133,7 +133,7 @@ READ_FAILED = ProblemKind(
     finding="{names} could not be read: {dataset}: {reason}",
     cause=(
         "The last run planned the dataset, and its work unit failed: an outage, records that can't be decoded, or a"
-        " failed check. `distcommit datasets --last-run` shows attempts, rejected records and checks."
+        " failed check. `distcommit dataset list --last-run` shows attempts, rejected records and checks."
     ),
     impact="The dataset was not published. Its watermark stays.",
     action="If it is an outage, run the job again. Otherwise correct the cause first.",
@@ -148,7 +148,7 @@ RECORDS_REJECTED = ProblemKind(
     impact="The dataset was not published. Its watermark stays.",
     action=(
         "Write rejected records to the error branch by the printed option, and publish them with"
-        " `distcommit reprocess` once the job file or the producer is corrected."
+        " `distcommit dataset reprocess` once the job file or the producer is corrected."
     ),
     command="run --set=on_rejected=divert",
 )
@@ -173,5 +173,5 @@ FRESHNESS_MISSED = ProblemKind(
         "Measure the lag again with the command. If it grows, give the job more slots, raise freshness.records_per_run,"
         " or run more often."
     ),
-    command="datasets --lag --sort=behind",
+    command="dataset list --lag --sort=behind",
 )

@@ -107,10 +107,10 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
 def _for_file(name: str, result: StatusResult) -> str:
     """Return the command that repairs an unreadable file, or shows more of it."""
     if name in result.damaged:
-        return "rebuild"
+        return "store rebuild"
     if name.startswith(BUCKET):
-        return f"log --bucket={name.removeprefix(BUCKET)}"
-    return "log" if name.startswith(JOB_LOG) else "verify-store"
+        return f"store log --bucket={name.removeprefix(BUCKET)}"
+    return "store log" if name.startswith(JOB_LOG) else "store verify"
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}

@@ -69,36 +69,36 @@ REBUILD_STALLED = ProblemKind(
     severity=Severity.CRITICAL,
     title="A rebuild makes no progress",
     finding="the rebuild of epoch {epoch} has made no progress for {seconds:,.0f} s although {reason} is alive",
-    cause="`distcommit rebuild` holds the lock and waits for the storage, or for a target whose ledger it reads.",
+    cause="`distcommit store rebuild` holds the lock and waits for the storage, or for a target whose ledger it reads.",
     impact="No run can begin until a rebuild has finished.",
     action=(
         "If the storage or target will not answer, kill that process, then rebuild again with the same options:"
         " `distcommit cancel` ends only runs."
     ),
-    command="rebuild",
+    command="store rebuild",
 )
 REBUCKET_STALLED = ProblemKind(
     id="REBUCKET_STALLED",
     severity=Severity.CRITICAL,
     title="A move to other buckets makes no progress",
     finding="the move to {buckets} buckets has made no progress for {seconds:,.0f} s although {reason} is alive",
-    cause="`distcommit rebucket` holds the lock and waits for the storage.",
+    cause="`distcommit store rebucket` holds the lock and waits for the storage.",
     impact="No run can begin until the move has finished.",
     action=(
         "If the storage will not answer, kill that process, then give the command again: it resumes the move."
         " `distcommit cancel` ends only runs."
     ),
-    command="rebucket --buckets={buckets}",
+    command="store rebucket --buckets={buckets}",
 )
 REBUCKET_UNFINISHED = ProblemKind(
     id="REBUCKET_UNFINISHED",
     severity=Severity.CRITICAL,
     title="A move to other buckets is unfinished",
     finding="the move to {buckets} buckets is not finished",
-    cause="`distcommit rebucket` died.",
+    cause="`distcommit store rebucket` died.",
     impact="No run can begin, and nothing else can change the job.",
     action="Finish the move, from any machine. The command can be repeated.",
-    command="rebucket --buckets={buckets}",
+    command="store rebucket --buckets={buckets}",
 )
 STORE_OUTDATED = ProblemKind(
     id="STORE_OUTDATED",
@@ -111,7 +111,7 @@ STORE_OUTDATED = ProblemKind(
     ),
     impact="No run begins, because it would publish the same records again.",
     action="Restore the newest store. If there is none, or if a rebuild has not finished, rebuild the store.",
-    command="rebuild",
+    command="store rebuild",
 )
 OUTPUT_OUTDATED = ProblemKind(
     id="OUTPUT_OUTDATED",
@@ -127,7 +127,7 @@ OUTPUT_OUTDATED = ProblemKind(
         "Correct paths.output, or restore the newest output with its folder .distcommit. If it is lost, rebuild with"
         " --keep-watermarks and set watermarks back: what is missing is published again only from there."
     ),
-    command="rebuild --keep-watermarks --dry-run",
+    command="store rebuild --keep-watermarks --dry-run",
 )
 STAGING_REPLACED = ProblemKind(
     id="STAGING_REPLACED",
@@ -140,7 +140,7 @@ STAGING_REPLACED = ProblemKind(
         "Mount its disk, or correct paths.staging. If the files are lost, rebuild with --keep-watermarks; datasets"
         " whose pending files are lost are then quarantined."
     ),
-    command="rebuild --keep-watermarks --dry-run",
+    command="store rebuild --keep-watermarks --dry-run",
 )
 FILE_UNREADABLE = ProblemKind(
     id="FILE_UNREADABLE",
@@ -159,7 +159,7 @@ FILE_UNREADABLE = ProblemKind(
         "Wait if the storage is away. Otherwise restore the file from a backup; if there is none, rebuild it from the"
         " published files while no run is alive (first with --dry-run)."
     ),
-    command="rebuild",
+    command="store rebuild",
 )
 JOB_BLOCKED_BY_DATASETS = ProblemKind(
     id="JOB_BLOCKED_BY_DATASETS",
@@ -169,7 +169,7 @@ JOB_BLOCKED_BY_DATASETS = ProblemKind(
     cause="With `commit.scope: job` a quarantined, stopped or half abandoned dataset blocks all others.",
     impact="The next run publishes nothing.",
     action="Release the datasets. To release them in different ways, release each by its name.",
-    command="release --all retry",
+    command="dataset release --all retry",
 )
 JOB_BLOCKED_BY_LOG = ProblemKind(
     id="JOB_BLOCKED_BY_LOG",
@@ -181,7 +181,7 @@ JOB_BLOCKED_BY_LOG = ProblemKind(
     cause="With `commit.scope: job` the datasets of an unreadable bucket log cannot be planned, and block all others.",
     impact="The next run publishes nothing.",
     action="Repair the log as FILE_UNREADABLE says.",
-    command="log",
+    command="store log",
 )
 JOB_HELD_BACK = ProblemKind(
     id="JOB_HELD_BACK",
@@ -203,7 +203,7 @@ CLOCK_WRONG = ProblemKind(
     cause="The newest run began more than a minute in the future, or before the run that preceded it.",
     impact=(
         "Exactly-once does not depend on clocks. Sources that read by time (settled files, lookbacks) may be delayed,"
-        " and `distcommit retain` uses the clock."
+        " and `distcommit dataset expire` uses the clock."
     ),
     action="Set the clock, then run the job.",
     command="run",
@@ -226,7 +226,7 @@ RUN_RECORD_UNREADABLE = ProblemKind(
     cause="The record is damaged, or a newer version has written it.",
     impact="The outcome of that run is unknown. Data and later runs do not depend on it.",
     action="Set the damaged record aside.",
-    command="repair",
+    command="store repair",
 )
 RUN_FAILED = ProblemKind(
     id="RUN_FAILED",
@@ -285,8 +285,8 @@ JOB_PAUSED = ProblemKind(
     severity=Severity.WARNING,
     title="Scheduled runs are suspended",
     finding="scheduled runs were suspended by {who}",
-    cause="An operator gave `distcommit pause`.",
+    cause="An operator gave `distcommit schedule pause`.",
     impact="No service runs the job by its schedule. `distcommit run` and `trigger` still do.",
     action="Resume the schedule when the job may continue.",
-    command="resume",
+    command="schedule resume",
 )

@@ -38,7 +38,7 @@ class Trouble(msgspec.Struct, frozen=True):
     datasets: int = 0
     """How many datasets it is about; 0 if it is about the job."""
     mend: tuple[str, ...] = ()
-    """The action of `distcommit repair` (records, rebucket, rebuild, abandon, recover) and its words. Empty if an
+    """The action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) and its words. Empty if an
     operator or the next run must act."""
     severity: Severity = Severity.ERROR
     title: str = ""
