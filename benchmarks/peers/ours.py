@@ -50,7 +50,7 @@ class Ours(Peer):
         shutil.copytree(str(kept), place.root / "store")
 
     def refused(self, place: Place) -> list[str]:
-        return [self._program(), "rebuild", str(self._job(place))]
+        return [self._program(), "store", "rebuild", str(self._job(place))]
 
     @staticmethod
     def _program() -> str:

@@ -181,7 +181,7 @@ class Job(StoredJob):
 
         Raises:
             ConfigurationError: as `steps`.
-            DistcommitError, OSError: what `release` itself would raise before it does anything to any of them.
+            DistcommitError, OSError: what `dataset release` itself would raise before it does anything to any of them.
         """
         store = self._folders.opened()
         closed = closed_to_people(store, urn)

@@ -29,11 +29,11 @@ def went_back(urn: str, stored: Position, end: Position | None) -> PlanError:
     there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to go on where it ends now"
     return PlanError(
         "the watermark column ends before what was read already",
-        remedy=("set-watermark", urn, "null"),
+        remedy=("dataset set-watermark", urn, "null"),
         dataset=urn,
         expected=f"values up to {stored!r}",
         found="no value at or past it" if end is None else f"nothing past {end!r}",
         todo="if only its newest rows were deleted, it goes on by itself once there are newer ones. If it was"
-        " truncated, restored or filled anew: set the dataset's watermark by hand (distcommit set-watermark), to null"
-        f" to begin anew (rows that are still there are published once more){there}",
+        " truncated, restored or filled anew: set the dataset's watermark by hand (distcommit dataset set-watermark),"
+        f" to null to begin anew (rows that are still there are published once more){there}",
     )

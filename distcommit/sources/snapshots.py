@@ -58,6 +58,6 @@ def stored_position(
             expected=f"a position of {incarnation}",
             found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",
             todo="name the column that the dataset was read by (or none, for snapshots), or set its watermark by hand"
-            " (distcommit set-watermark), to null to begin anew",
+            " (distcommit dataset set-watermark), to null to begin anew",
         )
     return position

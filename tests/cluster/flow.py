@@ -195,7 +195,7 @@ def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
             before = _require_exact(result, job, sent, is_mended=False)
         with timed("all reprocessed after the fix"):
             job.write(**mended(sections))
-            _done(job, "reprocess", "--all")
+            _done(job, "dataset reprocess", "--all")
         with timed("audit, deep, again"):
             result.reprocessed = before - _require_exact(result, job, sent, is_mended=True)
     result.records_produced = job.produced

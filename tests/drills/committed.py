@@ -45,9 +45,9 @@ def _refused_and_released(
     situation: TargetHere, says: str, how: str, afterwards: Callable[[], None] = nothing
 ) -> Drilled:
     """Quarantine the dataset, have it abandoned, which is refused, and release it as the refusal says."""
-    situation.type(f"distcommit quarantine {situation.path} {NAME}")
+    situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
     printed = Printed(situation)
-    release = f"distcommit release {situation.path} {NAME}"
+    release = f"distcommit dataset release {situation.path} {NAME}"
     printed.refused(f"{release} abandon", says, 3)
     printed.type(f"{release} {how}")
     afterwards()
@@ -154,7 +154,7 @@ def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
         situation.run(1)
         printed = Printed(situation)
         for topic in TOPICS:
-            release = f"distcommit release {situation.path} {topic}"
+            release = f"distcommit dataset release {situation.path} {topic}"
             printed.refused(f"{release} abandon", _OTHER_EPOCH, 3)
             printed.type(f"{release} accept")
         more(situation)
@@ -169,7 +169,7 @@ def folders_from_a_backup_whose_table_lacks_records(folder: Path) -> Drilled:
         situation.run(1)
         printed = Printed(situation)
         for topic in TOPICS:
-            release = f"distcommit release {situation.path} {topic}"
+            release = f"distcommit dataset release {situation.path} {topic}"
             printed.refused(f"{release} abandon", _OTHER_EPOCH, 3)
             SqliteTables(folder).do(f"DELETE FROM {topic}")
             SqliteTables(folder).do(f"DELETE FROM {LEDGER} WHERE dataset = '{topic}'")

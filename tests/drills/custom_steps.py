@@ -148,9 +148,11 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         rows = Rows(folder)
         _refuse(rows)
         situation.run(1)
-        situation.type(f"distcommit quarantine {situation.path} {NAME}")
+        situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
         printed = Printed(situation)
-        printed.refused(f"distcommit release {situation.path} {NAME} abandon", "a sink could not take back a commit")
+        printed.refused(
+            f"distcommit dataset release {situation.path} {NAME} abandon", f"a sink could not take back a commit"
+        )
         command = printed.problem("being abandoned, which was not finished")["command"]
         rows.do("DROP TRIGGER refuse")
         printed.type(command)
@@ -163,9 +165,9 @@ def sink_without_abort(folder: Path) -> Drilled:
     with _job(folder, WithoutAbort) as situation:
         _refuse(Rows(folder))
         situation.run(1)
-        situation.type(f"distcommit quarantine {situation.path} {NAME}")
+        situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
         printed = Printed(situation)
-        release = f"distcommit release {situation.path} {NAME}"
+        release = f"distcommit dataset release {situation.path} {NAME}"
         printed.refused(f"{release} abandon", "this sink can't take back a commit", 3)
         Rows(folder).do("DROP TRIGGER refuse")
         printed.type(f"{release} retry")
@@ -179,11 +181,11 @@ def step_without_undo(folder: Path) -> Drilled:
         (folder / _OUT_OF_ORDER).touch()
         situation.run(1)
         for topic in ("a", "b"):
-            situation.type(f"distcommit quarantine {situation.path} {topic}")
+            situation.type(f"distcommit dataset quarantine {situation.path} {topic}")
         (folder / _OUT_OF_ORDER).unlink()
         printed = Printed(situation)
         for topic, how in (("a", "retry"), ("b", "accept")):
-            release = f"distcommit release {situation.path} {topic}"
+            release = f"distcommit dataset release {situation.path} {topic}"
             printed.refused(f"{release} abandon", "this kind of commit step can't be abandoned", 3)
             printed.type(f"{release} {how}")
         situation.run(0)
@@ -228,8 +230,8 @@ def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
         (folder / _OUT_OF_ORDER).unlink()
         _install(folder, version)
         printed = Printed(situation)
-        situation.type(f"distcommit quarantine {situation.path} a")
-        release = f"distcommit release {situation.path} a"
+        situation.type(f"distcommit dataset quarantine {situation.path} a")
+        release = f"distcommit dataset release {situation.path} a"
         printed.refused(f"{release} abandon", says)
         printed.type(f"{release} accept")
         _install(folder, "written")
@@ -259,6 +261,6 @@ def staged_file_moved_away_before_it_is_published(folder: Path) -> Drilled:
             raise NotBrokenError(f"the run does not name the staged file: {printed.seen}")
         Path(staged[1]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "swept", staged[1])  # if it were moved, the step would sweep again
-        printed.type(f"distcommit release {situation.path} {NAME} retry")
+        printed.type(f"distcommit dataset release {situation.path} {NAME} retry")
         situation.run(0)
         return printed.ended()

@@ -50,7 +50,7 @@ def lost_file_that_holds_back_its_commit_group(folder: Path, how: str) -> Drille
         sealed = Counter(value for value in situation.given - situation.published()[0] if _topic(value) == "a")
         if how == "retry":
             (folder / "lost.parquet").rename(staged[0])
-        printed.type(f"distcommit release {situation.path} a {how}")
+        printed.type(f"distcommit dataset release {situation.path} a {how}")
         situation.run(0)
         gone = sealed if how == "accept" else Counter()
         if set(situation.target.values("a")) & gone.keys():

@@ -71,7 +71,7 @@ def pending_dataset(folder: Path) -> Drilled:
 @drill("paused by …", quick=True)
 def paused_job(folder: Path) -> Drilled:
     with a_job(folder, schedule={"interval_s": 3600}) as situation:
-        situation.type(f"distcommit pause {situation.path}")
+        situation.type(f"distcommit schedule pause {situation.path}")
         printed = Printed(situation)
         printed.type(printed.problem("paused by")["command"])
         situation.run(0)
@@ -93,7 +93,7 @@ def stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         situation.write(on_rejected="divert")
         printed = Printed(situation)
-        again = f"distcommit reprocess {situation.path} a"
+        again = f"distcommit dataset reprocess {situation.path} a"
         printed.refused(again, "no run plans this dataset")
         printed.type(printed.problem("a: stopped, as too many runs in a row")["command"])
         situation.run(0)
@@ -103,16 +103,16 @@ def stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before", quick=True)
+@drill("`distcommit dataset release JOB.yaml DATASET retry`, and run it as it was configured before", quick=True)
 def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         before = situation.config["source"]
         situation.write(source={**before, "dataset": "partition"}, on_rejected="divert")
         printed = Printed(situation)
-        again = f"distcommit rebucket {situation.path}"
+        again = f"distcommit store rebucket {situation.path}"
         printed.refused(again, "datasets that are stopped can't get other names")
         situation.write(source=before)
-        printed.type(f"distcommit release {situation.path} a retry")
+        printed.type(f"distcommit dataset release {situation.path} a retry")
         situation.run(0)
         situation.write(source={**before, "dataset": "partition"})
         printed.type(again)
@@ -127,7 +127,7 @@ _POSITIONS = "'{\"0\": 10}'"
 def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
-        command = f"distcommit set-watermark {situation.path} a {_POSITIONS}"
+        command = f"distcommit dataset set-watermark {situation.path} a {_POSITIONS}"
         printed.refused(command, "found pending", 3)
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
@@ -140,13 +140,13 @@ def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
     """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
     with quarantined(folder) as situation:
         printed = Printed(situation)
-        command = f"distcommit set-watermark {situation.path} a {_POSITIONS}"
+        command = f"distcommit dataset set-watermark {situation.path} a {_POSITIONS}"
         printed.refused(command, "found quarantined", 3)
-        printed.type(f"distcommit release {situation.path} a retry")
+        printed.type(f"distcommit dataset release {situation.path} a retry")
         situation.run(1)
         unblock(situation, "a")
         sealed = situation.given - situation.published()[0]
-        printed.type(f"distcommit release {situation.path} a accept")
+        printed.type(f"distcommit dataset release {situation.path} a accept")
         printed.type(command)
         situation.run(0)
         return printed.ended(gone=sealed)
@@ -161,7 +161,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         staged_in.rename(aside)
         staged_in.write_bytes(b"")
         printed = Printed(situation)
-        release = f"distcommit release {situation.path} a"
+        release = f"distcommit dataset release {situation.path} a"
         printed.refused(f"{release} abandon", "could not be removed")
         printed.refused(f"{release} retry", "found revoking", 3)
         staged_in.unlink()
@@ -181,12 +181,12 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
         situation.produce("a", b"poison")
         situation.run(0)
         situation.write(converters=[])
-        again = f"distcommit reprocess {situation.path} a"
+        again = f"distcommit dataset reprocess {situation.path} a"
         (folder / FLAG).touch()
         situation.type(again)
         situation.run(1)
         printed = Printed(situation)
-        release = f"distcommit release {situation.path} a"
+        release = f"distcommit dataset release {situation.path} a"
         printed.refused(f"{release} accept", "this sequence takes the place of files", 3)
         put_back(folder, "output/_rejected")
         printed.type(f"{release} abandon")
@@ -203,9 +203,9 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
 def accepting_a_stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit release {situation.path} a accept", "found stopped", 3)
+        printed.refused(f"distcommit dataset release {situation.path} a accept", "found stopped", 3)
         situation.write(on_rejected="divert")
-        printed.type(f"distcommit release {situation.path} a retry")
+        printed.type(f"distcommit dataset release {situation.path} a retry")
         situation.run(0)
         return printed.ended(rejected=Counter([b"poison"]))
 
@@ -214,6 +214,6 @@ def accepting_a_stopped_dataset(folder: Path) -> Drilled:
 def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit release {situation.path} a retry", "found idle", 3)
+        printed.refused(f"distcommit dataset release {situation.path} a retry", "found idle", 3)
         situation.run(0)
         return printed.ended()

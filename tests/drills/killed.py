@@ -51,7 +51,7 @@ def _killed_in_mid_commit(situation: KafkaSituation) -> None:
 
 def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     """Of what is sealed and not published, where each file is staged, and where it belongs."""
-    told = situation.told("steps", "--limit=0")["sequences"]
+    told = situation.told("dataset steps", "--limit=0")["sequences"]
     found = [step["what"] for sequence in told for step in sequence["steps"] if step["state"] == "PENDING"]
     paths = [re.findall(r"'([^']+)'", what) for what in found]
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]

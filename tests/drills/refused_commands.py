@@ -25,7 +25,7 @@ def _finished(printed: Printed, situation: KafkaHere) -> Drilled:
 
 def _positions(situation: KafkaHere) -> str:
     (situation.folder / "positions.csv").write_text("dataset,partition,next_offset\na,0,5\n", encoding="utf-8")
-    return f"distcommit import-watermarks {situation.path} --from {situation.folder}/positions.csv"
+    return f"distcommit migrate import-watermarks {situation.path} --from {situation.folder}/positions.csv"
 
 
 @drill("or release what is quarantined, then import again; nothing was written", quick=True)
@@ -40,13 +40,13 @@ def import_into_a_pending_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("`distcommit rebuild` makes one from the published files", quick=True)
+@drill("`distcommit store rebuild` makes one from the published files", quick=True)
 def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path} --keep-watermarks", "of a store that is there")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.refused(f"distcommit store rebuild {situation.path} --keep-watermarks", "of a store that is there")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -54,7 +54,7 @@ def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
 def rebuild_of_a_store_that_is_whole(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path}", "there is nothing to rebuild")
+        printed.refused(f"distcommit store rebuild {situation.path}", "there is nothing to rebuild")
         situation.run(0)
         printed.type(f"distcommit audit {situation.path}")
         return printed.ended()
@@ -64,7 +64,7 @@ def rebuild_of_a_store_that_is_whole(folder: Path) -> Drilled:
 def reprocess_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder, on_rejected="divert") as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit reprocess {situation.path} A", "the store does not know this dataset")
+        printed.refused(f"distcommit dataset reprocess {situation.path} A", "the store does not know this dataset")
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)
 
@@ -77,7 +77,7 @@ def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
         block(situation, "a")
         situation.run(1)
         printed = Printed(situation)
-        command = f"distcommit reprocess {situation.path} a"
+        command = f"distcommit dataset reprocess {situation.path} a"
         printed.refused(command, "can be reprocessed only between its sequences")
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
@@ -88,14 +88,14 @@ def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("give its URN as `distcommit datasets` shows it", quick=True)
+@drill("give its URN as `distcommit dataset list` shows it", quick=True)
 def steps_of_an_unknown_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit steps {situation.path} A", "the store does not know this dataset")
-        _knows(printed, f"distcommit datasets {situation.path}")
-        printed.type(f"distcommit datasets {situation.path}")
-        situation.type(f"distcommit steps {situation.path} a")
+        printed.refused(f"distcommit dataset steps {situation.path} A", "the store does not know this dataset")
+        _knows(printed, f"distcommit dataset list {situation.path}")
+        printed.type(f"distcommit dataset list {situation.path}")
+        situation.type(f"distcommit dataset steps {situation.path} a")
         unblock(situation, "a")
         return _finished(printed, situation)
 
@@ -104,7 +104,9 @@ def steps_of_an_unknown_dataset(folder: Path) -> Drilled:
 def watermark_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"""distcommit set-watermark {situation.path} A '{{"0": 5}}'""", "knows no such dataset")
+        printed.refused(
+            f"""distcommit dataset set-watermark {situation.path} A '{{"0": 5}}'""", "knows no such dataset"
+        )
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)
 
@@ -113,7 +115,7 @@ def watermark_of_an_unknown_dataset(folder: Path) -> Drilled:
 def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        command = f"""distcommit set-watermark {situation.path} a '{{"0": 5}}'"""
+        command = f"""distcommit dataset set-watermark {situation.path} a '{{"0": 5}}'"""
         printed.refused(f"{command} --new", "knows this dataset already.*leave --new out")
         printed.type(command)
         return _finished(printed, situation)
@@ -123,7 +125,9 @@ def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
 def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit files {situation.path} --dataset A", "nothing is published of this dataset")
+        printed.refused(
+            f"distcommit dataset files {situation.path} --dataset A", f"nothing is published of this dataset"
+        )
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)
 
@@ -133,7 +137,7 @@ def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
     with pending(folder) as situation:
         epoch = situation.told("status")["epoch"]
         printed = Printed(situation)
-        command = f"distcommit files {situation.path} --as-of {epoch}"
+        command = f"distcommit dataset files {situation.path} --as-of {epoch}"
         printed.refused(command, "this run is not settled yet")
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
@@ -145,9 +149,9 @@ def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
 def files_after_a_rebuild(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
-        situation.type(f"distcommit rebuild {situation.path}")
+        situation.type(f"distcommit store rebuild {situation.path}")
         printed = Printed(situation)
-        command = f"distcommit files {situation.path}"
+        command = f"distcommit dataset files {situation.path}"
         printed.refused(command, "there is no cut to read by")
         printed.type(f"distcommit recover {situation.path}")
         printed.type(command)
@@ -162,7 +166,7 @@ def files_of_an_older_store(folder: Path) -> Drilled:
         (folder / "store").rename(folder / "store-newest")
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
-        printed.refused(f"distcommit files {situation.path}", "do not belong together")
+        printed.refused(f"distcommit dataset files {situation.path}", "do not belong together")
         printed.problem("the store is older than what was published from it")
         shutil.rmtree(folder / "store")
         (folder / "store-newest").rename(folder / "store")
@@ -175,7 +179,7 @@ def files_of_an_older_store(folder: Path) -> Drilled:
 def trigger_of_a_job_without_schedule(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit trigger {situation.path}", "no service runs this job")
+        printed.refused(f"distcommit schedule trigger {situation.path}", "no service runs this job")
         printed.type(f"distcommit run {situation.path}")
         return printed.ended()
 
@@ -186,7 +190,7 @@ def another_number_of_buckets(folder: Path) -> Drilled:
         situation.write(commit={"buckets": 4})
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "this store has another number of buckets")
-        printed.type(f"distcommit rebucket {situation.path} --buckets 4")
+        printed.type(f"distcommit store rebucket {situation.path} --buckets 4")
         return _finished(printed, situation)
 
 
@@ -195,7 +199,7 @@ def rebucket_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
         situation.write(commit={})
-        command = f"distcommit rebucket {situation.path} --buckets=4"
+        command = f"distcommit store rebucket {situation.path} --buckets=4"
         printed.refused(command, "can't be moved to other logs while sequences are not done")
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
@@ -211,7 +215,7 @@ def output_without_its_store_and_claim(folder: Path) -> Drilled:
         shutil.rmtree(folder / "staging" / ".distcommit")
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "no store for an output that has published files")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -221,7 +225,7 @@ def output_without_its_store(folder: Path) -> Drilled:
         (folder / "store").rename(folder / "store-lost")
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "was filled from another store of the job")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -232,11 +236,11 @@ def store_marker_and_claims_emptied(folder: Path) -> Drilled:
         for path in (folder / "store" / "store.json", *claims):
             path.write_bytes(b"")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path}", "nothing that can be read says whose")
+        printed.refused(f"distcommit store rebuild {situation.path}", "nothing that can be read says whose")
         for path in claims:
             path.unlink()
         (folder / "store").rename(folder / "store-aside")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -249,7 +253,7 @@ def store_from_a_backup(folder: Path) -> Drilled:
         (folder / "store-backup").rename(folder / "store")
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "the store is older than what was published from it", 5)
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         more(situation)
         return _finished(printed, situation)
 
@@ -276,7 +280,7 @@ def taking_over_a_job_with_a_pending_dataset(folder: Path) -> Drilled:
         mine.config["job"] = "mine"
         mine.write()
         printed = Printed(mine)
-        command = f"distcommit import-watermarks {mine.path} --from {other.path}"
+        command = f"distcommit migrate import-watermarks {mine.path} --from {other.path}"
         printed.refused(command, "the other job has sequences that are not done")
         unblock(other, "a")
         printed.type(f"distcommit recover {other.path}")

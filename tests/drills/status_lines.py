@@ -66,7 +66,7 @@ def half_made_move(folder: Path) -> Drilled:
         _half_moved(situation)
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "on its way to another number of buckets")
-        again = f"distcommit rebucket {situation.path} --buckets 8"
+        again = f"distcommit store rebucket {situation.path} --buckets 8"
         printed.refused(again, "on its way to another number of buckets than this")
         printed.type(printed.problem("a move to 4 buckets is half made")["command"])
         printed.type(again)
@@ -74,19 +74,20 @@ def half_made_move(folder: Path) -> Drilled:
 
 
 @drill(
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew", quick=True
+    "put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes it anew",
+    quick=True,
 )
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")
         situation.write(commit={})
-        situation.type(f"distcommit rebucket {situation.path} --buckets=4")
+        situation.type(f"distcommit store rebucket {situation.path} --buckets=4")
         shutil.rmtree(folder / "store" / "log" / "job")
         (folder / "job-log-backup").rename(folder / "store" / "log" / "job")
         printed = Printed(situation)
-        printed.refused(f"distcommit rebuild {situation.path}", "the job log is older than a bucket's log")
+        printed.refused(f"distcommit store rebuild {situation.path}", "the job log is older than a bucket's log")
         (folder / "store").rename(folder / "store-aside")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -162,14 +163,17 @@ def whole_job_that_is_held_back(folder: Path) -> Drilled:
 def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         printed = Printed(situation)
-        printed.refused(f"distcommit quarantine {situation.path} b", "this dataset was held back with its whole run")
+        printed.refused(
+            f"distcommit dataset quarantine {situation.path} b", f"this dataset was held back with its whole run"
+        )
         printed.type(f"distcommit recover {situation.path}")
         return _finished(printed, situation)
 
 
 @drill(
     "held back, and the job log, which says whether they are decided, can't be read",
-    "put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew from the",
+    "put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes it anew from"
+    " the",
     quick=True,
 )
 def whole_job_that_is_held_back_without_its_job_log(folder: Path) -> Drilled:
@@ -177,9 +181,9 @@ def whole_job_that_is_held_back_without_its_job_log(folder: Path) -> Drilled:
         max(folder.glob("store/log/job/*.seg")).write_bytes(b"")
         printed = Printed(situation)
         printed.type(printed.problem("held back, and the job log")["command"], code=5)
-        printed.refused(f"distcommit rebuild {situation.path}", "the job log is damaged")
+        printed.refused(f"distcommit store rebuild {situation.path}", "the job log is damaged")
         (folder / "store").rename(folder / "store-aside")
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         return _finished(printed, situation)
 
 
@@ -198,7 +202,7 @@ def many_datasets_quarantined_for_reasons_of_their_own(folder: Path) -> Drilled:
         for topic in topics:
             unblock(situation, topic)
         printed.reported("release --all retry")
-        printed.type(f"distcommit release {situation.path} --all retry")
+        printed.type(f"distcommit dataset release {situation.path} --all retry")
         situation.run(0)
         return printed.ended()
 
@@ -256,10 +260,10 @@ def lost_output(folder: Path) -> Drilled:
         situation.output.mkdir()
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "the output is older than the store", 5)
-        printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
+        printed.type(f"distcommit store rebuild {situation.path} --keep-watermarks")
         for topic in ("a", "b"):
             printed.reported("set watermarks back: set-watermark null")
-            printed.type(f"distcommit set-watermark {situation.path} {topic} null")
+            printed.type(f"distcommit dataset set-watermark {situation.path} {topic} null")
         return _finished(printed, situation)
 
 
@@ -284,7 +288,7 @@ def lost_staging(folder: Path) -> Drilled:
         unblock(situation, "a")
         printed = Printed(situation)
         printed.refused(f"distcommit run {situation.path}", "the staging folder is another one", 5)
-        printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
+        printed.type(f"distcommit store rebuild {situation.path} --keep-watermarks")
         situation.run(1)
         printed.type(printed.problem("quarantined, as a sealed file is gone")["command"])
         return _finished(printed, situation)

@@ -40,35 +40,35 @@ def emptied_settings(folder: Path) -> Drilled:
         return _rebuilt(_emptied(situation, "store/settings/*.json"), situation)
 
 
-@drill("`distcommit rebuild` writes it again from the store", quick=True)
+@drill("`distcommit store rebuild` writes it again from the store", quick=True)
 def emptied_claim_of_output(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         return _rebuilt(_emptied(situation, "output/.distcommit/owner.json"), situation)
 
 
-@drill("`distcommit rebuild` writes it again from the store", quick=True)
+@drill("`distcommit store rebuild` writes it again from the store", quick=True)
 def emptied_claim_of_staging(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         return _rebuilt(_emptied(situation, "staging/.distcommit/owner.json"), situation)
 
 
-@drill("`distcommit rebuild` writes it again from the claim of the output", quick=True)
+@drill("`distcommit store rebuild` writes it again from the claim of the output", quick=True)
 def emptied_store_marker(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = _emptied(situation, "store/store.json")
         printed.refused(f"distcommit status {situation.path}", "the store's marker is corrupt.*rebuild` writes it", 5)
-        printed.type(f"distcommit rebuild {situation.path}")
+        printed.type(f"distcommit store rebuild {situation.path}")
         situation.run(0)
         return printed.ended()
 
 
-@drill("… can't be read: …", "restore this file from a backup; if it is lost, `distcommit rebuild`", quick=True)
+@drill("… can't be read: …", "restore this file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
 def emptied_segment_of_job_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         return _rebuilt(_emptied(situation, "store/log/job/*.seg"), situation)
 
 
-@drill("restore this file from a backup; if it is lost, `distcommit rebuild`", quick=True)
+@drill("restore this file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
 def emptied_segment_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         newest(situation.folder, "store/log/bucket=00001/*.seg").write_bytes(b"")
@@ -76,7 +76,7 @@ def emptied_segment_of_bucket_log(folder: Path) -> Drilled:
         return _rebuilt(Printed(situation), situation)
 
 
-@drill("restore the file from a backup; if it is lost, `distcommit rebuild`", quick=True)
+@drill("restore the file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
 def missing_segment_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=3) as situation:
         segments = sorted(situation.folder.glob("store/log/bucket=00001/*.seg"))

@@ -139,21 +139,21 @@ def comparing_jobs_without_offsets(folder: Path) -> Drilled:
     situation.run(0)
     shutil.copy(situation.path, folder / "other.yaml")
     printed = Printed(situation)
-    printed.refused(f"distcommit compare {situation.path} {folder}/other.yaml", "by the offsets in their files")
+    printed.refused(f"distcommit migrate compare {situation.path} {folder}/other.yaml", "by the offsets in their files")
     told = [loads(printed.type(f"distcommit status {folder}/{name} --json")) for name in ("job.yaml", "other.yaml")]
     if told[0]["datasets"] != told[1]["datasets"]:
         printed.result.problems.append(f"the same job compares as another: {told}")
     return printed.ended()
 
 
-@drill("give them as a file: distcommit import-watermarks", quick=True)
+@drill("give them as a file: distcommit migrate import-watermarks", quick=True)
 def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t", "u")
     situation.insert("t", 1, 2, 3, 4)
     situation.insert("u", 1)
     printed = Printed(situation)
-    command = f"distcommit import-watermarks {situation.path}"
+    command = f"distcommit migrate import-watermarks {situation.path}"
     printed.refused(f"{command} --kafka-group old", "keeps no positions of consumer groups")
     (folder / "positions.csv").write_text("dataset,partition,next_offset\nt,,3\n", encoding="utf-8")
     printed.type(f"{command} --from {folder}/positions.csv")
@@ -162,7 +162,7 @@ def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark`", quick=True)
+@drill("`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark`", quick=True)
 def rebuild_of_a_job_without_offsets(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -174,9 +174,9 @@ def rebuild_of_a_job_without_offsets(folder: Path) -> Drilled:
     shutil.rmtree(folder / "store")
     (folder / "store-backup").rename(folder / "store")
     printed = Printed(situation)
-    printed.refused(f"distcommit rebuild {situation.path}", "a store is rebuilt from the offsets")
-    printed.type(f"distcommit rebuild {situation.path} --keep-watermarks")
-    printed.type(f"""distcommit set-watermark {situation.path} t '{{"": 6}}'""")
+    printed.refused(f"distcommit store rebuild {situation.path}", "a store is rebuilt from the offsets")
+    printed.type(f"distcommit store rebuild {situation.path} --keep-watermarks")
+    printed.type(f"""distcommit dataset set-watermark {situation.path} t '{{"": 6}}'""")
     situation.insert("t", 6)
     situation.run(0)
     return printed.ended()

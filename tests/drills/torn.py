@@ -11,7 +11,7 @@ from tests.drills.registry import drill
 _TOPICS = [f"topic-{number}" for number in range(8)]
 
 
-@drill("… can't be read: …", "if it is lost, `distcommit rebuild` repairs a log")
+@drill("… can't be read: …", "if it is lost, `distcommit store rebuild` repairs a log")
 def torn_log_segment(folder: Path) -> Drilled:
     """Of a bucket's newest segment half is left, as a failing disk does it."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:

@@ -56,8 +56,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Preparing
 
 
 def accepted(job: FilesJob) -> str:
-    """What `distcommit release d0 accept` says, which goes well."""
-    command = [sys.executable, "-m", "distcommit", "release", str(job.path), "d0", "accept"]
+    """What `distcommit dataset release d0 accept` says, which goes well."""
+    command = [sys.executable, "-m", "distcommit", "dataset", "release", str(job.path), "d0", "accept"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr

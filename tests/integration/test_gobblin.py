@@ -56,7 +56,9 @@ def converted(folder: Path, brokers: str, place: str, topics: str, more: str = "
     """The job file that the command makes of the example; it says nothing that is not kept or named."""
     (folder / "common.properties").write_text(COMMON.format(brokers=brokers, folder=place) + more)
     (folder / "shop.pull").write_text(EXAMPLE.format(topics=topics))
-    result = CliRunner().invoke(app, ["convert-gobblin", str(folder / "shop.pull"), "-o", str(folder / "job.yaml")])
+    result = CliRunner().invoke(
+        app, ["migrate", "convert-gobblin", str(folder / "shop.pull"), "-o", str(folder / "job.yaml")]
+    )
     assert result.exit_code == 0, result.output
     return folder / "job.yaml"
 

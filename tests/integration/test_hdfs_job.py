@@ -53,7 +53,7 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
 
 
 def last_record(job_file: Path, urn: str) -> str:
-    """The newest that was sealed or closed of a dataset, as `distcommit log` shows it."""
+    """The newest that was sealed or closed of a dataset, as `distcommit store log` shows it."""
     lines = Job.from_file(job_file).log(dataset=urn).lines
     assert not any(line.ignored or line.unreadable for line in lines)
     return [line.record for line in lines if line.record in ("Intent", "Done")][-1]

@@ -207,7 +207,7 @@ def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_datas
     }
     assert "data files are gone" in told["d3"].reason
     assert "held_by=d3" in told["d4"].reason
-    assert run_job(path, "release", str(path), "d3", "abandon") == 0
+    assert run_job(path, "dataset", "release", str(path), "d3", "abandon") == 0
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)
     assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"

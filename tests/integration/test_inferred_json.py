@@ -133,7 +133,7 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
 
         # What was turned away goes by the pinned ones, too.
         job.write(converters=[{"type": "sql", "columns": {"value": "'{\"id\": 7}'"}}, OWN])
-        code, _, errors = job.cli("reprocess", "pinned")
+        code, _, errors = job.cli("dataset reprocess", "pinned")
         assert code == 0, errors[-3000:]
         assert values(tmp_path, "pinned", "id")[7,] == 2, "one of them is one of the first"
         assert schemas(job) == after

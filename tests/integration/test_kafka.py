@@ -394,7 +394,7 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
     before = {row.dataset: (row.positions, row.incarnation) for row in Job.from_file(job.path).status().datasets}
     assert before[again][0] == {"0": 2}
     shutil.rmtree(tmp_path / "store")
-    code, rebuilt, errors = job.cli("rebuild")
+    code, rebuilt, errors = job.cli("store rebuild")
     assert (code, rebuilt["written"], rebuilt["gaps"], rebuilt["set_aside_count"]) == (0, True, [], 0), errors
     after = {row.dataset: (row.positions, row.incarnation) for row in Job.from_file(job.path).status().datasets}
     assert after[again] == before[again]
@@ -409,7 +409,7 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
     topics.make("again")
     topics.produce(again, *[b"newest"] * 9)
     shutil.rmtree(tmp_path / "store")
-    assert job.cli("rebuild")[0] == 0
+    assert job.cli("store rebuild")[0] == 0
     refused = run(job, spark)
     assert (refused.succeeded, refused.totals.records_published) == (False, 0)
     assert "made again" in reasons(refused)[again]

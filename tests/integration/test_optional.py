@@ -89,7 +89,7 @@ def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is
         assert first["totals"]["datasets_failed"] == 0
 
         job.write(fork=MENDED["fork"])
-        code, result, errors = job.cli("reprocess", "t00")
+        code, result, errors = job.cli("dataset reprocess", "t00")
         assert (code, result["totals"]["records_published"]) == (0, RECORDS), errors[-3000:]
         assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost - RECORDS)}
 

@@ -28,7 +28,7 @@ def test_nobody_sees_a_part_while_runs_commit_and_are_killed(tmp_path: Path) -> 
     assert result.in_commit
     assert result.views > 100
     assert result.cuts > 10
-    line = [sys.executable, "-m", "distcommit", "files", str(tmp_path / "job.yaml")]
+    line = [sys.executable, "-m", "distcommit", "dataset", "files", str(tmp_path / "job.yaml")]
     listed = subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(listed) == 30 * 3 * 2
     assert all(Path(file).is_file() for file in listed)

@@ -1,4 +1,4 @@
-"""`distcommit repair` killed from outside in its midst: the same command goes on, and all is there once."""
+"""`distcommit store repair` killed from outside in its midst: the same command goes on, and all is there once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
 def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
     """Starts a repair, and kills all of its processes in the middle of what it does, if it can be caught there."""
     out = job.folder / "repair"
-    with RunProcess(["repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as repair:
+    with RunProcess(
+        ["store", "repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")
+    ) as repair:
         until_s = time.monotonic() + WAIT_S
         while not repair.has_ended and not is_in_its_midst():
             assert time.monotonic() < until_s, out.with_suffix(".err").read_text()
@@ -61,7 +63,7 @@ def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
 
 
 def mended(job: KafkaJob, what: str) -> dict[str, Any]:
-    code, result, errors = job.cli("repair")
+    code, result, errors = job.cli("store repair")
     assert code == 0, (result, errors[-3000:])
     assert [row["mended"] for row in result["rows"] if what in row["what"]] == ["done"], result
     assert not result["left"]

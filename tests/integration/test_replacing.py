@@ -106,7 +106,7 @@ def test_what_was_turned_away_of_the_newest_snapshot_is_added_to_it(tmp_path: Pa
         write_tables(tmp_path, version)
         ran(path)
     path = snapshot_job(tmp_path, converters=[], row_checkers=[])
-    ran(path, "reprocess", "t00")
+    ran(path, "dataset reprocess", "t00")
     found = Job.from_file(path).audit(deep=True)
     assert found.exact, found
     assert (found.records, found.rejected) == (TABLES * 13, TABLES - 1)

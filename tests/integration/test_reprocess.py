@@ -52,7 +52,7 @@ def turned_away(job: KafkaJob) -> None:
 
 def killed_once(job: KafkaJob, pattern: str, what: str) -> None:
     """The command dies as soon as such a file is there."""
-    command = ["reprocess", str(job.path), what, "--json"]
+    command = ["dataset", "reprocess", str(job.path), what, "--json"]
     with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
         deadline_s = time.monotonic() + 120
         while not list(job.folder.glob(pattern)) and time.monotonic() < deadline_s:
@@ -82,7 +82,7 @@ def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern
         assert code == 0, errors[-3000:]
         job.assert_exact()
         assert rejected(job) in (1, RECORDS // 3 + 1)
-        code, result, errors = job.cli("reprocess", what)
+        code, result, errors = job.cli("dataset reprocess", what)
         assert (code, result["totals"]["records_diverted"]) == (0, 1), errors[-3000:]
         job.assert_exact()
         assert rejected(job) == 1
@@ -159,13 +159,13 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
             (table, "mode is replace can't reprocess.*To do: set mode to append"),
             (replacing, "replaces partitions can't reprocess.*To do: mend the job or its source, and have"),
         ):
-            code, _, errors = job.cli("reprocess", "--all", *(word for each in settings for word in ("--set", each)))
-            assert code == 2
+            code, _, errors = job.cli("dataset reprocess", "--all", *(word for each in settings for word in ("--set",
+            each))) assert code == 2
             assert re.search(why, " ".join(errors.split())), errors
             with pytest.raises(ConfigurationError, match=why):
                 Job.from_file(job.path, settings).reprocess("bad")
         for words in (["good"], [], ["bad", "--all"]):
-            code, _, errors = job.cli("reprocess", *words)
+            code, _, errors = job.cli("dataset reprocess", *words)
             assert code == 2
             assert "Traceback" not in errors
         assert files(tmp_path) == before

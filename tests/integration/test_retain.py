@@ -1,4 +1,4 @@
-"""`distcommit retain` as people type it, killed in the middle of its commit and given again."""
+"""`distcommit dataset expire` as people type it, killed in the middle of its commit and given again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
         here = Job.from_file(job.path, session=spark)
         assert here.run().succeeded
         older, age = read(job.path), age_of_first_day()
-        command = ["retain", str(job.path), "--older-than", age]
+        command = ["dataset", "expire", str(job.path), "--older-than", age]
         with RunProcess(command, tmp_path / "killed.out", tmp_path / "killed.err") as run:
             while not run.has_ended and not list(tmp_path.glob("output/_rejected/*/*.tombstone")):
                 time.sleep(0.001)
@@ -69,7 +69,7 @@ def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
             for path in tmp_path.glob("output/_rejected/*/*.parquet"):
                 if written_long_ago:
                     os.utime(path, (FIRST_DAY_MS / 1000, FIRST_DAY_MS / 1000))
-        command = ["retain", str(job.path), "--older-than", age]
+        command = ["dataset", "expire", str(job.path), "--older-than", age]
         with RunProcess(command, tmp_path / "killed.out", tmp_path / "killed.err") as run:
             while not run.has_ended and not list(tmp_path.glob("output/_rejected/*/*.tombstone")):
                 time.sleep(0.001)

@@ -135,13 +135,13 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         assert set(rejected["error_reason"].to_pylist()) == {
             f"schema id {three} is not compatible with those before: id is string here, and int32 before"
         }
-        code, log, _ = job.cli("log", "--dataset", evolves)
+        code, log, _ = job.cli("store log", "--dataset", evolves)
         assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log
 
         # A person lets both in.
         job.write(converters=[section(registry_server, on_incompatible="accept")])
         job.run()
-        code, result, errors = job.cli("reprocess", diverts)
+        code, result, errors = job.cli("dataset reprocess", diverts)
         assert (code, result["totals"]["records_published"]) == (0, 2), errors[-3000:]
         assert schema_ids(job) == {evolves: [one, two], diverts: [one, three], stops: [one, two]}
         job.write(converters=[section(registry_server)])
@@ -178,7 +178,7 @@ def test_work_units_that_are_read_at_once_are_held_against_each_other(
         kinds = {str(pq.read_schema(path).field("id").type) for path in (tmp_path / "output" / "meets").glob("*")}
         assert len(kinds) == 1, "readers find one table"
         job.write(converters=[section(registry_server, on_incompatible="accept")])
-        code, result, errors = job.cli("reprocess", "meets")
+        code, result, errors = job.cli("dataset reprocess", "meets")
         assert (code, result["totals"]["records_published"]) == (0, 5), errors[-3000:]
         assert set(schema_ids(job)["meets"]) == {id_of(of_it[0]) for of_it in records}
         job.assert_exact()

@@ -135,9 +135,9 @@ def test_whatever_becomes_of_runs_others_go_on_in_the_same_session(tmp_path: Pat
         strike(run, "worker", signal.SIGKILL, random.Random(1))
         before = count(run, "good", "committed")
         until(run, lambda: count(run, "good", "committed") > before)
-        assert cli("pause", good) == 0
+        assert cli("schedule", "pause", good) == 0
         until(run, lambda: count(run, "good", "paused") > 0)
-        assert cli("trigger", good, "--wait", 120) == 0
+        assert cli("schedule", "trigger", good, "--wait", 120) == 0
         assert strike(run, "jvm", signal.SIGKILL, random.Random(1))
         assert run.wait(200) == 4, run.stderr.read_text()[-3000:]
         assert "the Spark session has ended" in run.stderr.read_text()

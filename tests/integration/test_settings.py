@@ -41,7 +41,7 @@ def typed(command: str) -> tuple[int, str]:
 
 
 def printed_command(said: str) -> str:
-    (command,) = re.findall(r"`(distcommit import-watermarks [^`]+)`", said)
+    (command,) = re.findall(r"`(distcommit migrate import-watermarks [^`]+)`", said)
     return str(command)
 
 
@@ -110,7 +110,7 @@ def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
             job.write(source={"dataset": rule})
             code, said = typed(f"distcommit run {job.path}")
             assert code == 2, said
-            (command,) = re.findall(r"`(distcommit rebucket [^`]+)`", said)
+            (command,) = re.findall(r"`(distcommit store rebucket [^`]+)`", said)
             code, said = typed(str(command))
             assert code == 0, said
             assert f"source.dataset {rule}" in said
@@ -129,10 +129,10 @@ def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_the
         job.produce(10)
         run(job, spark)
         job.write(source={"dataset": "partition"})
-        assert typed(f"distcommit rebucket {job.path}")[0] == 0
+        assert typed(f"distcommit store rebucket {job.path}")[0] == 0
         job.produce(5)  # of which nothing is read before the store is lost
         shutil.rmtree(tmp_path / "store")
-        code, said = typed(f"distcommit rebuild {job.path}")
+        code, said = typed(f"distcommit store rebuild {job.path}")
         assert code == 0, said
         assert run(job, spark).totals.records_published == 15
         assert typed(f"distcommit audit --deep {job.path}")[0] == 0
@@ -214,7 +214,7 @@ def test_store_staging_and_output_may_be_moved_together(tmp_path: Path, spark: S
 
 
 class TestTakingOver:
-    """`import-watermarks NEW.yaml --from OLD.yaml`, where something is in the way."""
+    """`migrate import-watermarks NEW.yaml --from OLD.yaml`, where something is in the way."""
 
     @pytest.fixture
     def job(self, tmp_path: Path, spark: SparkSession) -> Any:
@@ -226,7 +226,16 @@ class TestTakingOver:
     def command(self, job: KafkaJob, *arguments: str) -> str:
         new = [f"paths.{name}=new-{name}" for name in ("store", "staging", "output")]
         return shlex.join(
-            ["distcommit", "import-watermarks", str(job.path), *sets(new), "--from", str(job.path), *arguments]
+            [
+                "distcommit",
+                "migrate",
+                "import-watermarks",
+                str(job.path),
+                *sets(new),
+                "--from",
+                str(job.path),
+                *arguments,
+            ]
         )
 
     def test_a_dry_run_touches_neither(self, job: KafkaJob, tmp_path: Path) -> None:
@@ -236,7 +245,7 @@ class TestTakingOver:
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     def test_a_job_does_not_take_over_from_itself(self, job: KafkaJob) -> None:
-        code, said = typed(f"distcommit import-watermarks {job.path} --from {job.path}")
+        code, said = typed(f"distcommit migrate import-watermarks {job.path} --from {job.path}")
         assert (code, "from its own store" in said) == (2, True), said
 
     def test_a_live_run_of_the_other_job_is_not_disturbed(self, job: KafkaJob) -> None:
@@ -259,7 +268,7 @@ class TestTakingOver:
     ) -> None:
         code, said = typed(f"distcommit run {job.path} --set commit.buckets=3")
         assert code == 2, said
-        (command,) = re.findall(r"`(distcommit rebucket JOB.yaml --buckets 3)`", said)
+        (command,) = re.findall(r"`(distcommit store rebucket JOB.yaml --buckets 3)`", said)
         assert typed(command.replace("JOB.yaml", str(job.path)))[0] == 0
         job.write(commit={"buckets": 3})
         job.produce(2)

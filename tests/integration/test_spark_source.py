@@ -138,13 +138,13 @@ def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_comm
     put(tmp_path, "t0", "b.parquet", [2, 9], "late, or of other options")
     path = spark_job(tmp_path, {**source, "options": {"pathGlobFilter": "b.*"}})
     assert "was read by another reader, or with other options" in problems(run(path, spark))
-    assert shown(path) == ["set-watermark", str(path), "t0", '{"": 3}']
+    assert shown(path) == ["dataset", "set-watermark", str(path), "t0", '{"": 3}']
     path = spark_job(tmp_path, source)
     (tmp_path / "in" / "t0" / "b.parquet").unlink()
     put(tmp_path, "t0", "a.parquet", [1, 2], "anew")
     assert "ends before what was read already" in problems(run(path, spark))
     assert published(tmp_path) == Counter({("t0", 1, "a"): 1})
-    assert shown(path) == ["set-watermark", str(path), "t0", "null"]
+    assert shown(path) == ["dataset", "set-watermark", str(path), "t0", "null"]
     subprocess.run([sys.executable, "-m", "distcommit", *shown(path)], check=True, capture_output=True)
     assert run(path, spark).succeeded
     assert published(tmp_path) == Counter({("t0", 1, "a"): 1, ("t0", 1, "anew"): 1})

@@ -175,7 +175,7 @@ def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_pat
     assert [urn for urn, mark in watermarks(job).items() if mark != marks[urn]] == ["t04"]
     (trouble,) = (each for each in Job.from_file(job.path).status().troubles if each.what.startswith("t00 could not"))
     command = shlex.split(trouble.command)
-    assert command[1:] == ["set-watermark", str(job.path), "t00", "null"]
+    assert command[1:] == ["dataset", "set-watermark", str(job.path), "t00", "null"]
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
     before = job.published()
     Job.from_file(job.path, session=spark).run()
@@ -239,7 +239,7 @@ def test_a_query_that_is_changed_stops_its_dataset_until_the_command_that_is_sho
         each for each in troubles if each.what.startswith("t01 could not be planned: the dataset was read by")
     )
     command = shlex.split(trouble.command)
-    assert command[1:] == ["set-watermark", str(job.path), "t01", '{"": 2}']
+    assert command[1:] == ["dataset", "set-watermark", str(job.path), "t01", '{"": 2}']
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
     assert stopped.run().succeeded
     assert job.published() == job.expected() - Counter([(2, "t01-7")])

@@ -57,7 +57,7 @@ def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
         assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
         for file in files:
             file.unlink()
-        code, result, _ = job.cli("release", "--all", "retry")
+        code, result, _ = job.cli("dataset release", "--all", "retry")
         assert (code, {row["status"] for row in result["datasets"]}) == (0, {"pending"})
         assert run(job, spark).succeeded
         job.assert_exact()

@@ -260,13 +260,15 @@ def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_ki
         job.config |= checked(-30)
         write_job(job, place.sink())
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
-        with RunProcess(["reprocess", str(job.path), "--all"], tmp_path / "out", tmp_path / "err") as command:
+        with RunProcess(
+            ["dataset", "reprocess", str(job.path), "--all"], tmp_path / "out", tmp_path / "err"
+        ) as command:
             while not watcher.pending():
                 assert command.wait(0.002) is None, (tmp_path / "err").read_text()[-3000:]
             command.kill()
         job.run()
         if job.audit().rejected:
-            code, _, errors = job.cli("reprocess", "--all")
+            code, _, errors = job.cli("dataset reprocess", "--all")
             assert code == 0, errors[-3000:]
         everything = [(0, offset) for offset in range(30)]
         assert place.offsets() == dict.fromkeys(TOPICS, everything)

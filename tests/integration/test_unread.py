@@ -95,10 +95,10 @@ def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_th
     assert job.states() == {"good": ("idle", 253, 0), "bad": ("stopped", 0, 3), "sevens": ("idle", 21, 0)}
     told = Job.from_file(job.path).status().datasets
     assert "a page of the source is damaged" in next(row.reason for row in told if row.dataset == "bad")
-    log = job.command("log", str(job.path), "--dataset", "bad").stdout
+    log = job.command("store", "log", str(job.path), "--dataset", "bad").stdout
     assert " ".join(log.split()).count("stopped: SourceError") == 1
     command = job.run(spark).totals.reasons[0].text.split("`")[1]
-    assert command == "distcommit release JOB.yaml bad retry"
+    assert command == "distcommit dataset release JOB.yaml bad retry"
     typed = shlex.split(command.replace("JOB.yaml", str(job.path)))
     assert job.command(*typed[1:]).returncode == 0
     job.write()

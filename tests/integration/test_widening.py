@@ -263,6 +263,6 @@ def test_what_a_table_may_not_become_is_refused_and_comes_whole_once_it_may(job:
         job.write([renamed], evolve="add_columns")
     else:
         job.write(evolve="add_columns")
-    code, said = job.command("release", "--all", "retry")
+    code, said = job.command("dataset release", "--all", "retry")
     job.run()
     job.assert_exact()

@@ -137,7 +137,7 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
             found=str(damaged),
             todo="restore store.json from a backup. If there is none, and output and staging are this job's, delete"
             f" {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and `distcommit"
-            " rebuild` makes it anew from the published files",
+            " store rebuild` makes it anew from the published files",
         ) from damaged
     return None
 
@@ -175,8 +175,8 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
             "the job log is damaged, which says whether held back datasets were decided to be published",
             store=store.roots.store,
             found="datasets that are sealed and not closed",
-            todo="put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew"
-            " from the published files",
+            todo="put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes"
+            " it anew from the published files",
         )
     fs, output = store.fs, store.roots.output
     rest = fold_of_rest(store.job_log())

@@ -90,7 +90,7 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files and in the ledgers of targets",
             expected="a source with offsets, and sinks that tell what they have committed",
-            todo="`distcommit rebuild --keep-watermarks`, then `distcommit set-watermark` to what its target has",
+            todo="`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark` to what its target has",
         )
 
 
@@ -102,7 +102,7 @@ def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *,
             path=folders.places()[1].store,
             expected="a store",
             found="none",
-            todo="`distcommit rebuild` makes one from the published files",
+            todo="`distcommit store rebuild` makes one from the published files",
         )
     if dry_run:
         return plan_keeping(store)

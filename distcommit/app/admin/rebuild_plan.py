@@ -183,7 +183,7 @@ def _branches(
     sequence, at_targets = state.sequence, max((row.epoch for row in rows), default=0)
     if state.status is DatasetStatus.REVOKING and sequence is not None and sequence.epoch <= at_targets:
         told = f"{state.dataset_urn}: epoch {sequence.epoch} is being abandoned, and a target still has it"
-        _problem(plan.result, f"{told}; go on with `distcommit release {state.dataset_urn} abandon`")
+        _problem(plan.result, f"{told}; go on with `distcommit dataset release {state.dataset_urn} abandon`")
     plan.newest_epoch = max(plan.newest_epoch, *(max(row.epoch, row.base, row.revoked) for row in rows), 0)
     replaced = _look(plan, folder, max(state.done_epoch, at_targets), marks)
     again = [file for files in replaced.whole.values() for file in files]

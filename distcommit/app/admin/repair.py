@@ -28,7 +28,7 @@ class RepairRow(msgspec.Struct, frozen=True):
 
 
 class RepairResult(msgspec.Struct):
-    """What was found wrong, what was mended, and what is wrong now. `problems`: what `distcommit verify-store` says
+    """What was found wrong, what was mended, and what is wrong now. `problems`: what `distcommit store verify` says
     then. Of `problems` the first hundred are named."""
 
     job: str
@@ -55,7 +55,7 @@ def repair_job(
 
     Args:
         look: `distcommit status`.
-        verify: `distcommit verify-store`.
+        verify: `distcommit store verify`.
         mends: actions, by the names of `ORDER`.
         dry_run: only look.
     """

@@ -37,8 +37,8 @@ class AuditResult(Shown, msgspec.Struct):
     older than the sums that tell: of their records, offsets alone are checked. `retired`: files that others
     have taken the place of and that no run has deleted yet, and the tombstones that say so, but for the newest
     replacement, which stays; they count nowhere else. `replaced` input records were published, or turned away, and a
-    publisher that replaces has put others in their place; `retained` ones `distcommit retain` has taken, as they were
-    too old.
+    publisher that replaces has put others in their place; `retained` ones `distcommit dataset expire` has taken, as
+    they were too old.
     `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
     are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
     `not_compared`: what nothing that is stored tells whether it is whole, so that `exact` says nothing of it.

@@ -78,7 +78,7 @@ class GoneFile:
         """What there is to say of it."""
         return (
             f"it is gone: epoch {self.epoch} has published it, as the commit log says, and nothing has taken it away"
-            " since; restore it from a backup. What is to go, `distcommit retain` takes, and the audit knows"
+            " since; restore it from a backup. What is to go, `distcommit dataset expire` takes, and the audit knows"
         )
 
 

@@ -24,7 +24,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"email\.(password|user)", "is a secret, or goes with one: alerts.emails, with tls"),
     (r".*(password|secret|jaas).*|encrypt\..*", _SECRET),
     (r"job\.(group|description)", "is kept as a comment"),
-    (r"job\.disabled", "`distcommit pause job.yaml` keeps services from it; what runs it otherwise is yours"),
+    (r"job\.disabled", "`distcommit schedule pause job.yaml` keeps services from it; what runs it otherwise is yours"),
     (r"job\.class|job\.jars|job\.(hdfs|local)\..*|framework\.jars", "classes of yours: conf/own-parts.md"),
     (r"job\.lock\..*|zookeeper\..*", "the lock is in paths.store; lock.lease_ttl_s is how long a dead run's holds"),
     (r"job\.template", "what the template says is not here: convert with it as --sysconfig"),
@@ -40,7 +40,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"extract\.(delta|primary\.key)\.fields", "of tables: source.watermark, and keys as the database has them"),
     (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
     (r"extract\..*", "is of a query's extract; a Kafka source has none"),
-    (r"topics\.move\.to\.latest\.offset", "`distcommit set-watermark`, once"),
+    (r"topics\.move\.to\.latest\.offset", "`distcommit dataset set-watermark`, once"),
     (r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size", "work units are as source.records_per_work_unit says"),
     (
         r"source\.kafka\..*|gobblin\.kafka\..*|kafka\..*",

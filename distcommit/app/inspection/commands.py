@@ -10,6 +10,8 @@ from distcommit.app.job_file.secrets import shown_override
 from distcommit.core.errors import printable
 
 Command = Callable[..., str]
+GROUPS = frozenset({"dataset", "store", "schedule", "migrate"})
+"""Groups of commands: the name of a command in a group follows the name of the group."""
 
 
 def command_for(folders: JobFolders) -> Command:
@@ -20,10 +22,12 @@ def command_for(folders: JobFolders) -> Command:
 
     def command(name: str, *words: str, named: bool = False) -> str:
         """`named`: whether the words are names, also those that look like options."""
+        if name in GROUPS:
+            name, words = f"{name} {words[0]}", words[1:]
         options = [] if named else [word for word in words if word.startswith("-")]
         names = [word for word in words if word not in options]
         apart = ["--"] if any(word.startswith("-") for word in names) else []
-        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *apart, *names]))
+        return " ".join(map(_quoted, ["distcommit", *name.split(), *changes, *options, job_file, *apart, *names]))
 
     return command
 

@@ -79,7 +79,7 @@ def _of_still(result: StatusResult, runs: RunsResult, command: Command, around: 
                 f" for {still_s:,.0f} s. Nobody can tell it to end: if what it waits for will not come, end that"
                 " process, then go on with it"
             )
-            yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"))
+            yield Trouble(what, command("store rebucket", f"--buckets={result.moving_to}"))
         elif still_s and not row.epoch:
             what = (
                 f"a run has no epoch after {still_s:,.0f} s: {row.reason} lives, and Spark has not begun it."
@@ -92,7 +92,7 @@ def _of_still(result: StatusResult, runs: RunsResult, command: Command, around: 
                 f" {still_s:,.0f} s. Nobody can tell it to end: if what it waits for will not come, end that process,"
                 " then rebuild again"
             )
-            yield Trouble(what, command("rebuild"))
+            yield Trouble(what, command("store rebuild"))
         elif still_s:
             what = (
                 f"the run of epoch {row.epoch} stands still: its driver{_on(row)} lives, and nothing of it has moved"
@@ -106,20 +106,20 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
     if around.newer:
         mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
         yield Trouble(
-            f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
+            f"the store is older than what was published from it: {around.newer}", command("store rebuild"), mend=mend
         )
     if around.older:
         what = (
             f"the output is older than the store, or another one: {around.older}. Correct paths.output, or put it back"
         )
-        yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
+        yield Trouble(what, command("store rebuild", "--keep-watermarks", "--dry-run"))
     if around.elsewhere:
         what = "what is pending was staged in another folder than paths.staging is now. Mount its disk, or correct it"
-        yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
+        yield Trouble(what, command("store rebuild", "--keep-watermarks", "--dry-run"))
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
         move = ("rebucket", str(result.moving_to))
-        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
+        yield Trouble(what, command("store rebucket", f"--buckets={result.moving_to}"), mend=move)
     for name, error in list(result.unreadable.items())[:NAMED]:
         mend = ("rebuild",) if name in result.damaged and name != SETTINGS_RECORD else ()
         yield Trouble(f"{name} can't be read: {_short(error)}", _for_log(name, result, command), mend=mend)
@@ -128,10 +128,11 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
 def _for_log(name: str, result: StatusResult, command: Command) -> str:
     """What mends a log that can't be read, or shows more of it."""
     if name in result.damaged:
-        return command("rebuild")
+        return command("store rebuild")
     if not name.startswith((BUCKET, JOB_LOG)):
-        return command("verify-store")
-    return command("log", f"--bucket={name.removeprefix(BUCKET)}") if name.startswith(BUCKET) else command("log")
+        return command("store verify")
+    return command("store log", f"--bucket={name.removeprefix(BUCKET)}") if name.startswith(BUCKET) else"
+                   " command("store log")
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
@@ -166,7 +167,7 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
         is_one_of_many = status != "revoking" and (len(rows) > 1 or (how == "abandon" and many_gone))
         words = ("--all", how) if is_one_of_many else (first.dataset, how)
         mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
-        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
+        yield Trouble(what, command("dataset release", *words, named=words[0] != "--all"), len(rows), mend)
     if left := groups[NAMED:]:
         count = sum(map(len, left))
         yield Trouble(f"and {count:,} datasets more that wait for a person", command("status", "--all"), count)
@@ -181,7 +182,7 @@ def _of_whole_jobs(result: StatusResult, command: Command) -> Iterator[Trouble]:
         what = (
             f"the next run publishes nothing: the job publishes all datasets or none, and {_names(blocking)} can't be"
         )
-        yield Trouble(what, command("release", "--all", "retry"), len(blocking))
+        yield Trouble(what, command("dataset release", "--all", "retry"), len(blocking))
     unreadable = [name for name in result.unreadable if name.startswith(BUCKET)]
     if unreadable:
         others = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
@@ -241,7 +242,7 @@ def _of_pending(result: StatusResult, command: Command, *, alive: bool) -> Itera
         yield Trouble(what, command("run"), len(dropped))
     if unknown:
         what = f"{_names(unknown)} held back, and the job log, which says whether they are decided, can't be read"
-        yield Trouble(what, command("log"), len(unknown))
+        yield Trouble(what, command("store log"), len(unknown))
 
 
 def _of_unread(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
@@ -273,7 +274,7 @@ def _to_be_read(reason: str, command: Command, around: Around) -> tuple[str, str
     """What a person may want to know before they give the command, and the command."""
     if around.turned_away_fails and is_record(reason, TURNED_AWAY):
         todo = ". Diverted, such records are kept in the error branch, and the others go on; once the job file or the"
-        return f"{todo} producer is mended, `reprocess` publishes them", command("run", "--set=on_rejected=divert")
+        return f"{todo} producer is mended, `dataset reprocess` publishes them", command("run", "--set=on_rejected=divert")
     if around.fails_for_fields and is_record(reason, NEW_FIELDS):
         todo = ". If the new fields are meant to be there, let this run take them in: they are known from then on"
         return todo, command("run", f"--set={around.fails_for_fields}=evolve")
@@ -298,7 +299,7 @@ def _of_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trou
         return
     what = (
         f"a clock is wrong: {found}; look at {newest.host or 'its machine'}. What is read by time (files that have"
-        " settled, lookbacks) may be held up, and `retain` goes by it. Set the clock, then run again"
+        " settled, lookbacks) may be held up, and `dataset expire` goes by it. Set the clock, then run again"
     )
     yield Trouble(what, command("run"))
 
@@ -315,7 +316,7 @@ def _of_runs(
     for row in unreadable[:1]:
         others = f", nor those of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
         what = f"the record of the run of epoch {row.epoch} can't be read{others}: {_short(row.reason)}"
-        yield Trouble(what, command("repair"), mend=("records",))
+        yield Trouble(what, command("store repair"), mend=("records",))
     if not runs.failed_in_a_row:
         return
     count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
@@ -344,7 +345,7 @@ def _of_freshness(
         names = _names([note.subject for note in behind])
         be = "was" if len(behind) == 1 else "were"
         what = f"{names} {be} behind the freshness target when the last run began: {worst.subject}: {worst.text}"
-        yield Trouble(what, command("datasets", "--lag", "--sort=behind"), len(behind))
+        yield Trouble(what, command("dataset list", "--lag", "--sort=behind"), len(behind))
     began_ms = max((row.began_ms for row in runs.runs if row.epoch), default=0)
     waited_s = (around.now_ms - began_ms) / 1000
     target_s = around.freshness.smallest_s
@@ -355,7 +356,7 @@ def _of_freshness(
 
 def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:
     if result.paused_by:
-        yield Trouble(f"paused by {result.paused_by}: no service runs it by its schedule", command("resume"))
+        yield Trouble(f"paused by {result.paused_by}: no service runs it by its schedule", command("schedule resume"))
 
 
 def _names(names: Sequence[str]) -> str:

@@ -32,8 +32,8 @@ class ReleaseRow(msgspec.Struct, frozen=True):
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """What `release` would do now, in that way. It changes as runs and people go on. `unreadable`: logs that it would
-    leave alone, with why."""
+    """What `dataset release` would do now, in that way. It changes as runs and people go on. `unreadable`: logs that it
+    would leave alone, with why."""
 
     job: str
     how: Release

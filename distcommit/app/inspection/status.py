@@ -75,7 +75,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 class Trouble(msgspec.Struct, frozen=True):
     """`what` is wrong, and the `command` that resolves it or, if only a person can say what is to be done, shows more.
-    `datasets`: how many it is about, 0 if it is about the job. `mend`: what `distcommit repair` does about it: an
+    `datasets`: how many it is about, 0 if it is about the job. `mend`: what `distcommit store repair` does about it: an
     action (rebucket, rebuild, abandon, recover), with its words; empty: that is a person's, or the next
     run's."""
 

@@ -97,7 +97,7 @@ def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
         "the store does not know this dataset",
         dataset=urn,
         store=store.roots.store,
-        todo="give its URN as `distcommit datasets` shows it",
+        todo="give its URN as `distcommit dataset list` shows it",
     )
 
 

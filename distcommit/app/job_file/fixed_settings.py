@@ -38,7 +38,7 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
     }
     named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
     pinned = PinnedSettings(settings, carry_over(config, named, overrides)) if named else PinnedSettings(settings)
-    moved = _command("rebucket", named, overrides) if named else "distcommit rebucket JOB.yaml"
+    moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
     todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
     otherwise = f"{todo} `{pinned.carried_by}`"
     changed = {name: replace(settings[name], otherwise=otherwise) for name in movable(source)}
@@ -46,18 +46,20 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
 
 
 def movable(source: SourceSettings) -> tuple[str, ...]:
-    """The settings that may become others by `distcommit rebucket`."""
+    """The settings that may become others by `distcommit store rebucket`."""
     return (f"source.{source.named_by}", GROUPED_BY) if source.named_by else (GROUPED_BY,)
 
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
     """The command that gives the job, as it is configured, new folders beside the old ones, with its watermarks."""
     places = [f"paths.{name}={_next_name(place)}" for name, place in config.paths.model_dump().items()]
-    return f"{_command('import-watermarks', path, (*overrides, *places))} {shlex.join(['--from', str(path)])}"
+    return f"{_command('migrate import-watermarks', path, (*overrides, *places))} {shlex.join(['--from', str(path)])}"
 
 
 def _command(name: str, path: Path, overrides: Sequence[str]) -> str:
-    return shlex.join(["distcommit", name, str(path), *(part for text in overrides for part in ("--set", text))])
+    return shlex.join(
+        ["distcommit", *name.split(), str(path), *(part for text in overrides for part in ("--set", text))]
+    )
 
 
 def _in_section(section: str, pins: Mapping[str, Pin]) -> dict[str, Pin]:

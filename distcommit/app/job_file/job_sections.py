@@ -52,7 +52,8 @@ class CommitSettings(_Section):
     """How datasets are committed.
 
     Attributes:
-        buckets: how many commit logs datasets are hashed to, of a new store; later `distcommit rebucket` changes it.
+        buckets: how many commit logs datasets are hashed to, of a new store; later `distcommit store rebucket` changes
+        it.
             Left out: as many as the store has, and 64 of a new one.
         policy: what a dataset needs in a run: `full`, all its work units; `successful`, those without a gap before
             them; `partial`, also what others had read before they failed.

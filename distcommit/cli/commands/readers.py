@@ -1,4 +1,4 @@
-"""The command `distcommit files`: what engines that take lists of files are given."""
+"""The command `distcommit dataset files`: what engines that take lists of files are given."""
 
 from __future__ import annotations
 

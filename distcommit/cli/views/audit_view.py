@@ -46,7 +46,7 @@ def audit_view(result: AuditResult) -> RenderableType:
     if result.replaced:
         facts["replaced"] = f"{result.replaced:,} (others were published in their place)"
     if result.retained:
-        facts["retained"] = f"{result.retained:,} (too old: `distcommit retain` has taken them)"
+        facts["retained"] = f"{result.retained:,} (too old: `distcommit dataset expire` has taken them)"
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
     if result.to_be_swept_count:

@@ -93,7 +93,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
-    """What `rebucket` did."""
+    """What `store rebucket` did."""
     if result.epoch:
         went_on = "; an earlier command had begun it" if result.went_on else ""
         verdict = good_verdict("rebucketed", f"the job may run again{went_on}")

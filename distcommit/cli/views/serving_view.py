@@ -24,7 +24,9 @@ def asked_view(result: AskedResult) -> RenderableType:
     """What came of a wish."""
     match result.wish:
         case Wish.PAUSE:
-            text = f"by {escape(result.paused_by)}; no service runs it by its schedule until `distcommit resume`"
+            text = (
+                f"by {escape(result.paused_by)}; no service runs it by its schedule until `distcommit schedule resume`"
+            )
             verdict = good_verdict("paused already" if result.was_so else "paused", text)
         case Wish.RESUME:
             verdict = good_verdict("not paused" if result.was_so else "resumed", "services run it by its schedule")

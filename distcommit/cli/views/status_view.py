@@ -94,7 +94,7 @@ def _unreadable(result: StatusResult) -> dict[str, str]:
 def _moving(result: StatusResult) -> dict[str, str]:
     if not result.moving_to:
         return {}
-    todo = f"`distcommit rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
+    todo = f"`distcommit store rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
     return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
 
 

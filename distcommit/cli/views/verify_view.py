@@ -13,7 +13,9 @@ from distcommit.cli.views.pieces import bad_verdict, fact_table, good_verdict, l
 def verify_view(result: VerifyResult) -> RenderableType:
     """The verdict, what was looked at, and each problem."""
     if result.problems_count:
-        verdict = bad_verdict("not as it should be", "restore what is named from a backup, or `distcommit rebuild`")
+        verdict = bad_verdict(
+            "not as it should be", "restore what is named from a backup, or `distcommit store rebuild`"
+        )
     else:
         verdict = good_verdict("as it should be", "each log keeps the rules, and what runs say is what the logs say")
     facts = {

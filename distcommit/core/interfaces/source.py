@@ -215,7 +215,7 @@ class Source(ABC):
     @property
     def named_by(self) -> str:
         """The setting of `pins` that decides how datasets are named and may become another one by `distcommit
-        rebucket`, which asks `named_now` then; empty if none may."""
+        store rebucket`, which asks `named_now` then; empty if none may."""
         return ""
 
     def named_now(self, dataset_urn: str, partition: str) -> str:
@@ -303,7 +303,7 @@ class Source(ABC):
         raise ConfigurationError(
             "this source keeps no positions of consumer groups",
             found=type(self).__name__,
-            todo="give them as a file: distcommit import-watermarks JOB.yaml --from POSITIONS.csv",
+            todo="give them as a file: distcommit migrate import-watermarks JOB.yaml --from POSITIONS.csv",
         )
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:

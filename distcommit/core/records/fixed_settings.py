@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 class Pin:
     """A setting's value, which the store records with its first run.
 
-    `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
-    carry over what is stored, and refuses to (of a source).
+    `otherwise`: what a person who wants another value can do, if `distcommit migrate import-watermarks` into a new
+    store can't carry over what is stored, and refuses to (of a source).
     `unrecorded`: what a store was filled with that has recorded none, if that is known; this value is not recorded.
     `binds`: whether the store keeps to this value from now on, as long as it had no other one. One that does not bind
     is only noted, beside those before it.
@@ -31,7 +31,7 @@ class PinnedSettings:
     """
 
     settings: Mapping[str, Pin] = field(default_factory=dict)
-    carried_by: str = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+    carried_by: str = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
 
     def __getitem__(self, name: str) -> str:
         """The value of a setting."""

@@ -68,7 +68,7 @@ def why_stopped(state: DatasetState) -> str:
     """Why no run plans a dataset, and what to do about it; empty if runs do."""
     if state.unread is None or not state.unread.stopped:
         return ""
-    told = f"{state.unread.failed_runs} runs in a row could not read it, and none tries again until `distcommit release"
+    told = f"{state.unread.failed_runs} runs in a row could not read it, and none tries again until `distcommit dataset release"
     return f"{told} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
 
 

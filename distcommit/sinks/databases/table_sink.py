@@ -41,7 +41,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
         mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys, unless that is newer;
             of several the last one stays. `replace` puts what a run has read in the place of all that is there of the
-            dataset: it goes with policy `full`, and with neither `limits.seconds`, optional branches nor `reprocess`.
+            dataset: it goes with policy `full`, and with neither `limits.seconds`, optional branches nor `dataset
+            reprocess`.
         keys: of `upsert`, the columns that tell rows apart, on which the table has a unique index.
         version: of `upsert`, the column of integers, decimals, floats or times whose greater value is newer. Without
             it a row's position in its source partition says so, for which the table has four columns more.

@@ -242,7 +242,7 @@ def _made_again(
 ) -> PlanError:
     """What stored positions do not fit. `nearest`: those that do, if it may be the same topic; `same`: if it surely is.
     Where it may be either, only a person can say which positions pass nothing over."""
-    remedy = ("set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
+    remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", to {json.dumps(nearest)} to go on at the nearest offsets" if nearest else ""
     return PlanError(
         "the stored position is not in the topic",
@@ -251,7 +251,7 @@ def _made_again(
         expected=expected,
         found=found,
         todo="the topic was truncated or made again: set the dataset's watermark by hand"
-        f" (distcommit set-watermark), to null to begin at source.start{positions}",
+        f" (distcommit dataset set-watermark), to null to begin at source.start{positions}",
     )
 
 

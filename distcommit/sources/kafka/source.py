@@ -55,8 +55,8 @@ _CHUNK = 256
 _ASKED_S = 3.0
 _ANOTHER_CLUSTER = (
     "correct source.brokers. Offsets of another cluster count other records: to read that one, give the job new folders"
-    " (paths), and begin at source.start, or import positions that count in it (distcommit import-watermarks JOB.yaml"
-    " --from POSITIONS.csv, or --kafka-group NAME)."
+    " (paths), and begin at source.start, or import positions that count in it (distcommit migrate import-watermarks"
+    " JOB.yaml --from POSITIONS.csv, or --kafka-group NAME)."
 )
 _INTERNAL = (
     "a pattern matches it, but such names are Kafka's own: source.topics includes it, source.exclude silences this"

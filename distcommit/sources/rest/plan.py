@@ -63,8 +63,8 @@ def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
         dataset=urn,
         expected=f"a position of {field.incarnation}",
         found=_NOT_KNOWN if position is None else f"{stored.positions} of {stored.incarnation or 'an unnamed field'}",
-        todo="name the field that it was read by, or set its watermark by hand (distcommit set-watermark), to null to"
-        " begin anew",
+        todo="name the field that it was read by, or set its watermark by hand (distcommit dataset set-watermark), to"
+        " null to begin anew",
     )
 
 

@@ -271,11 +271,11 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
         raise PlanError(
             "the dataset was read by another reader, or with other options, than the job file has now: what these have"
             " below the watermark would be left out",
-            remedy=("set-watermark", urn, at),
+            remedy=("dataset set-watermark", urn, at),
             dataset=urn,
             expected=f"format and options of reader {reader}",
             found=f"those of reader {frame.reader}",
-            todo="put them back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
+            todo="put them back; or set the watermark by hand (distcommit dataset set-watermark): to where it stands,"
             f" {at}, to go on there by what the job file has now, or to null to begin anew",
         )
     known = frame.incarnation if reader else frame.counted

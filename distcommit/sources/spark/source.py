@@ -47,8 +47,8 @@ class SparkSource(BaseModel, SourceSettings):
         type: `spark`.
         format: the reader's name, as `spark.read.format` takes it. Its jars are a matter of `spark.conf`.
         options: of the reader, for all datasets. One that is changed, here or for a dataset, and may say which rows
-            there are, keeps the dataset from being read until it is put back or `distcommit set-watermark` says where
-            it begins. Not so the user, the host in a JDBC URL, and what only says how rows are fetched, such as
+            there are, keeps the dataset from being read until it is put back or `distcommit dataset set-watermark` says
+            where it begins. Not so the user, the host in a JDBC URL, and what only says how rows are fetched, such as
             `fetchsize` and `numPartitions`; and a snapshot goes on.
         password: the reader's option of that name, for `jdbc`. `${file:PATH}` in it stands for what that file holds.
         datasets: by their names, the reader's options of each, which win over those of all.

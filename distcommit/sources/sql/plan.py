@@ -42,11 +42,11 @@ class OtherQueryError(PlanError):
         super().__init__(
             "the dataset was read by another query than the job file has now: what this one has below the watermark"
             " would be left out",
-            remedy=("set-watermark", table.name, at),
+            remedy=("dataset set-watermark", table.name, at),
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
             found=f"the query {now}" if now else "the table of that name",
-            todo="put it back; or set the watermark by hand (distcommit set-watermark): to where it stands,"
+            todo="put it back; or set the watermark by hand (distcommit dataset set-watermark): to where it stands,"
             f" {at}, to go on there by what the job file has now, or to null to begin anew at source.start",
         )
 
@@ -233,7 +233,7 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
         todo=f"if {of_query} or the table's key was taken away: put it back; or leave it so, and it goes on by itself"
         f" once there is a greater value (another row of {top} is then never read). If its newest rows were deleted, it"
         " goes on so, too. If it was restored or filled anew: set the dataset's watermark by hand (distcommit"
-        " set-watermark), to null to begin at source.start",
+        " dataset set-watermark), to null to begin at source.start",
     )
 
 

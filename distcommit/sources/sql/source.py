@@ -84,7 +84,7 @@ class SqlSource(BaseModel, SourceSettings):
         exclude_patterns: regular expressions, matching whole names, of tables to leave out.
         queries: queries by the names of their datasets, each a `SELECT` (or `WITH`) in the database's SQL that is read
             as a view of that name would be. One that is changed, but for space and comments, is not read until it is
-            put back or `distcommit set-watermark` says where it begins; a snapshot goes on.
+            put back or `distcommit dataset set-watermark` says where it begins; a snapshot goes on.
         table_type: `append_only`, of rows that are only added, or `snapshot_append`, of rows that are changed, too, so
             that of several with the same key the newest counts: both are read in ranges of `watermark`.
             `snapshot_only`: each run reads all of each table anew, to be published by `sink.publish: replace`.

@@ -20,7 +20,7 @@ from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
 from distcommit.stores.state.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
-_TODO = "`distcommit rebuild` writes it again from the store; or restore the file from a backup"
+_TODO = "`distcommit store rebuild` writes it again from the store; or restore the file from a backup"
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def not_the_owner(root: str, found: Owner, job: str, store: str = "no store at a
             expected=f"the store with id {found.store_id}, which was at {found.store}",
             found=store,
             todo="correct paths.store, or restore that store; if it is lost, and nothing is at paths.store,"
-            " `distcommit rebuild` makes it anew from the published files",
+            " `distcommit store rebuild` makes it anew from the published files",
         )
     return ConfigurationError(
         "this folder belongs to another job",

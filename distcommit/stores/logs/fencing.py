@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 OLDER_OUTPUT = (
     "put the newest output back, with its folder .distcommit. If it was taken away on purpose or is lost, `distcommit"
-    " rebuild --keep-watermarks` lets the job go on in the output that is there; what is missing is published again"
-    " only where you set watermarks back. Or give the job new folders (paths)"
+    " store rebuild --keep-watermarks` lets the job go on in the output that is there; what is missing is published"
+    " again only where you set watermarks back. Or give the job new folders (paths)"
 )
 """What to do where the output is older than its store."""
 OTHER_STAGING = (
     "see that what paths.staging is on is mounted, or correct paths.staging. If it is lost, or was emptied, `distcommit"
-    " rebuild --keep-watermarks` lets the job go on in the folder that is there; a dataset whose pending files were"
-    " lost with it is quarantined then, to be released"
+    " store rebuild --keep-watermarks` lets the job go on in the folder that is there; a dataset whose pending files"
+    " were lost with it is quarantined then, to be released"
 )
 """What to do where the staging folder is not the one that runs have staged in."""
 
@@ -96,7 +96,7 @@ def require_newest(store: JobStore) -> None:
             output=store.roots.output,
             expected="the store that the newest run has left",
             found=newer,
-            todo="put the newest store in its place; if it is lost, `distcommit rebuild` mends this one from the"
+            todo="put the newest store in its place; if it is lost, `distcommit store rebuild` mends this one from the"
             " published files. Running as it is would publish records again",
         )
 

@@ -34,10 +34,10 @@ def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> No
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets, alone",
             found=", ".join([f"generation {move.generation}, of {move.buckets}, half made", *changed]),
-            todo=f"`distcommit rebucket JOB.yaml --buckets {move.buckets}`"
+            todo=f"`distcommit store rebucket JOB.yaml --buckets {move.buckets}`"
             f"{', with these settings in the job file,' if changed else ''} finishes it; nothing else may change the"
             " job until then. Should it refuse because the store is older than its output: put the store aside,"
-            " and `distcommit rebuild` makes it anew",
+            " and `distcommit store rebuild` makes it anew",
         )
 
 
@@ -51,5 +51,5 @@ def require_not_moved(store: JobStore, fold: Fold) -> None:
         store=store.roots.store,
         expected=f"generation {fold.moved_to}, in which this bucket goes on",
         found=f"generation {store.generation}",
-        todo="put the newest job log in its place; or put the store aside, and `distcommit rebuild` makes it anew",
+        todo="put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes it anew",
     )

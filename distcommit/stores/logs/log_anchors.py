@@ -86,8 +86,8 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, found: str) -> Los
         log=log.folder,
         expected=expected,
         found=found,
-        todo="put the newest segments back; if they are lost, `distcommit rebuild` mends the store from the published"
-        " files. The bucket's datasets are left alone until then",
+        todo="put the newest segments back; if they are lost, `distcommit store rebuild` mends the store from the"
+        " published files. The bucket's datasets are left alone until then",
     )
 
 

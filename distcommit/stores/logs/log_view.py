@@ -64,7 +64,7 @@ class LogView:
                         path=f"{self.folder}/{segment_name(missing)}",
                         expected="every number from the newest checkpoint on",
                         found=f"{len(listed)} segments, the newest {max(listed, default=0)}",
-                        todo="restore the file from a backup; if it is lost, `distcommit rebuild` repairs a log"
+                        todo="restore the file from a backup; if it is lost, `distcommit store rebuild` repairs a log"
                         " from the published files. The datasets of this log are left alone until then",
                     )
                 missing_before = (missing, len(listed))

@@ -139,8 +139,8 @@ def _require_same(store: JobStore, fold: Fold, move: Move) -> None:
             store=store.roots.store,
             expected=_shown(under_way.buckets, under_way.settings),
             found=_shown(move.buckets, move.settings),
-            todo=f"`distcommit rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job file,"
-            " finishes it; then give this again",
+            todo=f"`distcommit store rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job"
+            " file, finishes it; then give this again",
         )
 
 
@@ -166,8 +166,8 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             store=store.roots.store,
             expected="none of them to be stopped",
             found=_first(stopped),
-            todo="`distcommit release JOB.yaml DATASET retry`, and run it as it was configured before, then give this"
-            " again; nothing was changed",
+            todo="`distcommit dataset release JOB.yaml DATASET retry`, and run it as it was configured before, then"
+            " give this again; nothing was changed",
         )
     after = renamed(states, move.named_now) if move.named_now else states
     for state in after:

@@ -92,6 +92,6 @@ def _corrupt(path: str, found: str) -> CorruptError:
         path=path,
         expected=f"a segment of format version {FORMAT_VERSION}",
         found=found,
-        todo="restore this file from a backup; if it is lost, `distcommit rebuild` repairs a log from the"
+        todo="restore this file from a backup; if it is lost, `distcommit store rebuild` repairs a log from the"
         " published files. The datasets of this log are left alone until then",
     )

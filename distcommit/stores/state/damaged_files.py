@@ -1,7 +1,7 @@
 """Small files of a job that can't be read: which they are, and setting them aside.
 
 The store's marker, its newest record of settings, and the claims of staging and output. A run needs each of them, and
-`distcommit rebuild` writes each again from what the others and the job file say.
+`distcommit store rebuild` writes each again from what the others and the job file say.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SETTINGS_VERSION = 1
 _NOT_SET = Pin("not set")
 _TODO = (
     "restore the file from a backup; or make sure that the job file has the settings that the store was filled with"
-    " (`distcommit report` shows those of the newest run), then `distcommit rebuild` records them again"
+    " (`distcommit report` shows those of the newest run), then `distcommit store rebuild` records them again"
 )
 
 

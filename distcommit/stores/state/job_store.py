@@ -37,7 +37,7 @@ DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _REMOVED = "REMOVED"
 _PROBES = 3
 _BY_DATASET = CommitGroups()
-_TODO = "`distcommit rebuild` writes it again from the claim of the output; or restore the file from a backup"
+_TODO = "`distcommit store rebuild` writes it again from the claim of the output; or restore the file from a backup"
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ def open_store(
             expected=f"commit.buckets: {buckets}",
             found=f"{store.buckets} buckets",
             todo=f"set commit.buckets to {store.buckets}, or leave it out; to have {buckets}, give"
-            f" `distcommit rebucket JOB.yaml --buckets {buckets}`",
+            f" `distcommit store rebucket JOB.yaml --buckets {buckets}`",
         )
     return store
 
@@ -180,8 +180,8 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
             store=roots.store,
             output=roots.output,
             found=published,
-            todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` makes it anew from"
-            " the published files",
+            todo="correct paths.store or paths.output; if the store is lost, `distcommit store rebuild` makes it anew"
+            " from the published files",
         )
 
 

@@ -38,7 +38,7 @@ _BACK = Watermark({"0": 1})
 
 
 def _rebuckets(buckets: int) -> Act:
-    """As `distcommit rebucket` does, without the lock, which is politeness alone."""
+    """As `distcommit store rebucket` does, without the lock, which is politeness alone."""
 
     def act(store: JobStore, scene: Scene) -> None:
         rebucket(store, Move(buckets), new_run_id(), lambda step: None)
@@ -93,7 +93,7 @@ def _by_hand(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _renames(kind: str) -> Act:
-    """As `distcommit rebucket` of a job whose file names datasets so."""
+    """As `distcommit store rebucket` of a job whose file names datasets so."""
 
     def act(store: JobStore, scene: Scene) -> None:
         recorded, under_way = read_settings(store).settings[NAMED_BY], store.job_log().refresh().under_way

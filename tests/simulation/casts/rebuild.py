@@ -42,7 +42,7 @@ _JOB = "job"
 
 
 def _rebuilds(store: JobStore, scene: Scene) -> None:
-    """As `distcommit rebuild` does, without the lock, which is politeness alone."""
+    """As `distcommit store rebuild` does, without the lock, which is politeness alone."""
     fs = store.fs
     run_id = new_run_id()
     if has_store(fs, ROOTS):

@@ -41,7 +41,7 @@ _SECOND = ModelSource({urn: ModelDataset({"0": 2}) for urn in "acgi"})
 
 
 def resized(machine: SimulatedPosix, buckets: int) -> Rebucketed:
-    """What `distcommit rebucket` does, without the lock, which is politeness alone."""
+    """What `distcommit store rebucket` does, without the lock, which is politeness alone."""
     return rebucket(World(resized=True).store(machine), Move(buckets), new_run_id(), lambda step: None)
 
 

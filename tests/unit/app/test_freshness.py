@@ -87,4 +87,4 @@ def test_who_was_behind_when_the_last_run_began_is_told() -> None:
     assert line.startswith(
         "a and 1 more datasets were behind the freshness target when the last run began: a: 90 s behind"
     )
-    assert line.endswith(" > distcommit datasets --lag --sort=behind /jobs/job.yaml")
+    assert line.endswith(" > distcommit dataset list --lag --sort=behind /jobs/job.yaml")

@@ -43,7 +43,9 @@ def job_file(tmp_path: Path) -> Path:
 def imported(job_file: Path, csv: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     file = job_file.parent / "positions.csv"
     file.write_text(HEADER + csv)
-    done = CliRunner().invoke(app, ["import-watermarks", str(job_file), "--from", str(file), "--json", *arguments])
+    done = CliRunner().invoke(
+        app, ["migrate", "import-watermarks", str(job_file), "--from", str(file), "--json", *arguments]
+    )
     return done.exit_code, json.loads(done.stdout.splitlines()[-1])
 
 

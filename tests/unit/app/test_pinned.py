@@ -128,10 +128,10 @@ def test_the_command_names_new_folders_beside_the_old_ones() -> None:
     config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS}, Path("/j/job.yaml"))
     command = pinned_settings(config, Path("/j/my job.yaml"), ["source.dataset=partition"]).carried_by
     assert shlex.split(command) == [
-        *("distcommit", "import-watermarks", "/j/my job.yaml", "--set", "source.dataset=partition"),
+        *("distcommit", "migrate", "import-watermarks", "/j/my job.yaml", "--set", "source.dataset=partition"),
         *("--set", "paths.store=/j/store-2", "--set", "paths.staging=/j/staging-10"),
         *("--set", "paths.output=/j/output-2", "--from", "/j/my job.yaml"),
     ]
-    by_hand = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+    by_hand = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
     assert pinned_settings(config).carried_by == by_hand
     assert pinned_settings(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == by_hand

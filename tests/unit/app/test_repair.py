@@ -124,7 +124,7 @@ def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is
     before = machine.paths("/job/output")
     result = repair(machine)
     assert not result.is_well
-    assert any(each.command.startswith("distcommit release") for each in result.left)
+    assert any(each.command.startswith("distcommit dataset release") for each in result.left)
     assert all(row.mended == "" for row in result.rows if urn in row.what)
     assert states(WORLD, machine)[urn].status is DatasetStatus.QUARANTINED
     assert machine.paths("/job/output").keys() >= before.keys()

@@ -214,7 +214,7 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     serving.looked()
     assert serving.runs.done == []
     assert [trouble.command for trouble in job.status().troubles if "paused by" in trouble.what] == [
-        f"distcommit resume {folder / 'a.yaml'}"
+        f"distcommit schedule resume {folder / 'a.yaml'}"
     ]
     assert not job.ask_service(Wish.TRIGGER).taken, "nobody looks just now"
     serving.until("a.yaml", "committed")

@@ -84,7 +84,7 @@ def _listed(store: JobStore) -> object:
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(job_folders, "open_file_system", lambda *_, **__: store.fs)
-        return CliRunner().invoke(app, ["files", str(job)]).stdout.splitlines()
+        return CliRunner().invoke(app, ["dataset", "files", str(job)]).stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_rebuild_that_stands_still_is_told_with_its_process_and_once_that_is_g
     assert f" stands still: process {os.getpid()} on " in told.what
     assert told.what.startswith("the rebuild of epoch ")
     assert "nothing of it has moved for 1,234 s" in told.what
-    assert told.command == f"distcommit rebuild {path}"
+    assert told.command == f"distcommit store rebuild {path}"
     assert job.rebuild().written
     assert job.status().troubles == []
 
@@ -261,7 +261,7 @@ def test_a_move_to_other_buckets_that_stands_still_is_told_as_what_it_is(
         troubles = run.job.status().troubles
     (told,) = (trouble for trouble in troubles if "stands still" in trouble.what)
     assert f"the move to {run.store.buckets + 1} buckets stands still: process {os.getpid()}" in told.what
-    assert told.command == f"distcommit rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
+    assert told.command == f"distcommit store rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
 
 
 def test_of_a_run_whose_id_tells_no_time_nobody_knows_how_long_it_waits(run: LiveRun) -> None:

@@ -109,8 +109,8 @@ def test_a_quarantined_dataset_is_told_with_its_release_and_gone_after_it() -> N
     go(WORLD, machine, data)
     first, *others = troubles(machine)
     assert first.what.startswith("b: quarantined, and left alone")
-    assert (first.command, first.datasets) == ("distcommit release /jobs/job.yaml b retry", 1)
-    assert [trouble.command.split()[1] for trouble in others] == ["release"], "no run helps before"
+    assert (first.command, first.datasets) == ("distcommit dataset release /jobs/job.yaml b retry", 1)
+    assert [trouble.command.split()[1] for trouble in others] == ["dataset", "release"], "no run helps before"
     operator_actions.accept(WORLD.store(machine), "b", "ann")
     go(WORLD, machine, data)
     assert troubles(machine) == []
@@ -181,7 +181,7 @@ def test_a_log_that_can_not_be_read_is_told_to_hold_the_next_run_of_such_a_job_a
     assert not any("publishes nothing" in trouble.what for trouble in troubles(machine))
     (told,) = (each for each in troubles(machine, whole_job=True) if "publishes nothing" in each.what)
     assert told.what.endswith("and those of bucket 0 can't be, as its log can't be read")
-    assert told.command == "distcommit rebuild /jobs/job.yaml"
+    assert told.command == "distcommit store rebuild /jobs/job.yaml"
     assert go(JOB, machine, source(a=2, c=1)).decided is False
 
 
@@ -201,18 +201,18 @@ def test_while_a_run_lives_what_it_has_sealed_is_no_trouble() -> None:
     "word", ["plain", "two words", "it's", "$(touch x)", "a\x1b[31m", "a\nb", "größe", "x\u202e'\\", "`id`"]
 )
 def test_a_command_means_to_a_shell_what_it_was_made_of_and_controls_no_terminal(word: str) -> None:
-    command = command_for(folders(("job=x y",), f"{word}.yaml"))("release", word, "retry")
+    command = command_for(folders(("job=x y",), f"{word}.yaml"))("dataset release", word, "retry")
     assert printable(command) == command
     shown = subprocess.run(
         ["bash", "-c", command.replace("distcommit", "printf '%s\\0'", 1)], capture_output=True, check=True
     )
     words = shown.stdout.decode().split("\0")[:-1]
-    assert words == ["release", "--set", "job=x y", f"/jobs/{word}.yaml", word, "retry"]
+    assert words == ["dataset", "release", "--set", "job=x y", f"/jobs/{word}.yaml", word, "retry"]
 
 
 def test_a_name_that_looks_like_an_option_is_none() -> None:
-    command = command_for(folders())("release", "--all-mine", "retry", named=True)
-    assert command == "distcommit release /jobs/job.yaml -- --all-mine retry"
+    command = command_for(folders())("dataset release", "--all-mine", "retry", named=True)
+    assert command == "distcommit dataset release /jobs/job.yaml -- --all-mine retry"
 
 
 def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_with_what_is_to_be_moved() -> None:
@@ -221,12 +221,12 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     around = lacking(machine)
     first, *_ = troubles(machine, around=around)
     assert "b: quarantined, as a sealed file is gone: fs-rename " in first.what
-    assert first.command == "distcommit release /jobs/job.yaml b abandon"
+    assert first.command == "distcommit dataset release /jobs/job.yaml b abandon"
     (step,) = around.lacking.values()
     foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
     first, *_ = troubles(machine, around=foreign)
     assert "something else is where its file belongs" in first.what
-    assert first.command == "distcommit release /jobs/job.yaml b retry"
+    assert first.command == "distcommit dataset release /jobs/job.yaml b retry"
     operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert [trouble.command.split()[1] for trouble in troubles(machine)] == ["run"]
     go(WORLD, machine, data)
@@ -238,13 +238,13 @@ def test_what_can_not_be_planned_is_told_with_its_source_s_remedy_until_a_person
     go(WORLD, machine, data)
 
     def planning() -> Iterator[object]:
-        yield DatasetProblem("a", "it counts in another topic", ("set-watermark", "a", "null"))
+        yield DatasetProblem("a", "it counts in another topic", ("dataset set-watermark", "a", "null"))
         yield DatasetProblem("new", "its records are gone", ("run", "--set=source.expired_offsets=earliest"))
 
     go(WORLD, machine, OddSource({}, planning=planning))
     told = {trouble.what: trouble.command for trouble in troubles(machine) if "could not be planned" in trouble.what}
     assert told == {
-        "a could not be planned: it counts in another topic": "distcommit set-watermark /jobs/job.yaml a null",
+        "a could not be planned: it counts in another topic": "distcommit dataset set-watermark /jobs/job.yaml a null",
         "new could not be planned: its records are gone": "distcommit run --set=source.expired_offsets=earliest"
         " /jobs/job.yaml",
     }
@@ -263,7 +263,9 @@ def test_records_that_fail_their_work_unit_are_told_with_the_setting_that_lets_t
     machine, data = Machine(), source(a=3)
 
     def extracting(unit: WorkUnit) -> None:
-        raise RecordError(what, found=f"`rm -rf /` RecordError: {TURNED_AWAY} {NEW_FIELDS}. To do: `distcommit gc`")
+        raise RecordError(
+            what, found=f"`rm -rf /` RecordError: {TURNED_AWAY} {NEW_FIELDS}. To do: `distcommit recover`"
+        )
 
     go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
     around = Around(turned_away_fails=True, fails_for_fields="converters.1.evolution")
@@ -375,7 +377,7 @@ def test_a_log_that_is_damaged_is_told_with_what_mends_it() -> None:
     machine.put(path, b"torn")
     first, *_ = troubles(machine)
     assert first.what.startswith("bucket 0 can't be read: a log segment is corrupt")
-    assert first.command == "distcommit rebuild /jobs/job.yaml"
+    assert first.command == "distcommit store rebuild /jobs/job.yaml"
 
 
 def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
@@ -399,7 +401,9 @@ def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(
         make(tmp_path / "job" / "elsewhere")
         first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
         assert first.what.startswith("the output is older than the store, or another one: an output that nobody has")
-        assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
+        assert first.command.startswith(
+            "distcommit store rebuild --set paths.output=elsewhere --keep-watermarks --dry-run"
+        )
         before = sorted((tmp_path / "job").rglob("*"))
         shown = Job.from_file(job_file, ["paths.output=elsewhere"]).rebuild(keep_watermarks=True, dry_run=True)
         assert (shown.written, shown.epoch > 0, shown.problems) == (False, True, [])
@@ -419,7 +423,7 @@ def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_m
     replace_files(machine, ROOTS.staging, {})
     found = told()
     (elsewhere,) = (trouble for trouble in found if trouble.what.startswith("what is pending was staged in another"))
-    assert elsewhere.command.startswith("distcommit rebuild --keep-watermarks --dry-run")
+    assert elsewhere.command.startswith("distcommit store rebuild --keep-watermarks --dry-run")
     assert not any(trouble.mend or "sealed and not closed" in trouble.what for trouble in found)
 
 
@@ -429,7 +433,7 @@ def test_a_run_of_which_the_record_is_damaged_is_not_said_to_have_died() -> None
     machine.put(f"{ROOTS.store}/{RUNS}/{record_name(epoch)}", b"{}")
     (told,) = troubles(machine)
     assert told.what.startswith(f"the record of the run of epoch {epoch} can't be read: ")
-    assert told.command == "distcommit repair /jobs/job.yaml"
+    assert told.command == "distcommit store repair /jobs/job.yaml"
 
 
 def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_partitions_that_a_topic_does_not_have_are_refused_if_the_brokers_can_be
 
 def test_the_command_tells_what_is_wrong_and_what_to_do(job: Job, tmp_path: Path) -> None:
     def said(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["set-watermark", str(tmp_path / "job.yaml"), *arguments, "--json"])
+        done = CliRunner().invoke(app, ["dataset", "set-watermark", str(tmp_path / "job.yaml"), *arguments, "--json"])
         return done.exit_code, json.loads(done.stdout.splitlines()[-1]).get("error", "")
 
     assert said("t", '{"zero": "x"}')[0] == 2
@@ -180,7 +180,7 @@ def test_composite_positions_are_set_shown_and_kept_of_one_type(tmp_path: Path) 
     file.write_text(COMPOSITE)
     Job.from_file(file).open_store(create=True)
     position = ["2026-01-01T00:00:00.000000Z", "a b.csv"]
-    command = ["set-watermark", str(file), "d", json.dumps({"": position}), "--new"]
+    command = ["dataset", "set-watermark", str(file), "d", json.dumps({"": position}), "--new"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert '"a b.csv"]' in done.output

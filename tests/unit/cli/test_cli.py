@@ -187,12 +187,12 @@ class TestWrongJobFile:
 
 class TestRelease:
     def test_all_that_is_quarantined_is_retried_by_one_command(self, store: JobStore, job_file: Path) -> None:
-        assert invoke("quarantine", job_file, "waiting").exit_code == 0
-        result = invoke("release", job_file, "--all", "retry", "--json")
+        assert invoke("dataset", "quarantine", job_file, "waiting").exit_code == 0
+        result = invoke("dataset", "release", job_file, "--all", "retry", "--json")
         assert result.exit_code == 0
         rows = last_json(result)["datasets"]
         assert {row["dataset"]: row["status"] for row in rows} == {"waiting": "pending", "stuck": "pending"}
-        result = invoke("release", job_file, "--all", "retry", "--json")
+        result = invoke("dataset", "release", job_file, "--all", "retry", "--json")
         assert (result.exit_code, last_json(result)["datasets"]) == (0, [])
 
     def test_a_bucket_that_can_not_be_read_keeps_no_other_from_it(self, store: JobStore, job_file: Path) -> None:
@@ -200,7 +200,7 @@ class TestRelease:
         assert bucket != bucket_of("stuck", store.buckets)
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         newest.write_bytes(b"")
-        result = invoke("release", job_file, "--all", "retry", "--json")
+        result = invoke("dataset", "release", job_file, "--all", "retry", "--json")
         assert result.exit_code == 5
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
 
@@ -214,26 +214,32 @@ class TestRelease:
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # what is gone the bucket's head names
             damage()
-            dry = invoke("release", job_file, "--all", how, "--dry-run", "--json")
-            real = invoke("release", job_file, "--all", how, "--json")
+            dry = invoke("dataset", "release", job_file, "--all", how, "--dry-run", "--json")
+            real = invoke("dataset", "release", job_file, "--all", how, "--json")
             assert (dry.exit_code, real.exit_code) == (5, 5)
             assert last_json(dry)["unreadable"] == last_json(real)["unreadable"]
             assert list(last_json(dry)["unreadable"]) == [f"bucket {bucket}"]
             assert not any(row["acts"] for row in last_json(dry)["rows"])
-            assert "logs that can't be read: 1" in invoke("release", job_file, "--all", how, "--dry-run").stdout
-            dry = invoke("release", job_file, "stuck", how, "--dry-run", "--json")
-            real = invoke("release", job_file, "stuck", how, "--json")
+            assert (
+                "logs that can't be read: 1" in invoke("dataset", "release", job_file, "--all", how, "--dry-run").stdout
+            )
+            dry = invoke("dataset", "release", job_file, "stuck", how, "--dry-run", "--json")
+            real = invoke("dataset", "release", job_file, "stuck", how, "--json")
             assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
 
     @pytest.mark.parametrize("how", ["retry", "accept", "abandon", "quarantine"])
     def test_what_the_store_does_not_know_is_told_as_that(self, store: JobStore, job_file: Path, how: str) -> None:
-        words = ["quarantine", job_file, "stück"] if how == "quarantine" else ["release", job_file, "stück", how]
+        words = (
+            ["dataset", "quarantine", job_file, "stück"]
+            if how == "quarantine"
+            else ["dataset", "release", job_file, "stück", how]
+        )
         for more in ([], ["--dry-run"]) if how != "quarantine" else ([],):
             result = invoke(*words, *more)
             assert (result.exit_code, "the store does not know this dataset" in result.stderr) == (2, True)
 
     def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
-        result = invoke("release", job_file, "--all", "accept")
+        result = invoke("dataset", "release", job_file, "--all", "accept")
         assert result.exit_code == 2
         assert "expected retry|abandon|restart; found accept" in result.stderr
 
@@ -252,8 +258,8 @@ class TestRelease:
             append(store, bucket_of(urn, store.buckets), failed)
         told = last_json(invoke("status", job_file, "--json"))["troubles"]
         gone = [trouble["command"] for trouble in told if "a sealed file is gone" in trouble["what"]]
-        assert gone == [f"distcommit release --all {job_file} abandon"] * 2
-        shown = invoke("release", "--all", job_file, "abandon", "--dry-run")
+        assert gone == [f"distcommit dataset release --all {job_file} abandon"] * 2
+        shown = invoke("dataset", "release", "--all", job_file, "abandon", "--dry-run")
         assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
         rows = last_json(invoke(*gone[0].split()[1:], "--json"))["datasets"]
         assert {row["dataset"]: row["status"] for row in rows} == {"lost": "idle", "lost too": "idle"}
@@ -264,18 +270,18 @@ class TestRelease:
         "words", [["stuck"], ["stuck", "forget"], ["retry", "stuck"], ["stuck", "waiting", "retry"]]
     )
     def test_other_words_are_no_way_to_release(self, store: JobStore, job_file: Path, words: list[str]) -> None:
-        result = invoke("release", job_file, *words)
+        result = invoke("dataset", "release", job_file, *words)
         assert result.exit_code == 2
         assert "expected DATASET retry|accept|abandon" in result.stderr
 
     def test_what_is_pending_is_released_once_it_is_quarantined(self, store: JobStore, job_file: Path) -> None:
-        result = invoke("release", job_file, "waiting", "accept")
+        result = invoke("dataset", "release", job_file, "waiting", "accept")
         assert result.exit_code == 3
         assert "quarantine it" in result.stderr
-        assert invoke("quarantine", job_file, "waiting").exit_code == 0
-        result = invoke("release", job_file, "waiting", "accept", "--json")
+        assert invoke("dataset", "quarantine", job_file, "waiting").exit_code == 0
+        result = invoke("dataset", "release", job_file, "waiting", "accept", "--json")
         assert last_json(result)["datasets"][0]["positions"] == {"0": 20}
-        assert invoke("quarantine", job_file, "idle").exit_code == 3
+        assert invoke("dataset", "quarantine", job_file, "idle").exit_code == 3
 
 
 def test_who_asked_is_told_where_the_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,12 +382,12 @@ class TestStatus:
             assert text in " ".join(invoke("status", job_file).stdout.split())
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["idle"]["status"], rows["idle"]["failed_runs"], rows["idle"]["outage"]) == ("stopped", 2, False)
-        printed = " ".join(invoke("log", job_file, "--dataset", "idle").stdout.split())
+        printed = " ".join(invoke("store", "log", job_file, "--dataset", "idle").stdout.split())
         assert "idle 0:10 -> 0:30; stopped: SourceError: a page is damaged" in printed
-        assert invoke("release", job_file, "idle", "accept").exit_code == 3
-        released = last_json(invoke("release", job_file, "idle", "retry", "--json"))["datasets"]
+        assert invoke("dataset", "release", job_file, "idle", "accept").exit_code == 3
+        released = last_json(invoke("dataset", "release", job_file, "idle", "retry", "--json"))["datasets"]
         assert [(row["status"], row["failed_runs"]) for row in released] == [("idle", 0)]
-        assert invoke("release", job_file, "idle", "retry").exit_code == 3
+        assert invoke("dataset", "release", job_file, "idle", "retry").exit_code == 3
 
     def test_names_the_command_that_releases_a_quarantined_one(self, store: JobStore, job_file: Path) -> None:
         text = " ".join(invoke("status", job_file).stdout.split())
@@ -410,13 +416,13 @@ class TestStatus:
 
 class TestLog:
     def test_of_the_job_has_its_fences(self, store: JobStore, job_file: Path) -> None:
-        found = last_json(invoke("log", job_file, "--json"))
+        found = last_json(invoke("store", "log", job_file, "--json"))
         lines = [(line["number"], line["record"], line["ignored"]) for line in found["lines"]]
         assert lines == [(1, "Checkpoint", ""), (2, "Fence", "")]
-        assert "epoch 1 begins, run run-1" in invoke("log", job_file).stdout
+        assert "epoch 1 begins, run run-1" in invoke("store", "log", job_file).stdout
 
     def test_of_a_dataset_has_what_concerns_it_alone(self, store: JobStore, job_file: Path) -> None:
-        found = last_json(invoke("log", job_file, "--dataset", "stuck", "--json"))
+        found = last_json(invoke("store", "log", job_file, "--dataset", "stuck", "--json"))
         assert [line["record"] for line in found["lines"]] == ["Fence", "Intent", "Failed"]
         assert found["lines"][1]["what"] == "stuck nothing -> 0:30, 30 records in 0 files"
         assert "its file is gone" in found["lines"][2]["what"]
@@ -428,16 +434,16 @@ class TestLog:
         number = log.refresh().number + 1
         late = Segment(1, "ab" * 16, Done(1, (SequenceName("waiting", 1),)))
         store.fs.put_if_absent(f"{log.folder}/{segment_name(number)}", encode_segment(late))
-        line = last_json(invoke("log", job_file, "--bucket", bucket, "--json"))["lines"][-1]
+        line = last_json(invoke("store", "log", job_file, "--bucket", bucket, "--json"))["lines"][-1]
         assert (line["number"], line["writer"], line["record"]) == (number, "ab" * 16, "Done")
         assert line["ignored"] == "by epoch 1, and epoch 2 has fenced this log"
-        assert "ignored: by epoch 1" in invoke("log", job_file, "--bucket", bucket).stdout
+        assert "ignored: by epoch 1" in invoke("store", "log", job_file, "--bucket", bucket).stdout
 
     def test_goes_on_past_what_can_not_be_read(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("idle", store.buckets)
         first = min(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         first.write_bytes(first.read_bytes()[:-3])
-        result = invoke("log", job_file, "--bucket", bucket, "--json")
+        result = invoke("store", "log", job_file, "--bucket", bucket, "--json")
         torn, *others = last_json(result)["lines"]
         assert result.exit_code == 5
         assert torn["unreadable"]
@@ -446,7 +452,7 @@ class TestLog:
 
     @pytest.mark.parametrize("words", [["--bucket", "4"], ["--bucket", "-1"], ["--bucket", "0", "--dataset", "idle"]])
     def test_of_no_such_bucket_is_exit_code_2(self, store: JobStore, job_file: Path, words: list[str]) -> None:
-        assert invoke("log", job_file, *words).exit_code == 2
+        assert invoke("store", "log", job_file, *words).exit_code == 2
 
 
 class TestAudit:

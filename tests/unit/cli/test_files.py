@@ -1,4 +1,4 @@
-"""`distcommit files` lists what is committed, and where that is nothing says so beside it."""
+"""`distcommit dataset files` lists what is committed, and where that is nothing says so beside it."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ def test_that_the_first_run_was_killed_before_it_had_left_a_whole_cut_is_told_wi
     with pytest.raises(Killed):
         place.run(3)
     epoch = place.store().job_log().refresh().fence_epoch
-    result = invoke("files", job_file)
+    result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")
     (told,) = result.stderr.splitlines()
     assert told.startswith(f"there is no whole cut yet: the newest one is of epoch {epoch} as it began")
     assert told.endswith(f"after `distcommit run {job_file}`")
-    as_json = invoke("files", job_file, "--json")
+    as_json = invoke("dataset", "files", job_file, "--json")
     assert (as_json.exit_code, last_json(as_json)["files"]) == (0, {})
     assert sorted(last_json(as_json)) == ["epoch", "exactly_once", "files", "phase", "time_ms"]
 
     place.launch = launch_here
     place.run(3)
-    result = invoke("files", job_file)
+    result = invoke("dataset", "files", job_file)
     assert (len(result.stdout.splitlines()), result.stderr) == (len(NAMES), "")
 
 
 def test_that_a_whole_run_has_committed_nothing_is_told_with_status(place: Place, job_file: Path) -> None:
     epoch = place.run(0)
-    result = invoke("files", job_file)
+    result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == (
         f"no file is committed at this cut, which is of epoch {epoch} as it ended: `distcommit status {job_file}`"
         " tells how datasets stand\n"
     )
     place.run(3)
-    old = invoke("files", job_file, "--as-of", epoch)
+    old = invoke("dataset", "files", job_file, "--as-of", epoch)
     assert (old.stdout, old.stderr.partition(":")[0]) == ("", result.stderr.partition(":")[0])

@@ -1,4 +1,4 @@
-"""`distcommit rebucket`: what it shows, asks for and refuses; and the Python API of commit steps beside it."""
+"""`distcommit store rebucket`: what it shows, asks for and refuses; and the Python API of commit steps beside it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def text_of(view: RenderableType) -> str:
 
 
 def test_what_is_open_is_named_and_nothing_is_changed(store: JobStore, job_file: Path) -> None:
-    result = invoke("rebucket", job_file, "--buckets", 9)
+    result = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert result.exit_code == 3
     assert "found stuck (quarantined), waiting (pending)" in result.stderr
     assert "nothing was changed" in result.stderr
@@ -50,7 +50,7 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
     store: JobStore, job_file: Path
 ) -> None:
     made_idle(store)
-    result = invoke("rebucket", job_file, "--buckets", 9, "--json")
+    result = invoke("store", "rebucket", job_file, "--buckets", 9, "--json")
     assert result.exit_code == 0, result.stderr
     assert "start Spark" not in result.stderr
     assert [line.split()[-1] for line in result.stderr.splitlines()] == ["look", "fence", "logs", "logs", "switch"]
@@ -60,17 +60,17 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
     refused = invoke("status", job_file)
     assert refused.exit_code == 2
     assert "expected commit.buckets: 4; found 9 buckets" in refused.stderr
-    assert "distcommit rebucket JOB.yaml --buckets 4" in refused.stderr
+    assert "distcommit store rebucket JOB.yaml --buckets 4" in refused.stderr
     job_file.write_text(JOB.replace("buckets: 4, ", ""))
     shown = last_json(invoke("status", job_file, "--json"))
     assert (shown["buckets"], shown["generation"], shown["moving_to"]) == (9, 1, 0)
     assert {row["dataset"]: row["status"] for row in shown["datasets"]} == dict.fromkeys(
         ("idle", "stuck", "waiting"), DatasetStatus.IDLE.value
     )
-    again = invoke("rebucket", job_file, "--buckets", 9)
+    again = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert again.exit_code == 0
     assert "nothing to do" in again.stdout
-    ended = invoke("log", job_file, "--json")
+    ended = invoke("store", "log", job_file, "--json")
     assert [line["record"] for line in json.loads(ended.stdout)["lines"]][-5:] == [
         "Fence",
         "Rebucket",
@@ -82,19 +82,19 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
 
 def test_a_number_that_no_job_has_is_refused(store: JobStore, job_file: Path) -> None:
     for wrong in ("0", "65537", "many"):
-        assert invoke("rebucket", job_file, "--buckets", wrong).exit_code == 2
+        assert invoke("store", "rebucket", job_file, "--buckets", wrong).exit_code == 2
 
 
 def test_without_a_number_there_are_as_many_as_there_are(store: JobStore, job_file: Path) -> None:
     made_idle(store)
-    result = invoke("rebucket", job_file, "--json")
+    result = invoke("store", "rebucket", job_file, "--json")
     assert (result.exit_code, last_json(result)["epoch"], last_json(result)["buckets"]) == (0, 0, 4)
 
 
 def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -> None:
     made_idle(store)
     with JobLock(store.fs, store.roots.store, "alive", 30, SystemClock()):
-        result = invoke("rebucket", job_file, "--buckets", 9)
+        result = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert result.exit_code == 3
     assert "another run of this job is alive" in result.stderr
     assert store.job_log().refresh().under_way is None
@@ -129,9 +129,11 @@ def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it
     told = json.loads(invoke("status", job_file, "--json").stdout)
     assert told["moving_to"] == 9
     shown = " ".join(invoke("status", job_file).stdout.split())
-    assert "a move to 9 buckets: `distcommit rebucket JOB.yaml --buckets 9` finishes it; until then no run" in shown
-    assert f"distcommit rebucket --buckets=9 {job_file}" in shown
-    finished = invoke("rebucket", job_file, "--buckets", 9)
+    assert (
+        "a move to 9 buckets: `distcommit store rebucket JOB.yaml --buckets 9` finishes it; until then no run" in shown
+    )
+    assert f"distcommit store rebucket --buckets=9 {job_file}" in shown
+    finished = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert finished.exit_code == 0, finished.stderr
     assert "an earlier command had begun it" in finished.stdout
     job_file.write_text(JOB.replace("buckets: 4, ", ""))

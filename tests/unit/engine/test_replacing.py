@@ -133,7 +133,7 @@ def in_folders(machine: Machine) -> list[str]:
 
 
 def collect(world: World, machine: Machine) -> None:
-    """A run that ingests nothing, as `distcommit gc` begins it."""
+    """A run that ingests nothing, as `distcommit recover` begins it."""
     settings = world.begin(machine, NOTHING)
     assert recover(launch, settings).succeeded
     end_run(settings.store, settings.epoch, clean=True)

@@ -193,7 +193,7 @@ def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
     ] * 2
     told = results[-1].totals.reasons[0].text
     assert told.startswith("3 runs in a row could not read it")
-    assert "`distcommit release JOB.yaml a retry`" in told
+    assert "`distcommit dataset release JOB.yaml a retry`" in told
     assert WHY in told
     assert results[-1].totals.datasets_planned == 0, "b has nothing new, and a is not planned"
     row = next(row for row in read_status(STOPPING.store(machine)).datasets if row.dataset == "a")

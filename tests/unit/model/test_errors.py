@@ -19,7 +19,9 @@ def test_every_error_pickles_with_its_parts(kind: type[errors.DistcommitError]) 
     assert str(again) == str(error) == "it failed [dataset=d, epoch=3]; expected a; found b. To do: c"
 
 
-LONG = errors.StaleStoreError("it failed", found="x" * 3000, todo="`distcommit rebuild` repairs it. Then run again")
+LONG = errors.StaleStoreError(
+    "it failed", found="x" * 3000, todo="`distcommit store rebuild` repairs it. Then run again"
+)
 
 
 @pytest.mark.parametrize("limit", [250, 500, 1000, 2000])
@@ -27,7 +29,7 @@ def test_text_that_is_cut_keeps_its_remedy_whole(limit: int) -> None:
     cut = errors.plain_text(LONG, limit)
     assert len(cut) <= limit
     assert cut.startswith("it failed; found xxx")
-    assert cut.endswith("x.... To do: `distcommit rebuild` repairs it. Then run again")
+    assert cut.endswith("x.... To do: `distcommit store rebuild` repairs it. Then run again")
     assert errors.plain_text(cut, limit) == cut
 
 

@@ -313,7 +313,7 @@ def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, p
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
     with pytest.raises(PlanError, match="made again") as caught:
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
-    assert caught.value.remedy == ("set-watermark", "t", "null")
+    assert caught.value.remedy == ("dataset set-watermark", "t", "null")
 
 
 @pytest.mark.parametrize("policy", ["earliest", "nearest"])
@@ -328,7 +328,7 @@ def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_na
     known = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
     with pytest.raises(PlanError) as caught:
         plan_dataset(source(expired_offsets=policy), "t", logs, known, "topic-id")
-    assert caught.value.remedy == ("set-watermark", "t", '{"0": 5, "1": 7, "2": 3}')
+    assert caught.value.remedy == ("dataset set-watermark", "t", '{"0": 5, "1": 7, "2": 3}')
     with pytest.raises(PlanError) as caught:
         plan_dataset(source(expired_offsets=policy), "t", {**logs, 1: "unknown"}, read_to("t", p0=6, p1=1)["t"])
     assert "nearest offsets" not in str(caught.value)

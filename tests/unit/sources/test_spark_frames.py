@@ -176,7 +176,7 @@ def test_a_column_that_ends_before_what_was_read_is_told_with_what_resolves_it(s
     _, told = staged.plan(5)
     assert "ends before what was read already" in told.error
     assert "expected values up to 5; found no value at or past it" in told.error
-    assert told.remedy == ("set-watermark", "t", "null")
+    assert told.remedy == ("dataset set-watermark", "t", "null")
     staged.stage([], "c", before=None)
     assert staged.plan() == []
 
@@ -199,7 +199,7 @@ def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_say
     assert staged.read(plan) == [2]
     (told,) = staged.plan(2, "c:integer of reader bbb")
     assert "expected format and options of reader bbb; found those of reader aaa" in told.error
-    assert told.remedy == ("set-watermark", "t", '{"": 2}')
+    assert told.remedy == ("dataset set-watermark", "t", '{"": 2}')
     for by_hand_or_of_an_older_program in ("", "c:integer"):
         (plan,) = staged.plan(2, by_hand_or_of_an_older_program)
         assert staged.read(plan) == [2]

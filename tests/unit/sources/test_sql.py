@@ -257,7 +257,7 @@ def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark
     assert "ends before what was read already" in reader.problems[0]
     (told,) = planned(reader.source, {"t": DatasetState("t", watermark=reader.watermark)})
     assert isinstance(told, DatasetProblem)
-    assert told.remedy == ("set-watermark", "t", "null")
+    assert told.remedy == ("dataset set-watermark", "t", "null")
     assert 'or to {"": 6} to go on where it ends now' in told.error
     make(file, "DELETE FROM t")
     assert reader.plan() is None

@@ -265,7 +265,7 @@ def test_a_query_that_is_changed_stops_until_it_is_put_back_or_a_person_says_whe
     joined.source = source(file, tables=[], queries={"q": changed})
     (found,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
     assert isinstance(found, DatasetProblem)
-    assert found.remedy == ("set-watermark", "q", '{"": 3}')
+    assert found.remedy == ("dataset set-watermark", "q", '{"": 3}')
     assert "read by another query" in found.error
     assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in found.error
     assert "put it back" in found.error

@@ -244,7 +244,7 @@ def test_while_it_is_half_made_nothing_else_changes_the_job() -> None:
         lambda: rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "r", "person", accept_gaps=False),
     ]
     for command in commands:
-        with pytest.raises(ConflictError, match=r"distcommit rebucket JOB.yaml --buckets 3") as caught:
+        with pytest.raises(ConflictError, match=r"distcommit store rebucket JOB.yaml --buckets 3") as caught:
             command()
         assert caught.value.found == "generation 1, of 3, half made"
     with pytest.raises(ConflictError, match="another number of buckets than this") as caught:
@@ -282,7 +282,7 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
     with pytest.raises(ConfigurationError, match="another number of buckets") as caught:
         BEFORE.store(machine)
     assert (caught.value.expected, caught.value.found) == ("commit.buckets: 2", "3 buckets")
-    assert "distcommit rebucket JOB.yaml --buckets 2" in caught.value.todo
+    assert "distcommit store rebucket JOB.yaml --buckets 2" in caught.value.todo
 
 
 def test_a_job_log_that_knows_nothing_of_what_a_bucket_says_is_from_the_past() -> None:

@@ -216,7 +216,7 @@ def test_no_job_can_be_made_of_it(tmp_path: Path, text: str, what: str) -> None:
 
 def test_the_command_writes_a_new_job_file_that_loads_and_never_another_ones(tmp_path: Path) -> None:
     (tmp_path / "clicks.pull").write_text(LEAST)
-    arguments = ["convert-gobblin", str(tmp_path / "clicks.pull"), "-o", str(tmp_path / "job.yaml")]
+    arguments = ["migrate", "convert-gobblin", str(tmp_path / "clicks.pull"), "-o", str(tmp_path / "job.yaml")]
     told = CliRunner().invoke(app, [*arguments, "--json"])
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout)["job"] == "clicks"
@@ -225,5 +225,5 @@ def test_the_command_writes_a_new_job_file_that_loads_and_never_another_ones(tmp
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 2
     assert (tmp_path / "job.yaml").read_text() == before
-    shown = CliRunner().invoke(app, ["convert-gobblin", str(tmp_path / "clicks.pull")])
+    shown = CliRunner().invoke(app, ["migrate", "convert-gobblin", str(tmp_path / "clicks.pull")])
     assert yaml.safe_load(shown.stdout) == yaml.safe_load(before)
