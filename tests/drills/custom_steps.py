@@ -151,7 +151,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
         printed = Printed(situation)
         printed.refused(
-            f"distcommit dataset release {situation.path} {NAME} abandon", f"a sink could not take back a commit"
+            f"distcommit dataset release {situation.path} {NAME} abandon", "a sink could not take back a commit"
         )
         command = printed.problem("being abandoned, which was not finished")["command"]
         rows.do("DROP TRIGGER refuse")

@@ -126,7 +126,7 @@ def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
         printed.refused(
-            f"distcommit dataset files {situation.path} --dataset A", f"nothing is published of this dataset"
+            f"distcommit dataset files {situation.path} --dataset A", "nothing is published of this dataset"
         )
         _knows(printed, f"distcommit status {situation.path} --all")
         return _finished(printed, situation)

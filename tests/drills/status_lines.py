@@ -164,7 +164,7 @@ def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         printed = Printed(situation)
         printed.refused(
-            f"distcommit dataset quarantine {situation.path} b", f"this dataset was held back with its whole run"
+            f"distcommit dataset quarantine {situation.path} b", "this dataset was held back with its whole run"
         )
         printed.type(f"distcommit recover {situation.path}")
         return _finished(printed, situation)
@@ -262,7 +262,7 @@ def lost_output(folder: Path) -> Drilled:
         printed.refused(f"distcommit run {situation.path}", "the output is older than the store", 5)
         printed.type(f"distcommit store rebuild {situation.path} --keep-watermarks")
         for topic in ("a", "b"):
-            printed.reported("set watermarks back: set-watermark null")
+            printed.reported("set watermarks back: dataset set-watermark null")
             printed.type(f"distcommit dataset set-watermark {situation.path} {topic} null")
         return _finished(printed, situation)
 

@@ -159,8 +159,10 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
             (table, "mode is replace can't reprocess.*To do: set mode to append"),
             (replacing, "replaces partitions can't reprocess.*To do: mend the job or its source, and have"),
         ):
-            code, _, errors = job.cli("dataset reprocess", "--all", *(word for each in settings for word in ("--set",
-            each))) assert code == 2
+            code, _, errors = job.cli(
+                "dataset reprocess", "--all", *(word for each in settings for word in ("--set", each))
+            )
+            assert code == 2
             assert re.search(why, " ".join(errors.split())), errors
             with pytest.raises(ConfigurationError, match=why):
                 Job.from_file(job.path, settings).reprocess("bad")

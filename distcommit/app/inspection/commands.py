@@ -21,7 +21,8 @@ def command_for(folders: JobFolders) -> Command:
     changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
 
     def command(name: str, *words: str, named: bool = False) -> str:
-        """`named`: whether the words are names, also those that look like options."""
+        """Return the command line. `name`: the command's, after its group's; `named`: whether the words are names, also
+        those that look like options."""
         if name in GROUPS:
             name, words = f"{name} {words[0]}", words[1:]
         options = [] if named else [word for word in words if word.startswith("-")]

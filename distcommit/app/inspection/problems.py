@@ -131,8 +131,11 @@ def _for_log(name: str, result: StatusResult, command: Command) -> str:
         return command("store rebuild")
     if not name.startswith((BUCKET, JOB_LOG)):
         return command("store verify")
-    return command("store log", f"--bucket={name.removeprefix(BUCKET)}") if name.startswith(BUCKET) else"
-                   " command("store log")
+    return (
+        command("store log", f"--bucket={name.removeprefix(BUCKET)}")
+        if name.startswith(BUCKET)
+        else command("store log")
+    )
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
@@ -274,7 +277,9 @@ def _to_be_read(reason: str, command: Command, around: Around) -> tuple[str, str
     """What a person may want to know before they give the command, and the command."""
     if around.turned_away_fails and is_record(reason, TURNED_AWAY):
         todo = ". Diverted, such records are kept in the error branch, and the others go on; once the job file or the"
-        return f"{todo} producer is mended, `dataset reprocess` publishes them", command("run", "--set=on_rejected=divert")
+        return f"{todo} producer is mended, `dataset reprocess` publishes them", command(
+            "run", "--set=on_rejected=divert"
+        )
     if around.fails_for_fields and is_record(reason, NEW_FIELDS):
         todo = ". If the new fields are meant to be there, let this run take them in: they are known from then on"
         return todo, command("run", f"--set={around.fails_for_fields}=evolve")

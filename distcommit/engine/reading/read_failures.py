@@ -68,8 +68,9 @@ def why_stopped(state: DatasetState) -> str:
     """Why no run plans a dataset, and what to do about it; empty if runs do."""
     if state.unread is None or not state.unread.stopped:
         return ""
-    told = f"{state.unread.failed_runs} runs in a row could not read it, and none tries again until `distcommit dataset release"
-    return f"{told} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
+    told = f"{state.unread.failed_runs} runs in a row could not read it, and none tries again until"
+    release = f"distcommit dataset release JOB.yaml {state.dataset_urn} retry"
+    return f"{told} `{release}`: {state.unread.reason}"
 
 
 def _unread(

@@ -51,5 +51,6 @@ def require_not_moved(store: JobStore, fold: Fold) -> None:
         store=store.roots.store,
         expected=f"generation {fold.moved_to}, in which this bucket goes on",
         found=f"generation {store.generation}",
-        todo="put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes it anew",
+        todo="put the newest job log in its place; or put the store aside, and `distcommit store rebuild` makes it"
+        " anew",
     )
