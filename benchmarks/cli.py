@@ -268,7 +268,7 @@ def looking(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What `status`, `datasets` and `runs` take over very many datasets, and a reader to open their newest cut."""
+    """What `status`, `dataset list` and `runs` take over very many datasets, and a reader to open their newest cut."""
     _show(run_looking(datasets, repeats=repeats, folder=folder, tell=_tell), as_json)
 
 

@@ -17,7 +17,7 @@ from tests.jobs.large_store import make_large_store
 _COMMANDS: dict[str, Sequence[str]] = {
     "status": ["status"],
     "status_json": ["status", "--json"],
-    "datasets": ["datasets"],
+    "datasets": ["dataset list"],
     "runs": ["runs"],
 }
 _ALONE = """
@@ -76,7 +76,7 @@ def _sample(arm: str, job_file: Path, datasets: int, said: Path) -> dict[str, fl
     words = (
         ["-c", _OPEN_CUT, str(job_file)]
         if arm == "open_cut"
-        else ["-m", "distcommit", _COMMANDS[arm][0], str(job_file), *_COMMANDS[arm][1:]]
+        else ["-m", "distcommit", *_COMMANDS[arm][0].split(), str(job_file), *_COMMANDS[arm][1:]]
     )
     command = [sys.executable, "-c", _ALONE, str(said), sys.executable, *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,30 +1,86 @@
-"""What help says below the commands: what words and exit codes mean."""
+"""Help of commands: an example first, then all that a screen of 24 lines and 80 columns holds."""
 
 from __future__ import annotations
 
-WORDS = """\
-[bold]Words[/]
-  dataset      what is read and published as one, such as a topic
-  watermark    how far a dataset is published, from where the next run reads on
-  epoch        a run's number, above those of all runs before it
-  staged       written, where no reader looks
-  sealed       staged, and written down with the steps that publish it
-  replay       what a run does first: finish what is sealed, whoever died
-  bucket       a share of the datasets, which have a log in common
-  cut          what readers see: all datasets, as of one moment
-  quarantined  left alone by runs, as it can't be finished: until `release`\
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+TERMS = """\
+  dataset      data that is read and published as one, such as a topic
+  watermark    position up to which a dataset is published; reading resumes there
+  epoch        fencing number of a run, greater than that of every earlier run
+  staged       written to a folder that readers do not read
+  sealed       staged, and recorded in the log with the steps that publish it
+  replay       finishing what earlier runs sealed; every run does this first
+  bucket       share of the datasets; each bucket has one commit log
+  snapshot     state of all datasets at one moment, as readers see it
+  quarantined  skipped by runs until `distcommit dataset release`
 """
 RECORDS_LOST = 7
-"""What `run` ends with if all went through and records were lost at the source."""
+"""Exit code of `run` if it committed everything and the source had lost records."""
 EXIT_CODES = """\
-[bold]Exit codes[/]
-  0  everything went through
-  1  something did not: datasets failed, were skipped or are left pending
+  0  success
+  1  incomplete: datasets failed, were skipped or are still pending
   2  the job file, an argument or the environment is wrong
   3  another run of the job is alive, or has taken over
-  4  storage or source can't be reached: try again later
+  4  storage or source is unavailable; retry later
   5  stored data is corrupt or lost
-  6  the audit (or the demo) is not exact, or what is compared differs
-  7  the run committed all, and the source had deleted records before they were read
-130  interrupted, or ended by `distcommit cancel`\
+  6  the audit (or the demo) is not exact, or the compared positions differ
+  7  the run committed everything; the source had deleted records before they were read
+130  interrupted, or ended by `distcommit cancel`
 """
+
+
+class HelpedCommand(TyperCommand):
+    """A command whose help begins with an example."""
+
+    example = ""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_example(formatter, self.example)
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        self.format_options(ctx, formatter)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what the usage line names after the command."""
+        arguments = (parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument")
+        return ["[OPTIONS]", *(_usage(argument) for argument in arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, each with what it is for."""
+        parameters: Sequence[Any] = self.get_params(ctx)
+        shown = [parameter for parameter in parameters if not parameter.hidden]
+        arguments = [(_metavar(each), each.help) for each in shown if each.param_type_name == "argument"]
+        options = [(_names(each), _help(each)) for each in shown if each.param_type_name == "option"]
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def write_example(formatter: Any, example: str) -> None:
+    """Write the first lines of help: the command as a user types it."""
+    formatter.write(f"Example: {example}\n\n")
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def _names(option: Any) -> str:
+    names = ", ".join(sorted(option.opts, key=len))
+    return names if option.is_flag else f"{names} {_metavar(option)}"
+
+
+def _help(option: Any) -> str:
+    if option.required:
+        return f"{option.help} [required]"
+    default = option.default if option.show_default else None
+    return f"{option.help} [default: {default}]" if default else str(option.help)
+
+
+def _usage(argument: Any) -> str:
+    return _metavar(argument) if argument.required else f"[{_metavar(argument)}]"

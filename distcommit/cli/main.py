@@ -1,104 +1,170 @@
-"""The command `distcommit`: thin over `distcommit.app`. `cli.commands` has what each command does."""
+"""The command `distcommit`: its commands and groups. `cli.commands` has what each command does."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
-from distcommit.cli.help_texts import EXIT_CODES, WORDS
-from distcommit.cli.options import say_version
+from distcommit.cli.help_texts import EXIT_CODES, TERMS, HelpedCommand, write_example
+from distcommit.cli.options import show_version
+from distcommit.cli.renamed import refuse_renamed
 
-_FUNCTIONS = {
-    "Run a job": {
-        "run": "running:run",
-        "recover": "running:recover",
-        "cancel": "running:cancel",
-        "reprocess": "running:reprocess",
-        "gc": "running:gc",
-        "retain": "running:retain",
-        "demo": "demo:demo",
-    },
-    "Run jobs by their schedules": {
-        "serve": "serving:serve_jobs",
-        "pause": "serving:pause",
-        "resume": "serving:resume",
-        "trigger": "serving:trigger",
-    },
-    "Look at a job, also beside a live run": {
-        "status": "inspection:status",
-        "datasets": "inspection:datasets",
-        "steps": "inspection:steps",
-        "runs": "inspection:runs",
-        "report": "reporting:report",
-        "ui": "reporting:ui",
-        "files": "readers:files",
-        "log": "checking:log",
-        "explain": "running:explain",
-    },
-    "Decide what becomes of a dataset": {
-        "release": "operator_actions:release",
-        "quarantine": "operator_actions:quarantine",
-        "set-watermark": "operator_actions:set_watermark",
-    },
-    "Check and mend": {
-        "audit": "checking:audit",
-        "verify-store": "checking:verify_store",
-        "repair": "running:repair",
-        "rebuild": "migration:rebuild",
-    },
-    "Come from elsewhere, or move on": {
-        "import-watermarks": "migration:import_watermarks",
-        "compare": "checking:compare",
-        "convert-gobblin": "migration:convert_gobblin",
-        "rebucket": "migration:rebucket",
-    },
+
+class _Entry(NamedTuple):
+    """A command. `place`: the module of `cli.commands`, and its function; `example`: as a user types it."""
+
+    place: str
+    example: str
+
+
+class _Entries(NamedTuple):
+    """A group of commands by noun."""
+
+    help: str
+    example: str
+    commands: Mapping[str, _Entry]
+
+
+_DATASET = {
+    "list": _Entry("inspection:datasets", "job.yaml --status quarantined --limit 0"),
+    "steps": _Entry("inspection:steps", "job.yaml orders"),
+    "files": _Entry("readers:files", "job.yaml --dataset orders"),
+    "release": _Entry("operator_actions:release", "job.yaml orders retry"),
+    "quarantine": _Entry("operator_actions:quarantine", "job.yaml orders"),
+    "set-watermark": _Entry("operator_actions:set_watermark", "job.yaml orders '{\"0\": 1200}'"),
+    "reprocess": _Entry("running:reprocess", "job.yaml orders"),
+    "expire": _Entry("running:expire", "job.yaml --older-than 90d --dry-run"),
 }
-"""Commands by what they are for, in the order in which help lists them: the module of `cli.commands`, and the function
-in it."""
-_PLACES = {name: place for commands in _FUNCTIONS.values() for name, place in commands.items()}
-_PANELS = {name: panel for panel, commands in _FUNCTIONS.items() for name in commands}
-_USAGES = {"release": "[--all] [OPTIONS]"}
+_STORE = {
+    "verify": _Entry("checking:verify_store", "job.yaml"),
+    "repair": _Entry("running:repair", "job.yaml --dry-run"),
+    "rebuild": _Entry("migration:rebuild", "job.yaml --dry-run"),
+    "log": _Entry("checking:log", "job.yaml --dataset orders"),
+    "rebucket": _Entry("migration:rebucket", "job.yaml --buckets 256"),
+}
+_SCHEDULE = {
+    "pause": _Entry("serving:pause", "job.yaml"),
+    "resume": _Entry("serving:resume", "job.yaml"),
+    "trigger": _Entry("serving:trigger", "job.yaml --wait 60"),
+}
+_MIGRATE = {
+    "import-watermarks": _Entry("migration:import_watermarks", "job.yaml --from positions.csv"),
+    "compare": _Entry("checking:compare", "job.yaml OTHER.yaml"),
+    "convert-gobblin": _Entry("migration:convert_gobblin", "FILE.pull -o job.yaml"),
+}
+COMMANDS: Mapping[str, _Entry | _Entries] = {
+    "run": _Entry("running:run", "job.yaml"),
+    "recover": _Entry("running:recover", "job.yaml --dry-run"),
+    "cancel": _Entry("running:cancel", "job.yaml"),
+    "serve": _Entry("serving:serve_jobs", "jobs/ --metrics 9464"),
+    "status": _Entry("inspection:status", "job.yaml"),
+    "runs": _Entry("inspection:runs", "job.yaml --limit 5"),
+    "report": _Entry("reporting:report", "job.yaml -o report.html"),
+    "ui": _Entry("reporting:ui", "job.yaml --port 8080"),
+    "explain": _Entry("running:explain", "job.yaml --svg flow.svg"),
+    "audit": _Entry("checking:audit", "job.yaml --deep"),
+    "demo": _Entry("demo:demo", ""),
+    "dataset": _Entries("Inspect, release, reprocess and expire datasets.", "list job.yaml", _DATASET),
+    "store": _Entries("Verify, repair and rebuild the store of a job.", "verify job.yaml", _STORE),
+    "schedule": _Entries("Pause, resume and trigger a job that a service runs.", "pause job.yaml", _SCHEDULE),
+    "migrate": _Entries("Move a job here from another system.", "convert-gobblin FILE.pull -o job.yaml", _MIGRATE),
+}
+"""All commands and groups, in the order in which help lists them."""
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by their names. Each is imported as it is asked for: who looks at a job waits for what looks alone."""
+    """Commands of a group by name. Each is imported when it is asked for, so that a command waits for its own imports
+    only."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+    def __init__(self, entries: Mapping[str, _Entry | _Entries], prefix: str) -> None:
+        self._entries, self._prefix = entries, prefix
+        self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
-            module, _, function = _PLACES[name].partition(":")
-            alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            act = getattr(import_module(f"distcommit.cli.commands.{module}"), function)
-            usage, panel = _USAGES.get(name, "[OPTIONS]"), _PANELS[name]
-            alone.command(name, options_metavar=usage, rich_help_panel=panel)(act)
-            self._known[name] = typer.main.get_command(alone)
-        return self._known[name]
+        if name not in self._built:
+            entry = self._entries[name]
+            line = f"{self._prefix} {name}"
+            if isinstance(entry, _Entries):
+                group = _Group(name=name, help=entry.help, no_args_is_help=True, rich_markup_mode=None)
+                self._built[name] = group.with_commands(entry.commands, line, f"{line} {entry.example}")
+            else:
+                self._built[name] = _built(name, entry, line)
+        return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(self._entries)
+
+
+def _built(name: str, entry: _Entry, line: str) -> HelpedCommand:
+    module, _, function = entry.place.partition(":")
+    only = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    act = getattr(import_module(f"distcommit.cli.commands.{module}"), function)
+    only.command(name, cls=HelpedCommand)(act)
+    command: Any = typer.main.get_command(only)
+    command.example = f"{line} {entry.example}".rstrip()
+    return command  # type: ignore[no-any-return]
 
 
 class _Group(TyperGroup):
+    """Commands whose help begins with an example and lists each in one line."""
+
+    example = ""
+
+    def with_commands(self, entries: Mapping[str, _Entry | _Entries], line: str, example: str) -> _Group:
+        """Set the commands. `line`: what is typed before a command's name."""
+        self.commands: Any = _Commands(entries, line)
+        self.example = example
+        return self
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_example(formatter, self.example)
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_line(self.commands[name])) for name in self.commands])
+        names = (option for each in self.get_params(ctx) for option in each.opts if option.startswith("--"))
+        formatter.write(f"\nOptions: {', '.join(names)}\n")
+
+
+def commands_by_name() -> Mapping[str, Any]:
+    """Return all commands by name; the name of a command in a group follows the name of the group."""
+    group: Any = typer.main.get_command(app)
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        below = command.commands.items() if isinstance(command, _Group) else ()
+        found |= {f"{name} {each}": within for each, within in below} or {name: command}
+    return found
+
+
+def _first_line(command: Any) -> str:
+    return str(command.help).partition("\n")[0]
+
+
+class _Main(_Group):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = _Commands()
+        self.with_commands(COMMANDS, "distcommit", "distcommit run job.yaml")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        refuse_renamed(args)
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
     name="distcommit",
-    cls=_Group,
-    help="Exactly-once ingestion of many datasets, such as Kafka topics, to files, tables and topics, on Spark.",
-    epilog=f"{WORDS}\n\n{EXIT_CODES}",
-    rich_markup_mode="rich",
+    cls=_Main,
+    help="Ingest datasets exactly once into files, tables and topics, on Spark.",
+    rich_markup_mode=None,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -106,15 +172,25 @@ app = typer.Typer(
 )
 
 
+def _show(text: str) -> Any:
+    def show(asked: bool) -> None:
+        if asked:
+            sys.stdout.write(text)
+            raise typer.Exit
+
+    return show
+
+
 @app.callback()
 def _top(
-    version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=say_version)
-    ] = False,
-) -> None:
-    """The options of the command itself."""
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=show_version)] = False,
+    exit_codes: Annotated[bool, typer.Option("--exit-codes", is_eager=True, callback=_show(EXIT_CODES))] = False,
+    terms: Annotated[bool, typer.Option("--terms", is_eager=True, callback=_show(TERMS))] = False,
+) -> None: ...
 
 
 def main() -> None:
-    """The console entry point."""
+    """Run the command line, or complete one for a shell: the console entry point."""
+    if "_DISTCOMMIT_COMPLETE" in os.environ:
+        completion_init()
     app(prog_name="distcommit")

@@ -1,14 +1,20 @@
-"""What the commands on a job have in common."""
+"""Options that commands share, and decorators that open a command's job.
+
+A command is a function of a terminal, mostly of a job, and of its own options; it returns its exit code. The
+decorators add the shared options, open the job and end the process with that code.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import importlib.metadata
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
@@ -18,35 +24,83 @@ if TYPE_CHECKING:
     from distcommit.app.job import Job
     from distcommit.app.stored_job import StoredJob
 
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file.", show_default=False)]
+_Own = ParamSpec("_Own")
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.yaml", hidden=True)]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset URN, as `status` shows it.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Wins over the job file. Can be given again and again."),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a job-file setting. Repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; all else on stderr.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Logs, Spark's own among them, and tracebacks.")]
-Watch = Annotated[
-    float, typer.Option("--watch", min=0, metavar="SECONDS", help="Show it again each time; Ctrl-C ends it.")
-]
-
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all logs, and tracebacks of errors.")]
+Watch = Annotated[float, typer.Option("--watch", min=0, metavar="SECONDS", help="Repeat until Ctrl-C.")]
 FromFile = Annotated[
     Path | None,
     typer.Option(
         "--from",
         metavar="FILE",
-        help="A .csv with the columns dataset, partition, next_offset; a .json that Gobblin exported with"
-        " `job-state-store --read-job-state --keepConfig`; or another job's .yaml.",
+        help="CSV file with the columns dataset, partition, next_offset; JSON that Gobblin exported with"
+        " `job-state-store --read-job-state --keepConfig`; or the .yaml of another job.",
     ),
 ]
-FromGroup = Annotated[
-    str | None, typer.Option("--kafka-group", metavar="NAME", help="A consumer group's committed offsets.")
-]
+FromGroup = Annotated[str | None, typer.Option("--kafka-group", metavar="NAME", help="Kafka consumer group.")]
+
+
+def on_job(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function that runs or changes a job."""
+    return _command(act, _opened_job, given=2)
+
+
+def on_stored_job(act: Callable[Concatenate[Terminal, StoredJob, _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function that reads what a job has stored. It imports nothing that runs jobs."""
+    return _command(act, _opened_stored_job, given=2)
+
+
+def on_job_file(act: Callable[Concatenate[Terminal, Path, _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function of a job file, whose settings no option overrides."""
+    return _command(act, _named_job_file, given=2)
+
+
+def without_job(act: Callable[Concatenate[Terminal, _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function that needs no job."""
+    return _command(act, _terminal_alone, given=1)
+
+
+def as_service(act: Callable[Concatenate[Terminal, Sequence[str], _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function that serves jobs for days; the second argument overrides their settings."""
+    return _command(act, _terminal_for_days, given=2)
+
+
+def _command(
+    act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], given: int
+) -> Callable[..., None]:
+    """Return a function with the parameters of `opened` beside those of `act`, without the first `given`, which the
+    context manager that `opened` returns yields."""
+    own = list(inspect.signature(act, eval_str=True).parameters.values())[given:]
+    shared = list(inspect.signature(opened, eval_str=True).parameters.values())
+    first = [parameter for parameter in shared if parameter.default is parameter.empty]
+    parameters = [*first, *own, *(parameter for parameter in shared if parameter not in first)]
+
+    def command(**values: Any) -> None:
+        code: int | None = None
+        with opened(**{parameter.name: values.pop(parameter.name) for parameter in shared}) as context:
+            code = act(*context, **values)
+        if code:
+            raise typer.Exit(code)
+
+    command.__name__, command.__doc__ = act.__name__, act.__doc__
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    command.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return command
 
 
 @contextlib.contextmanager
-def opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool) -> Iterator[tuple[Terminal, Job]]:
-    """One command on the job of a file."""
-    from distcommit.app.job import Job  # noqa: PLC0415 - what only looks needs none of what runs
+def _opened_job(
+    job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> Iterator[tuple[Any, ...]]:
+    from distcommit.app.job import Job  # noqa: PLC0415 - commands that only read do not need it
 
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
@@ -54,11 +108,11 @@ def opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool)
 
 
 @contextlib.contextmanager
-def looked_at(
-    job: Path, overrides: list[str] | None, as_json: bool, verbose: bool
-) -> Iterator[tuple[Terminal, StoredJob]]:
-    """One command that looks at what is stored of the job of a file. Hardly anything that it makes is in circles, and
-    most is shown: to look for garbage among it as often as usual would be a third of its time."""
+def _opened_stored_job(
+    job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> Iterator[tuple[Any, ...]]:
+    """Open a job with garbage collection all but off: results have hardly any cycles, and collecting at the usual
+    thresholds takes a third of the time."""
     usual = gc.get_threshold()
     gc.set_threshold(100_000)
     try:
@@ -71,8 +125,31 @@ def looked_at(
         gc.set_threshold(*usual)
 
 
-def say_version(asked: bool) -> None:
-    """Says which version this is, and ends the process, if asked to."""
+@contextlib.contextmanager
+def _named_job_file(job: JobFile, as_json: AsJson = False, verbose: Verbose = False) -> Iterator[tuple[Any, ...]]:
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        yield terminal, job
+
+
+@contextlib.contextmanager
+def _terminal_alone(as_json: AsJson = False, verbose: Verbose = False) -> Iterator[tuple[Any, ...]]:
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        yield (terminal,)
+
+
+@contextlib.contextmanager
+def _terminal_for_days(
+    overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> Iterator[tuple[Any, ...]]:
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command(lasts=True):
+        yield terminal, overrides or ()
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and exit, if `asked`."""
     if asked:
         try:
             version = importlib.metadata.version("distcommit")
@@ -80,9 +157,3 @@ def say_version(asked: bool) -> None:
             version = "(not installed: run from its source folder)"
         sys.stdout.write(f"distcommit {version}\n")
         raise typer.Exit
-
-
-def ended_with(code: int) -> None:
-    """Ends the command with an exit code, if it is not 0."""
-    if code:
-        raise typer.Exit(code)

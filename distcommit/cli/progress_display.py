@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: two live lines on a terminal, else a plain line now and then."""
+"""Progress of a run on stderr: two live lines on a terminal, else a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _RATE_OVER_S = 5.0
 _ACTIVITIES_SHOWN = 5
 _TIME = " · time: "
 _BESIDE = 12
-"""Columns of a terminal that the lines do not have: of the spinner and the clock."""
+"""Columns of a terminal that the spinner and the clock take."""
 
 
 @contextmanager
 def shown_progress(console: Console, first: str = "start Spark") -> Iterator[Observer]:
-    """Shows how far the run is until the block ends; `first`: what it does before it tells anything."""
+    """Show the progress of a run until the block ends; `first` names the phase before the first event."""
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
@@ -37,14 +37,14 @@ def shown_progress(console: Console, first: str = "start Spark") -> Iterator[Obs
 
 @dataclass(slots=True)
 class Rate:
-    """How much is read in a second, over the last seconds."""
+    """Reading rate over the last seconds."""
 
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def of(self, progress: Progress, now_s: float) -> tuple[float, float]:
-        """Records and bytes; 0 until there is something to compare with."""
+        """Return records and bytes per second; 0 until there are two measurements."""
         now = now_s, progress.records_read, progress.bytes_read
-        if self._seen and now[1] < self._seen[-1][1]:  # another phase, or a task that begins anew
+        if self._seen and now[1] < self._seen[-1][1]:  # another phase, or a restarted task
             self._seen.clear()
         self._seen.append(now)
         while len(self._seen) > 2 and self._seen[1][0] <= now_s - _RATE_OVER_S:
@@ -55,7 +55,7 @@ class Rate:
 
 
 class _LiveLine:
-    """Two lines that change: how far the run is, and how fast."""
+    """Observer that updates two lines: progress and speed."""
 
     def __init__(self, live: LiveProgress, line: TaskID) -> None:
         self._live, self._line, self._rate = live, line, Rate()
@@ -69,7 +69,7 @@ class _LiveLine:
 
 
 class _PlainLines:
-    """A line when a phase begins, and every few seconds; repeats nothing that has not changed."""
+    """Observer that prints a line when a phase begins, and every few seconds if it has changed."""
 
     def __init__(self, console: Console, first: str) -> None:
         self._console = console
@@ -94,7 +94,7 @@ class _PlainLines:
 
 
 def describe(phase: str, progress: Progress) -> str:
-    """One line: the phase, and what the tasks have done in it so far."""
+    """Return one line: the phase, and the counts of its tasks so far."""
     parts = []
     if progress.tasks_running or progress.tasks_finished:
         parts.append(f"{progress.tasks_running} tasks running, {progress.tasks_finished} finished")
@@ -106,9 +106,9 @@ def describe(phase: str, progress: Progress) -> str:
 
 
 def describe_speed(progress: Progress, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
-    """One line: what is read in a second, by all and by each task, and what the tasks spend their time at; empty before
-    anything was read. `width`: characters that there are for it (0: any number); if they are few, tasks are left out
-    first, then what takes the least time."""
+    """Return one line: the reading rate of all tasks and of each, and the activities that take their time; empty before
+    a record was read. `width`: the longest line (0: any). If it is too short, tasks are left out first, then the
+    activities with the least time."""
     if not progress.records_read:
         return ""
     rate, tasks = f"{records_per_s:,.0f} records/s, {bytes_per_s / 1e6:,.1f} MB/s", ""
@@ -123,7 +123,7 @@ def describe_speed(progress: Progress, records_per_s: float, bytes_per_s: float,
 
 
 def _shares(spent: Mapping[str, float], most: int) -> str:
-    """At what most of the time was spent, in percent of all of it."""
+    """Return the activities that took most of the time, in percent."""
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda item: -item[1])
     shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]

@@ -1,4 +1,4 @@
-"""Where a command writes: data to stdout, and logs, progress and errors to stderr."""
+"""Output of a command: data on stdout; logs, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _NOISE = re.compile(
 
 
 class Terminal:
-    """One command's stdout and stderr.
+    """The stdout and stderr of one command.
 
-    What Spark's JVM and C libraries write to file descriptor 2 goes to a buffer, of which the last lines are shown when
-    the command fails; with `verbose` it goes straight to stderr.
+    File descriptor 2, to which Spark's JVM and C libraries write, is redirected to a buffer. If the command fails, the
+    last lines of the buffer are printed. With `verbose`, it is not redirected.
 
     Args:
-        as_json: whether results are shown as one line of JSON.
-        verbose: whether logs of level INFO and tracebacks are shown.
+        as_json: whether results are printed as one line of JSON.
+        verbose: whether logs of level INFO and tracebacks are printed.
     """
 
     def __init__(self, *, as_json: bool, verbose: bool) -> None:
@@ -63,8 +63,8 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Runs a command: logs go to stderr, and an error ends the process with one line and its exit code. SIGTERM
-        ends it as Ctrl-C does. `lasts`: it runs for days, in which the buffer would grow: there is none."""
+        """Run a command. An error ends the process with one line on stderr and its exit code. SIGTERM is handled like
+        Ctrl-C. With `lasts`, for commands that run for days, stderr is not buffered."""
         with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), _ended_by_sigterm():
             code = 0
             try:
@@ -74,7 +74,7 @@ class Terminal:
                 self._fail(error, code, str(error), with_noise=not isinstance(error, ConflictError))
             except KeyboardInterrupt:
                 code = 130
-                self.err.print("[red]interrupted[/]; what was sealed is replayed by the next run")
+                self.err.print("[red]interrupted[/]; the next run replays what was sealed")
             except OSError as error:
                 code = 4
                 self._fail(error, code, str(storage_error(error, "a storage operation failed")), with_noise=True)
@@ -90,7 +90,7 @@ class Terminal:
             sys.exit(code)
 
     def watched(self, look: Callable[[], Result], *, every_s: float) -> Iterator[Result]:
-        """What `look` gives: once, or again and again, on a terminal always at its top."""
+        """Yield the results of `look`: once, or every `every_s` seconds, on a terminal from its top."""
         while True:
             result = look()
             if every_s and not self.as_json and self.out.is_terminal:
@@ -101,7 +101,7 @@ class Terminal:
             time.sleep(every_s)
 
     def show(self, result: Result, view: Callable[[Result], RenderableType]) -> None:
-        """Writes a result to stdout: as one line of JSON, or for people, whose terminal none of its texts controls."""
+        """Print a result: as one line of JSON, or by `view`, with all control characters escaped."""
         if self.as_json:
             sys.stdout.write(_as_json(result) + "\n")
             sys.stdout.flush()
@@ -109,7 +109,7 @@ class Terminal:
             self.out.print(view(_printable(result)), crop=False)  # a command is a line, however long
 
     def say(self, text: str) -> None:
-        """Writes a line of narration: to stdout, or to stderr where stdout is for JSON. Headings are not indented."""
+        """Print a line of narration, to stderr if stdout is for JSON. A line without indent is a heading."""
         console, text = self.err if self.as_json else self.out, printable(text)
         if console.is_terminal and text.startswith(" "):
             plain = text.lstrip()
@@ -118,7 +118,7 @@ class Terminal:
             console.print(Text(text, style="" if text.startswith(" ") else "bold"), soft_wrap=True)
 
     def narrate(self, text: str) -> None:
-        """Writes a line about what is under way to stderr."""
+        """Print a line about progress to stderr."""
         self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
     def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
@@ -137,10 +137,10 @@ class Terminal:
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Points descriptor 2 at a buffer, for child processes too, while Python's own stderr stays what it was."""
+        """Redirect descriptor 2 to a buffer, also for child processes; Python's own stderr stays."""
         try:
             visible = -1 if self.verbose else sys.stderr.fileno()
-        except (OSError, ValueError, AttributeError):  # a test's stderr is no file
+        except (OSError, ValueError, AttributeError):  # stderr of a test is not a file
             visible = -1
         if visible != 2:
             yield
@@ -169,8 +169,8 @@ class Terminal:
         level = root.level
         root.addHandler(handler)
         root.setLevel(logging.INFO if self.verbose else logging.WARNING)
-        handler.setLevel(root.level)  # also where a run's log file has loggers tell more
-        # What it logs when an interrupt cuts its calls short is no news; some of that it has the root logger say.
+        handler.setLevel(root.level)  # even if the log file of a run lowers the level of loggers
+        # py4j logs errors when an interrupt ends its calls, in part by the root logger
         logging.getLogger("py4j").setLevel(logging.WARNING if self.verbose else logging.CRITICAL)
         if not self.verbose:
             handler.addFilter(lambda record: record.module != "java_gateway")
@@ -182,7 +182,7 @@ class Terminal:
 
 
 class _StderrHandler(logging.Handler):
-    """Log records as lines on stderr, with the ids they carry."""
+    """Prints log records as lines on stderr, with their ids."""
 
     _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -194,7 +194,7 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._print(record)
-        except Exception:  # noqa: BLE001 - as every handler
+        except Exception:  # noqa: BLE001 - as in every handler
             self.handleError(record)
 
     def _print(self, record: logging.LogRecord) -> None:
@@ -217,12 +217,12 @@ class _StderrHandler(logging.Handler):
 def _as_json(result: msgspec.Struct) -> str:
     try:
         return escaped_in_json(msgspec.json.encode(result).decode())
-    except UnicodeEncodeError:  # the name of a file that is no valid text
+    except UnicodeEncodeError:  # a file name that is not valid text
         return json.dumps(msgspec.to_builtins(result))
 
 
 def _printable(value: Any) -> Any:
-    """The same value with all of its texts printable."""
+    """Return a copy of a value with the control characters of all texts escaped."""
     match value:
         case str():
             return printable(value)
@@ -239,8 +239,8 @@ def _printable(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """As SIGINT does: who handles that, such as Spark, which cancels its jobs, is asked; also where a shell has had it
-    ignored, as it does for what a script starts in the background. Only the main thread can say so."""
+    """Handle SIGTERM like SIGINT until the block ends, so that Spark cancels its jobs. This works even if SIGINT is
+    ignored, as it is in background commands of a script. Only the main thread can set the handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -262,30 +262,30 @@ def _console(file: IO[str]) -> Console:
 
 
 def _first_line(error: BaseException) -> str:
-    return (_said(error).strip().splitlines() or [type(error).__name__])[0]
+    return (_text_of(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _said(error: BaseException) -> str:
-    """What an error says: nothing if it is one of Spark's that would ask a JVM which is gone."""
+def _text_of(error: BaseException) -> str:
+    """Return the text of an error; "" if it is in a JVM that has ended."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - whatever it met
+    except Exception:  # noqa: BLE001 - any error of py4j
         return ""
 
 
 def _from_executor(error: Exception) -> tuple[str, int]:
-    """An error's text and exit code; Spark's errors carry those of executors as the text of a traceback."""
-    said = _said(error)
-    lines = [line for line in said.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
-    if "Traceback (most recent call last)" not in said or not lines:
-        named = ": ".join(filter(None, (type(error).__name__, said)))
-        return error.found if isinstance(error, JobFailedError) else named, 1
+    """Return the text and exit code of an error. Spark passes an executor's error on as the text of a traceback."""
+    text_of_error = _text_of(error)
+    lines = [line for line in text_of_error.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    if "Traceback (most recent call last)" not in text_of_error or not lines:
+        with_kind = ": ".join(filter(None, (type(error).__name__, text_of_error)))
+        return error.found if isinstance(error, JobFailedError) else with_kind, 1
     name, _, text = lines[-1].partition(": ")
-    codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _below(DistcommitError)}
+    codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _subclasses(DistcommitError)}
     return (text, codes[name]) if name in codes else (lines[-1], 1)
 
 
-def _below(kind: type[DistcommitError]) -> Iterator[type[DistcommitError]]:
+def _subclasses(kind: type[DistcommitError]) -> Iterator[type[DistcommitError]]:
     yield kind
     for child in kind.__subclasses__():
-        yield from _below(child)
+        yield from _subclasses(child)

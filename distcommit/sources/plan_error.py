@@ -34,6 +34,6 @@ def went_back(urn: str, stored: Position, end: Position | None) -> PlanError:
         expected=f"values up to {stored!r}",
         found="no value at or past it" if end is None else f"nothing past {end!r}",
         todo="if only its newest rows were deleted, wait: it continues once there are newer ones. If it was truncated,"
-        " restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to read it again"
-        f" from the start (its remaining rows are published again){there}",
+        " restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to read"
+        f" it again from the start (its remaining rows are published again){there}",
     )

@@ -13,13 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import typer
 
 import distcommit
 from distcommit.app.inspection.problems.catalogue import PROBLEMS
-from distcommit.cli.main import app
+from distcommit.cli.main import commands_by_name
 
 PACKAGE = Path(distcommit.__file__).parent
 GAP = "…"
@@ -119,6 +116,5 @@ def _text(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[str]:
 
 @cache
 def command_names() -> list[str]:
-    """Return the names of all commands."""
-    group: Any = typer.main.get_command(app)
-    return sorted(group.commands)
+    """Return the names of all commands, each after its group's."""
+    return sorted(commands_by_name())

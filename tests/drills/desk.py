@@ -22,7 +22,7 @@ from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.cli.main import app
 from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.settings import SparkSettings
-from tests.drills.catalogue import GAP, remedies
+from tests.drills.catalogue import GAP, command_names, remedies
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of
 from tests.drills.targets import Target
 from tests.servers.spark_start import start_cheaply
@@ -170,7 +170,8 @@ class Printed:
         Raises:
             NotBrokenError: if no text that was printed names the command.
         """
-        words = {command.removeprefix("distcommit ").split()[0], command.rsplit(maxsplit=1)[-1]}
+        name = next(name for name in reversed(command_names()) if command.startswith(f"distcommit {name} "))
+        words = {name.split()[-1], command.rsplit(maxsplit=1)[-1]}
         printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
             raise NotBrokenError(f"nothing that was printed says to type {command}: {self.seen}")

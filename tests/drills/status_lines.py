@@ -258,7 +258,7 @@ def lost_output(folder: Path) -> Drilled:
         printed.refused(f"distcommit run {situation.path}", "the output is older than the store", 5)
         printed.type(f"distcommit store rebuild {situation.path} --keep-watermarks")
         for topic in ("a", "b"):
-            printed.reported("set watermarks back: set-watermark null")
+            printed.reported("set watermarks back: dataset set-watermark null")
             printed.type(f"distcommit dataset set-watermark {situation.path} {topic} null")
         return _finished(printed, situation)
 

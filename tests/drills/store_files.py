@@ -15,11 +15,11 @@ def newest(folder: Path, pattern: str) -> Path:
 
 
 def _emptied(situation: KafkaHere, pattern: str) -> Printed:
-    """Empty a file, let a run meet it, and check that `status`, `verify-store` and `repair` report it."""
+    """Empty a file, let a run meet it, and check that `status`, `store verify` and `store repair` report it."""
     newest(situation.folder, pattern).write_bytes(b"")
     situation.run(5)
     printed = Printed(situation)
-    for command in ("status", "verify-store", "repair --dry-run"):
+    for command in ("status", "store verify", "store repair --dry-run"):
         done = situation.type(f"distcommit {command} {situation.path}")
         if done.returncode != 5:
             printed.result.problems.append(f"{command} ended with {done.returncode}: {done.stdout}")

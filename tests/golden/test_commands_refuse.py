@@ -18,12 +18,12 @@ COMMANDS = [
     ["run"],
     ["recover"],
     ["status"],
-    ["datasets"],
+    ["dataset list"],
     ["audit"],
-    ["verify-store"],
-    ["rebuild"],
-    ["release", "a", "retry"],
-    ["set-watermark", "a", "null"],
+    ["store verify"],
+    ["store rebuild"],
+    ["dataset release", "a", "retry"],
+    ["dataset set-watermark", "a", "null"],
 ]
 
 
@@ -38,7 +38,7 @@ def test_store_of_another_version_is_refused_by_every_command(command: list[str]
     source = {"type": "kafka", "brokers": "127.0.0.1:1", "topics": ["a"]}
     job.write_text(yaml.safe_dump({"job": "golden", "source": source, "paths": paths}))
     before = files_in(folder)
-    result = CliRunner().invoke(app, [command[0], str(job), *command[1:]])
+    result = CliRunner().invoke(app, [*command[0].split(), str(job), *command[1:]])
     assert result.exit_code == 5, result.output
     assert f"found {version}" in " ".join(result.output.split())
     assert "Traceback" not in result.output

@@ -45,7 +45,7 @@ def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_p
     assert "first: 2 of 3 records" in done.stdout
     assert "second/0/1" in done.stdout
     assert "second/0/2" not in done.stdout, "two rows are asked for"
-    assert "tried out: 6 records; nothing was committed" in done.stdout
+    assert "preview: 6 records; nothing was committed" in done.stdout
     assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
 
     assert command("run", path).exit_code == 0
@@ -89,7 +89,7 @@ def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
 
 def test_no_other_command_takes_it(tmp_path: Path) -> None:
     path = write_job(tmp_path)
-    for name in ("recover", "reprocess"):
-        done = command(name, path, *(["first"] if name == "reprocess" else []), *CONSOLE)
+    for words in (["recover"], ["dataset", "reprocess"]):
+        done = command(*words, path, *(["first"] if "reprocess" in words else []), *CONSOLE)
         assert done.exit_code == 2, done.output
         assert not (tmp_path / "store").exists()

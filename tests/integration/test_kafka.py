@@ -293,7 +293,7 @@ def test_topics_become_partitions_by_the_printed_command_with_their_incarnations
     topics.produce(again, b"2")
     refused = CliRunner().invoke(app, ["run", str(job.path), "--set", "source.dataset=partition"])
     assert refused.exit_code == 2
-    (command,) = re.findall("`distcommit (import-watermarks [^`]+)`", " ".join(refused.stderr.split()))
+    (command,) = re.findall("`distcommit (migrate import-watermarks [^`]+)`", " ".join(refused.stderr.split()))
     words = shlex.split(command)
     assert CliRunner().invoke(app, words).exit_code == 0
     before = incarnations(job)

@@ -23,7 +23,7 @@ def run(job: KafkaJob, spark: SparkSession, path: Path | None = None) -> None:
 
 
 def command(name: str, path: Path, *arguments: str) -> tuple[int, Any, str]:
-    done = CliRunner().invoke(app, [name, str(path), "--json", *arguments])
+    done = CliRunner().invoke(app, [*name.split(), str(path), "--json", *arguments])
     lines = done.stdout.strip().splitlines()
     return done.exit_code, json.loads(lines[-1]) if lines else {}, done.stderr
 

@@ -103,6 +103,6 @@ def test_a_run_says_which_branch_failed_where_and_why(tmp_path: Path) -> None:
             (urn, "late: python: ZeroDivisionError: n is 7") for urn in ("a", "b")
         }
         shown = CliRunner().invoke(app, ["status", str(job.path)], env={"COLUMNS": "200"}).output
-        assert "failed in 2 work units, whose records are among its errors" in " ".join(shown.split())
+        assert "failed in 2 work units, whose records were rejected" in " ".join(shown.split())
         explained = CliRunner().invoke(app, ["explain", str(job.path)], env={"COLUMNS": "200"}).output
         assert "branch late  optional: if it fails, its records go to the error branch" in explained

@@ -83,6 +83,6 @@ def test_converter_in_native_code_that_never_returns_fails_its_datasets_alone(tm
 
 
 def command(inbox: Inbox, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "distcommit", name, str(inbox.path), *options]
+    words = [sys.executable, "-m", "distcommit", *name.split(), str(inbox.path), *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, cwd=inbox.folder, env=env)

@@ -60,7 +60,7 @@ def killed(path: Path, number: int) -> bool:
 
 
 def ran(path: Path, command: str = "run", *arguments: str) -> None:
-    line = [sys.executable, "-m", "distcommit", command, str(path), "--json", *arguments]
+    line = [sys.executable, "-m", "distcommit", *command.split(), str(path), "--json", *arguments]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 

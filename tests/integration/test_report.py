@@ -144,7 +144,7 @@ def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Brows
         page.clock.install()
         page.goto(f"{server.url}runs/{EPOCH}")
         assert "RUNNING" in page.inner_text("h1")
-        assert "The run has not told its end" in page.inner_text("#failures-part")
+        assert "The run has no end record" in page.inner_text("#failures-part")
         assert violations(page) == []
         page.focus("#filter-name")
         page.keyboard.type("shop-2")
@@ -188,7 +188,7 @@ spark: {{master: "local[2,4]"}}
 
 def command(job_file: Path, *words: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "distcommit", words[0], str(job_file), *words[1:], "--json"],
+        [sys.executable, "-m", "distcommit", *words[0].split(), str(job_file), *words[1:], "--json"],
         capture_output=True,
         text=True,
         cwd=PACKAGE_ROOT,

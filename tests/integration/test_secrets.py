@@ -69,8 +69,8 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
         done = command(*words, cwd=left)
         assert done.returncode == 1, done.stderr
         (left / f"output-of-{len(list(left.iterdir()))}").write_text(done.stdout + done.stderr, encoding="utf-8")
-    for name in ("status", "runs", "datasets", "verify-store"):
-        done = command(name, *override, str(job), "--json", cwd=left)
+    for name in ("status", "runs", "dataset list", "store verify"):
+        done = command(*name.split(), *override, str(job), "--json", cwd=left)
         (left / f"shown-by-{name}").write_text(done.stdout + done.stderr, encoding="utf-8")
     alert = json.loads((left / "alert.json").read_text())
     assert alert["job"] == "leaks"

@@ -75,7 +75,13 @@ def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_co
         job.produce(5)
         at_first = files(tmp_path / "output")
         job.write(source={"dataset": after})
-        for command in ("run", "recover", "set-watermark {} a null", "release {} a retry", "rebuild"):
+        for command in (
+            "run",
+            "recover",
+            "dataset set-watermark {} a null",
+            "dataset release {} a retry",
+            "store rebuild",
+        ):
             code, said = typed(f"distcommit {command if '{}' in command else command + ' {}'}".format(job.path))
             assert code == 2, said
             assert "source.dataset" in said

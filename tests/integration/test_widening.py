@@ -186,7 +186,7 @@ class WideningJob:
 
     def command(self, *words: str) -> tuple[int, str]:
         """The exit code of a command, and all that it says."""
-        done = CliRunner().invoke(app, [words[0], str(self.path), *words[1:]])
+        done = CliRunner().invoke(app, [*words[0].split(), str(self.path), *words[1:]])
         return done.exit_code, done.output if "--json" in words else " ".join(done.output.split())
 
     def run(self) -> None:

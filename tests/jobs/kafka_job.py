@@ -81,7 +81,7 @@ class KafkaJob:
     def cli(self, command: str, *arguments: str, timeout_s: float = 240) -> tuple[int, dict[str, Any], str]:
         """Runs a command of the CLI; its exit code, its JSON, and what it said on stderr."""
         done = subprocess.run(
-            [sys.executable, "-m", "distcommit", command, str(self.path), "--json", *arguments],
+            [sys.executable, "-m", "distcommit", *command.split(), str(self.path), "--json", *arguments],
             capture_output=True,
             text=True,
             timeout=timeout_s,

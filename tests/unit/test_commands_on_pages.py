@@ -18,7 +18,7 @@ import typer.main
 from typer.testing import CliRunner
 
 import distcommit
-from distcommit.cli.main import app
+from distcommit.cli.main import app, commands_by_name
 from distcommit.engine.driver.guarded_observer import observed
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
@@ -30,10 +30,16 @@ PAGES = [
     for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "benchmarks/peers", "tests", "tests/golden")
     for page in sorted((ROOT / folder).glob("*.md"))
 ]
-COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them
-LOOKS = {"status", "datasets", "steps", "runs", "log", "verify-store", "files", "audit", "explain", "compare"}
-BY_HAND = {"convert-gobblin", "release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
-WITHOUT_SPARK = {"recover", "gc", "retain", "repair"}  # with --dry-run
+COMMANDS = commands_by_name()
+READS_ONLY = {
+    *("status", "runs", "audit", "explain", "migrate compare", "store log", "store verify"),
+    *("dataset list", "dataset steps", "dataset files"),
+}
+CHANGES = {
+    *("dataset release", "dataset quarantine", "dataset set-watermark"),
+    *("migrate convert-gobblin", "migrate import-watermarks", "store rebucket", "store rebuild"),
+}
+WITHOUT_SPARK = {"recover", "dataset expire", "store repair"}  # with --dry-run
 NAMES = ["d1", "items", "orders"]
 
 
@@ -69,17 +75,25 @@ WHOLE = [text for text in SHOWN if ".yaml" in text and "..." not in text]
 
 
 def test_readme_has_each_command() -> None:
-    assert {text.split()[1] for text in commands_of_readme()} == set(COMMANDS) - {"demo"}
+    assert {split(text)[0] for text in commands_of_readme()} == set(COMMANDS) - {"demo"}
     assert len(WHOLE) > 30
 
 
 @pytest.mark.parametrize("text", SHOWN)
 def test_a_command_is_one_that_there_is_with_these_options(text: str) -> None:
-    name, *words = shlex.split(text)[1:]
+    name, *words = split(text)
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
     if text in WHOLE:
         COMMANDS[name].make_context(name, [filled(word) for word in words])
+
+
+def split(text: str) -> list[str]:
+    """Return the name of a command that is shown, and its words; a group alone is the name of its first command."""
+    first, *words = shlex.split(text)[1:]
+    if first in COMMANDS or not words:
+        return [next(name for name in COMMANDS if name == first or name.startswith(f"{first} ")), *words]
+    return [f"{first} {words[0]}", *words[1:]]
 
 
 def filled(word: str) -> str:
@@ -129,9 +143,10 @@ class Job:
     def run(self, text: str) -> None:
         """Runs the command as it is shown. What it may end with is what a job in this state may say, but neither an
         error of usage, nor one that nobody has foreseen."""
-        words = [self.put(word) for word in shlex.split(text)[1:]]
-        words = [word.replace("positions.csv", "drawn.svg") if words[0] == "explain" else word for word in words]
-        words = [word.replace("job.yaml", "new.yaml") if words[0] == "convert-gobblin" else word for word in words]
+        name, *shown = split(text)
+        words = [*name.split(), *(self.put(word) for word in shown)]
+        words = [word.replace("positions.csv", "drawn.svg") if name == "explain" else word for word in words]
+        words = [word.replace("job.yaml", "new.yaml") if name == "migrate convert-gobblin" else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
         words = [word.replace('{"":', '{"0":') for word in words]  # a table's only partition is not this source's
         result = CliRunner().invoke(app, words)
@@ -140,9 +155,9 @@ class Job:
 
 
 def runs_here(text: str) -> bool:
-    name, *words = text.split()[1:]
+    name, *words = split(text)
     reaches_out = "--kafka-group" in words or any(word.startswith("paths.") for word in words)
-    return not reaches_out and (name in LOOKS | BY_HAND or (name in WITHOUT_SPARK and "--dry-run" in words))
+    return not reaches_out and (name in READS_ONLY | CHANGES or (name in WITHOUT_SPARK and "--dry-run" in words))
 
 
 HERE = [text for text in WHOLE if runs_here(text)]
@@ -153,18 +168,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     return Job(tmp_path_factory.mktemp("job"))
 
 
-@pytest.mark.parametrize("text", [text for text in HERE if text.split()[1] not in BY_HAND])
+@pytest.mark.parametrize("text", [text for text in HERE if split(text)[0] not in CHANGES])
 def test_a_command_that_looks_is_run_as_it_is_shown(job: Job, text: str) -> None:
     job.run(text)
 
 
-@pytest.mark.parametrize("text", [text for text in HERE if text.split()[1] in BY_HAND])
+@pytest.mark.parametrize("text", [text for text in HERE if split(text)[0] in CHANGES])
 def test_a_command_by_hand_is_run_as_it_is_shown(tmp_path: Path, text: str) -> None:
     Job(tmp_path).run(text)
 
 
 def test_the_pages_show_each_command_that_can_be_run_here() -> None:
-    assert {text.split()[1] for text in HERE} == LOOKS | BY_HAND | WITHOUT_SPARK
+    assert {split(text)[0] for text in HERE} == READS_ONLY | CHANGES | WITHOUT_SPARK
 
 
 APPS = ("benchmarks", "tests.checkers", "tests.cluster")
@@ -239,13 +254,15 @@ def test_what_the_page_for_readers_shows_reads(job: Job, monkeypatch: pytest.Mon
 
 def test_the_job_files_that_their_comments_run_are_there() -> None:
     for file in (ROOT / "conf").glob("*.yaml"):
-        for name, path in re.findall(r"distcommit ([a-z-]+) (conf/\S+\.yaml)", file.read_text(encoding="utf-8")):
+        for name, path in re.findall(r"distcommit ([a-z -]+) (conf/\S+\.yaml)", file.read_text(encoding="utf-8")):
             assert name in COMMANDS
             assert (ROOT / path).is_file()
 
 
 def test_the_options_that_pages_name_alone_are_there() -> None:
-    there = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
+    group: Any = typer.main.get_command(app)
+    commands = [group, *COMMANDS.values()]
+    there = {option for command in commands for parameter in command.params for option in parameter.opts}
     for module in APPS:
         found = commands_in(module).values()
         there |= {option for command in found for parameter in command.params for option in parameter.opts}

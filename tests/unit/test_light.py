@@ -105,7 +105,7 @@ def test_a_log_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"), [("status", "datasets"), ("log", "lines"), ("audit", "exact"), ("explain", "branches")]
+    ("command", "answer"), [("status", "datasets"), ("store log", "lines"), ("audit", "exact"), ("explain", "branches")]
 )
 def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     from distcommit import Job
@@ -113,7 +113,7 @@ def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     Job.from_file(job_file).open_store(create=True)
-    assert answer in json.loads(run_without(COMMAND, tmp_path, command, job_file, "--json"))
+    assert answer in json.loads(run_without(COMMAND, tmp_path, *command.split(), job_file, "--json"))
 
 
 def test_the_page_of_a_run_is_made(tmp_path: Path) -> None:
@@ -138,17 +138,17 @@ def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
     prepare_cuts(store)
     put_cut(store, epoch, "run", CutPhase.BEGAN, [], 1)
     cut_began(store, epoch, [])
-    assert json.loads(run_without(COMMAND, tmp_path, "files", job_file, "--json"))["files"] == {}
+    assert json.loads(run_without(COMMAND, tmp_path, "dataset", "files", job_file, "--json"))["files"] == {}
 
 
-@pytest.mark.parametrize("command", ["status", "datasets", "steps", "runs"])
+@pytest.mark.parametrize("command", ["status", "dataset list", "dataset steps", "runs"])
 def test_who_looks_does_not_wait_for_what_runs_and_what_acts(tmp_path: Path, command: str) -> None:
     from distcommit import Job
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     Job.from_file(job_file).open_store(create=True)
-    words = [sys.executable, "-c", "import sys\n" + AND_MODULES, command, str(job_file)]
+    words = [sys.executable, "-c", "import sys\n" + AND_MODULES, *command.split(), str(job_file)]
     told = subprocess.run(words, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     loaded: list[str] = json.loads(told.stdout.splitlines()[-1])

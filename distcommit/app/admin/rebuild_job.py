@@ -90,7 +90,8 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files and in the ledgers of targets",
             expected="a source with offsets, and sinks that report their commits",
-            todo="`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark` to what its target has",
+            todo="`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark` to what its"
+            " target has",
         )
 
 

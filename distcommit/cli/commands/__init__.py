@@ -1,4 +1,4 @@
-"""The commands, a module for those that belong together.
+"""The commands: each calls `app` and shows the result.
 
-Must not do the work itself: `app` does. Start reading at `running`.
+Must not contain the work itself. Start reading at `running`.
 """

@@ -1,4 +1,4 @@
-"""Commands that hold what is stored or published against what it should be, and change nothing."""
+"""Commands that compare stored or published data with what it should be, and change nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from distcommit.app.job import Job
-from distcommit.cli.options import AsJson, FromFile, FromGroup, JobFile, Overrides, Verbose, ended_with, opened
+from distcommit.cli.options import FromFile, FromGroup, on_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.result_views import compare_view, log_view
@@ -16,68 +16,75 @@ from distcommit.cli.views.verify_view import verify_view
 from distcommit.core.errors import ConfigurationError
 
 
+@on_job
 def log(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     bucket: Annotated[
-        int | None, typer.Option(help="A bucket's log; without it the job log.", show_default=False)
+        int | None,
+        typer.Option(metavar="N", help="Show the log of bucket N; default: the job log.", show_default=False),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(metavar="URN", help="What concerns a dataset in its bucket's log.", show_default=False)
+        str | None, typer.Option(metavar="URN", help="Show the records of one dataset.", show_default=False)
     ] = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Show a commit log: each record, who wrote it, and why it does not count, if so. Reads only.
+) -> int:
+    """Show the records of a commit log, and why a record is ignored.
 
-    Exit code 5 if a segment can't be read.
+    Reads only. Exit code 5 if a segment is unreadable.
     """
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.log(bucket=bucket, dataset=dataset)
-        terminal.show(result, log_view)
-    ended_with(5 if any(line.unreadable for line in result.lines) else 0)
+    result = job.log(bucket=bucket, dataset=dataset)
+    terminal.show(result, log_view)
+    return 5 if any(line.unreadable for line in result.lines) else 0
 
 
-def verify_store(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Hold the store against its own rules: each log, and what runs say of themselves. Reads only; exit code 5 if
-    anything is wrong."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.verify_store()
-        terminal.show(result, verify_view)
-    ended_with(0 if result.is_well else 5)
+@on_job
+def verify_store(terminal: Terminal, job: Job) -> int:
+    """Verify all logs, and compare them with the records of runs.
+
+    Reads only. Exit code 5 if a problem is found.
+    """
+    result = job.verify_store()
+    terminal.show(result, verify_view)
+    return 0 if result.is_well else 5
 
 
+@on_job
 def audit(
-    job: JobFile,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every record, not only the files' metadata.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Check that every offset below the watermarks is published exactly once (with commit.delivery: at_least_once, at
-    least once). Reads only; not beside a live run."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.audit(deep=deep)
-        terminal.show(result, audit_view)
-    ended_with(0 if result.passed else 6)
+    terminal: Terminal,
+    job: Job,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every record, not only file metadata.")] = False,
+) -> int:
+    """Check that each offset below the watermarks is published once.
+
+    With commit.delivery: at_least_once, check that it is published at least once. Reads only. Must not run beside a
+    live run. Exit code 6 if the output is not exact.
+    """
+    result = job.audit(deep=deep)
+    terminal.show(result, audit_view)
+    return 0 if result.passed else 6
 
 
+@on_job
 def compare(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     other: Annotated[
-        Path | None, typer.Argument(metavar="OTHER.yaml", help="Another job's file.", show_default=False)
+        Path | None, typer.Argument(metavar="OTHER.yaml", help="Job file of another job.", show_default=False)
     ] = None,
     file: FromFile = None,
     group: FromGroup = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Compare with what another job has published, or with where another system stands. Reads only."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        if [other, file, group].count(None) != 2:
-            raise ConfigurationError("compare with one thing", expected="OTHER.yaml, --from or --kafka-group")
-        result = Job.from_file(job, overrides or ()).compare(other or file, group=group)
-        terminal.show(result, compare_view)
-    ended_with(0 if result.same else 6)
+) -> int:
+    """Compare published offsets with another job or system.
+
+    Requires exactly one of OTHER.yaml, --from and --kafka-group. Reads only. Exit code 6 if they differ.
+    """
+    given = [name for name, value in (("OTHER.yaml", other), ("--from", file), ("--kafka-group", group)) if value]
+    if len(given) != 1:
+        raise ConfigurationError(
+            "migrate compare must have one other side",
+            expected="OTHER.yaml, --from or --kafka-group",
+            found=" and ".join(given) or "none",
+        )
+    result = job.compare(other or file, group=group)
+    terminal.show(result, compare_view)
+    return 0 if result.same else 6

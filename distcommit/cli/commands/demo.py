@@ -1,4 +1,4 @@
-"""The command that shows what the product does, on a broker that it brings along."""
+"""The command `distcommit demo`."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Annotated
 
 import typer
 
-from distcommit.cli.options import AsJson, Verbose, ended_with
+from distcommit.cli.options import without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import demo_view
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.stores.folders.trees import delete_tree
 
 
+@without_job
 def demo(
+    terminal: Terminal,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", metavar="DIR", help="A new or empty folder for all files; it is kept."),
+        typer.Option("--folder", metavar="DIR", help="Write to a new or empty folder, and keep it."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Ingest 336,776 flights from an embedded broker, kill the run in mid-commit, go on, and count."""
+) -> int:
+    """Ingest 336,776 flights, kill the run in mid-commit, and recover.
+
+    Starts an embedded Kafka broker, resumes after the kill and compares what was published with what was produced.
+    Exit code 6 if they differ.
+    """
     from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
 
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        where = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
-        result = run_demo(where, terminal.say)
-        terminal.say("")
-        terminal.show(result, demo_view)
-        if folder is None and result.exact and not keep:
-            delete_tree(LocalFileSystem(durable=False), str(where))
-        else:
-            terminal.say(f" its files are in {where}")
-    ended_with(0 if result.exact else 6)
+    where = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
+    result = run_demo(where, terminal.say)
+    terminal.say("")
+    terminal.show(result, demo_view)
+    if folder is None and result.exact and not keep:
+        delete_tree(LocalFileSystem(durable=False), str(where))
+    else:
+        terminal.say(f" its files are in {where}")
+    return 0 if result.exact else 6

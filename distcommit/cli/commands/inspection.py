@@ -1,7 +1,11 @@
-"""Commands that look at how a job stands, and change nothing. They import no more than that takes: someone waits."""
+"""Commands that show the state of a job, its datasets and runs, and change nothing.
+
+Users wait for them, so this module imports nothing that runs jobs.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -10,83 +14,98 @@ import typer
 from distcommit.app.inspection.datasets import Query, SortBy, Status
 from distcommit.app.inspection.runs import RunStatus, chosen
 from distcommit.app.inspection.status import listed
-from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, Watch, ended_with, looked_at
+from distcommit.app.stored_job import StoredJob
+from distcommit.cli.options import Watch, on_stored_job
+from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.pieces import LISTED
 from distcommit.cli.views.runs_view import run_kept_view, runs_view
 from distcommit.cli.views.status_view import status_view
 
 
+def _one_of(does: str, words: type[StrEnum]) -> str:
+    return f"{does} by {', '.join(words)}."
+
+
+@on_stored_job
 def status(
-    job: JobFile,
+    terminal: Terminal,
+    job: StoredJob,
     show_all: Annotated[bool, typer.Option("--all", help="List idle datasets too.")] = False,
     watch: Watch = 0,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Show how the job stands, and what is wrong, with the commands that resolve it. Reads only, also beside a live
-    run; exit code 5 if a log can't be read."""
-    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
-        look = partial(configured.status, idle=show_all or as_json)
-        for result in terminal.watched(look, every_s=watch):
-            terminal.show(result if as_json else listed(result, show_all=show_all, most=LISTED), status_view)
-    ended_with(5 if result.unreadable else 0)
+) -> int:
+    """Show datasets, the last run, and problems with their remedies.
+
+    Reads only; safe beside a live run. Exit code 5 if a log is unreadable.
+    """
+    look = partial(job.status, idle=show_all or terminal.as_json)
+    for result in terminal.watched(look, every_s=watch):
+        shown = result if terminal.as_json else listed(result, show_all=show_all, most=LISTED)
+        terminal.show(shown, status_view)
+    return 5 if result.unreadable else 0
 
 
+@on_stored_job
 def datasets(
-    job: JobFile,
-    status: Annotated[list[Status] | None, typer.Option("--status", help="Only these. Can be given again.")] = None,
-    match: Annotated[str, typer.Option(metavar="PATTERN", help="Only names like this: 'orders-*'.")] = "*",
-    sort: Annotated[SortBy, typer.Option(help="By name, or by what is worst, or most, first.")] = SortBy.NAME,
-    limit: Annotated[int, typer.Option(min=0, help="So many; 0: all.")] = 50,
-    lag: Annotated[bool, typer.Option("--lag", help="Ask the source how far each is behind.")] = False,
-    last_run: Annotated[bool, typer.Option("--last-run", help="What the newest run has read of each.")] = False,
+    terminal: Terminal,
+    job: StoredJob,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", metavar="STATUS", help=_one_of("Filter", Status))
+    ] = None,
+    match: Annotated[str, typer.Option(metavar="PATTERN", help="Filter by name, such as 'orders-*'.")] = "*",
+    sort: Annotated[SortBy, typer.Option(metavar="KEY", help=_one_of("Sort", SortBy))] = SortBy.NAME,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="List N datasets; 0 lists all.")] = 50,
+    lag: Annotated[bool, typer.Option("--lag", help="Ask the source how far each dataset is behind.")] = False,
+    last_run: Annotated[bool, typer.Option("--last-run", help="Show what the newest run read of each.")] = False,
     watch: Watch = 0,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
 ) -> None:
-    """List datasets: where each stands, what was committed last, how far it is behind. Reads only."""
-    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
-        query = Query(tuple(status or ()), match, sort, limit, last_run)
-        for result in terminal.watched(partial(configured.datasets, query, lag=lag), every_s=watch):
-            terminal.show(result, datasets_view)
+    """List datasets with status, watermark, last commit and lag.
+
+    Reads only; safe beside a live run.
+    """
+    query = Query(tuple(status or ()), match, sort, limit, last_run)
+    for result in terminal.watched(partial(job.datasets, query, lag=lag), every_s=watch):
+        terminal.show(result, datasets_view)
 
 
+@on_stored_job
 def steps(
-    job: JobFile,
+    terminal: Terminal,
+    job: StoredJob,
     dataset: Annotated[
-        str | None, typer.Argument(metavar="DATASET", help="Only this one's.", show_default=False)
+        str | None, typer.Argument(metavar="DATASET", help="Dataset URN; default: all datasets.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Of so many datasets; 0: all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Show N datasets; 0 shows all.")] = 20,
     watch: Watch = 0,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
 ) -> None:
-    """Show what is sealed and not closed, with the state of each step: DONE, PENDING, or LOST and why. Reads only."""
-    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
-        for result in terminal.watched(partial(configured.steps, dataset, most=limit), every_s=watch):
-            terminal.show(result, steps_view)
+    """Show unfinished commits, with the state of each commit step.
+
+    A step is DONE, PENDING, or LOST with the reason. Reads only; safe beside a live run.
+    """
+    for result in terminal.watched(partial(job.steps, dataset, most=limit), every_s=watch):
+        terminal.show(result, steps_view)
 
 
+@on_stored_job
 def runs(
-    job: JobFile,
+    terminal: Terminal,
+    job: StoredJob,
     epoch: Annotated[
-        int | None, typer.Argument(metavar="EPOCH", help="All that is kept of this run.", show_default=False)
+        int | None,
+        typer.Argument(metavar="EPOCH", help="Show one run, with the outcome of each dataset.", show_default=False),
     ] = None,
-    status: Annotated[list[RunStatus] | None, typer.Option("--status", help="Only these. Can be given again.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="The newest so many; 0: all that are kept.")] = 20,
+    status: Annotated[
+        list[RunStatus] | None, typer.Option("--status", metavar="STATUS", help=_one_of("Filter", RunStatus))
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="List the N newest runs; 0 lists all.")] = 20,
     watch: Watch = 0,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
 ) -> None:
-    """Show which runs there were, and how each ended; or what became of each dataset in one. Reads only."""
-    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
-        if epoch is None:
-            for result in terminal.watched(configured.runs, every_s=watch):
-                terminal.show(chosen(result, tuple(status or ()), limit), runs_view)
-        else:
-            terminal.show(configured.kept_run(epoch), run_kept_view)
+    """List runs and how they ended, or show one run.
+
+    Reads only; safe beside a live run.
+    """
+    if epoch is None:
+        for result in terminal.watched(job.runs, every_s=watch):
+            terminal.show(chosen(result, tuple(status or ()), limit), runs_view)
+    else:
+        terminal.show(job.kept_run(epoch), run_kept_view)

@@ -1,4 +1,4 @@
-"""Commands by which a person decides what becomes of a dataset."""
+"""Operator actions on datasets: release, quarantine and set the watermark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from distcommit.app.admin.releases import Abandoned
 from distcommit.app.job import Job
-from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
+from distcommit.cli.options import Dataset, on_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import release_plan_view
 from distcommit.cli.views.status_view import status_view
@@ -20,118 +20,109 @@ from distcommit.core.watermark import Position
 from distcommit.decoding import from_json
 from distcommit.stores.operator.operator_actions import Release, Retried
 
+_HOW = """\
+Dataset URN (none with --all), and one of:
 
+\b
+retry    replay the commit again, or read a stopped dataset again
+accept   close it as it is; what is not published is lost
+abandon  undo it; the next run reads its records again
+restart  undo it; the next run reads from the beginning, into the
+         target that exists then"""
+
+
+@on_job
 def release(
-    job: JobFile,
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATASET HOW",
-            show_default=False,
-            help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
-            " reads it again if it was stopped. accept: it"
-            " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
-            " records again. restart: it is undone, and the next run reads the dataset from its beginning, into the"
-            " target that is there then. With --all no dataset, and retry, abandon or restart.",
-        ),
-    ],
+    terminal: Terminal,
+    job: Job,
+    words: Annotated[list[str], typer.Argument(metavar="DATASET HOW", show_default=False, help=_HOW)],
     everything: Annotated[
         bool,
-        typer.Option(
-            "--all",
-            help="retry: every quarantined or stopped dataset. abandon and restart: every one whose reason says so, and"
-            " abandon every one of which a sealed file is gone.",
-        ),
+        typer.Option("--all", help="Release every dataset that HOW applies to."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would do to each.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Release a quarantined dataset, or one that was stopped. What you do is recorded in its log with your name."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    unreadable = False
-    with terminal.command():
-        ways = tuple(way for way in Release if not everything or way is not Release.ACCEPT)
-        expected = [*([] if everything else ["DATASET"]), "|".join(ways)]
-        if len(words) != len(expected) or words[-1] not in ways:
-            raise ConfigurationError(
-                "this is no way to release" + (" all datasets" if everything else " a dataset"),
-                expected=" ".join(expected),
-                found=" ".join(words),
-            )
-        configured = Job.from_file(job, overrides or ())
-        if dry_run:
-            plan = configured.release_plan(Release(words[-1]), None if everything else words[0])
-            terminal.show(plan, release_plan_view)
-            unreadable = bool(plan.unreadable)
-        elif everything:
-            released = _release_all(configured, Release(words[0]))
-            show_datasets(terminal, configured, released.datasets)
-            unreadable = bool(released.unreadable)
-        else:
-            acts: dict[Release, Callable[[str], None]] = {
-                Release.RETRY: configured.retry,
-                Release.ACCEPT: configured.accept,
-                Release.ABANDON: configured.abandon,
-                Release.RESTART: partial(configured.abandon, restart=True),
-            }
-            acts[Release(words[1])](words[0])
-            show_datasets(terminal, configured, words[:1])
-    ended_with(5 if unreadable else 0)
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+) -> int:
+    """Release a quarantined or stopped dataset.
+
+    The action is recorded in the log of the dataset, with your name.
+    """
+    how = _release_of(words, everything)
+    if dry_run:
+        plan = job.release_plan(how, None if everything else words[0])
+        terminal.show(plan, release_plan_view)
+        return 5 if plan.unreadable else 0
+    if everything:
+        released = _release_all(job, how)
+        show_datasets(terminal, job, released.datasets)
+        return 5 if released.unreadable else 0
+    acts: dict[Release, Callable[[str], None]] = {
+        Release.RETRY: job.retry,
+        Release.ACCEPT: job.accept,
+        Release.ABANDON: job.abandon,
+        Release.RESTART: partial(job.abandon, restart=True),
+    }
+    acts[how](words[0])
+    show_datasets(terminal, job, words[:1])
+    return 0
 
 
-def _release_all(configured: Job, how: Release) -> Retried | Abandoned:
-    if how is Release.RETRY:
-        return configured.retry_all()
-    return configured.abandon_all(restart=how is Release.RESTART)
+def _release_of(words: list[str], everything: bool) -> Release:
+    ways = tuple(way for way in Release if not everything or way is not Release.ACCEPT)
+    expected = [*([] if everything else ["DATASET"]), "|".join(ways)]
+    if len(words) != len(expected) or words[-1] not in ways:
+        raise ConfigurationError(
+            "the arguments of release are wrong" + (" with --all" if everything else ""),
+            expected=" ".join(expected),
+            found=" ".join(words),
+        )
+    return Release(words[-1])
 
 
-def quarantine(
-    job: JobFile,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Let no run go on with a pending dataset until you release it: if what it needs is gone for good."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        configured.quarantine(dataset)
-        show_datasets(terminal, configured, [dataset])
+def _release_all(job: Job, how: Release) -> Retried | Abandoned:
+    return job.retry_all() if how is Release.RETRY else job.abandon_all(restart=how is Release.RESTART)
 
 
+@on_job
+def quarantine(terminal: Terminal, job: Job, dataset: Dataset) -> None:
+    """Quarantine a pending dataset until it is released.
+
+    Runs skip the dataset. Use it if files that the commit needs are lost for good.
+    """
+    job.quarantine(dataset)
+    show_datasets(terminal, job, [dataset])
+
+
+@on_job
 def set_watermark(
-    job: JobFile,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.")],
+    terminal: Terminal,
+    job: Job,
+    dataset: Dataset,
     positions: Annotated[
         str,
-        typer.Argument(metavar="POSITIONS", help="The next position to read, by partition: '{\"0\": 1200}'; or null."),
+        typer.Argument(metavar="POSITIONS", help="Next position by partition, as JSON: '{\"0\": 1200}'; or null."),
     ],
     new: Annotated[
-        bool, typer.Option("--new", help="The dataset is one that no run has read yet: it begins at these positions.")
+        bool, typer.Option("--new", help="Set the first positions of a dataset that no run has read.")
     ] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
 ) -> None:
-    """Set an idle dataset's watermark. Back publishes records again, forward skips them; null forgets it."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        try:
-            wanted = from_json(positions, dict[str, Position] | None)
-        except msgspec.DecodeError as error:
-            raise ConfigurationError(
-                "these are not positions by partition",
-                expected='JSON such as {"0": 1200}',
-                found=f"{positions}: {error}",
-            ) from error
-        configured = Job.from_file(job, overrides or ())
-        configured.set_watermark(dataset, wanted, new=new)
-        show_datasets(terminal, configured, [dataset])
+    """Set the watermark of an idle dataset.
+
+    A lower position publishes records again; a higher one skips records; null forgets the watermark.
+    """
+    try:
+        wanted = from_json(positions, dict[str, Position] | None)
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(
+            "POSITIONS must be a JSON object of positions by partition, or null",
+            expected='JSON such as {"0": 1200}',
+            found=f"{positions}: {error}",
+        ) from error
+    job.set_watermark(dataset, wanted, new=new)
+    show_datasets(terminal, job, [dataset])
 
 
 def show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:
-    """How these datasets stand after what was done."""
-    found = job.status()
-    result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset in set(urns)])
+    """Show the status of the job with these datasets only."""
+    status = job.status()
+    result = msgspec.structs.replace(status, datasets=[row for row in status.datasets if row.dataset in set(urns)])
     terminal.show(result, status_view)

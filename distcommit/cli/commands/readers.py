@@ -1,7 +1,8 @@
-"""The command `distcommit dataset files`: what engines that take lists of files are given."""
+"""The command `distcommit dataset files`, for engines that read lists of files."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -9,13 +10,21 @@ import typer
 
 from distcommit.app.job import Job
 from distcommit.app.reading.readers import read
-from distcommit.cli.options import AsJson, JobFile, Verbose
+from distcommit.cli.options import on_job_file
 from distcommit.cli.terminal import Terminal
 from distcommit.core.records.job_records import CutPhase
 
 
 class FilesResult(msgspec.Struct, frozen=True):
-    """The files of datasets at one cut; `exactly_once` as of `Cut`."""
+    """The files of datasets at one snapshot.
+
+    Attributes:
+        epoch: epoch of the run that the snapshot is of.
+        phase: 1 if it is of the run's beginning, 2 if of its end.
+        time_ms: when it was recorded, in milliseconds since 1970.
+        exactly_once: whether each record is in the files once; see `Cut`.
+        files: paths by dataset URN.
+    """
 
     epoch: int
     phase: int
@@ -24,46 +33,43 @@ class FilesResult(msgspec.Struct, frozen=True):
     files: dict[str, list[str]]
 
 
+@on_job_file
 def files(
-    job: JobFile,
-    dataset: Annotated[
-        list[str] | None, typer.Option(metavar="URN", help="Only this dataset. Can be given again.")
-    ] = None,
+    terminal: Terminal,
+    job: Path,
+    dataset: Annotated[list[str] | None, typer.Option(metavar="URN", help="List one dataset. Repeatable.")] = None,
     as_of: Annotated[
-        str | None, typer.Option(metavar="EPOCH|TIME", help="What a run, or a time, has left.", show_default=False)
+        str | None,
+        typer.Option(metavar="EPOCH|TIME", help="Read the snapshot of a run, or of a time.", show_default=False),
     ] = None,
-    branch: Annotated[str | None, typer.Option(help="Of a job with a fork: which.", show_default=False)] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Branch, if the job has a fork.", show_default=False)
+    ] = None,
 ) -> None:
-    """List the files that are committed, of all datasets at one cut. Reads only, also beside a live run."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        cut = read(job, dataset, branch=branch, as_of=as_of)
-        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, cut.files_by_dataset())
-        _show(terminal, result)
-        if not any(result.files.values()):
-            terminal.narrate(_why_none(result, Job.from_file(job), is_newest=as_of is None))
+    """List the committed files of all datasets at one snapshot.
 
-
-def _show(terminal: Terminal, result: FilesResult) -> None:
-    """One file a line, and nothing else; or JSON."""
+    Reads only; safe beside a live run.
+    """
+    cut = read(job, dataset, branch=branch, as_of=as_of)
+    result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, cut.files_by_dataset())
     if terminal.as_json:
         terminal.show(result, lambda _: "")
-        return
-    for path in (path for paths in result.files.values() for path in paths):
-        terminal.say(path)
+    else:
+        for path in (path for paths in result.files.values() for path in paths):
+            terminal.say(path)
+    if not any(result.files.values()):
+        terminal.narrate(_why_none(result, Job.from_file(job), is_newest=as_of is None))
 
 
 def _why_none(result: FilesResult, job: Job, *, is_newest: bool) -> str:
-    """What to do where nothing is listed, which would look as if nothing had been asked."""
+    """Return why no file is listed, with a remedy."""
     if is_newest and result.phase == CutPhase.BEGAN and not result.files:
         return (
-            f"there is no whole cut yet: the newest one is of epoch {result.epoch} as it began, and shows no file. Once"
-            f" that run has ended there is one; if it lives no more, after `{job.command('run')}`"
+            f"no complete snapshot exists yet: the newest one is of the beginning of epoch {result.epoch}. Wait for the"
+            f" end of that run; if it died, use `{job.command('run')}`"
         )
-    when = "began" if result.phase == CutPhase.BEGAN else "ended"
+    when = "beginning" if result.phase == CutPhase.BEGAN else "end"
     return (
-        f"no file is committed at this cut, which is of epoch {result.epoch} as it {when}: `{job.command('status')}`"
-        " tells how datasets stand"
+        f"no file is committed in this snapshot, of the {when} of epoch {result.epoch}; use `{job.command('status')}`"
+        " to show the datasets"
     )

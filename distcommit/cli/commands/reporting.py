@@ -1,4 +1,4 @@
-"""Commands that make pages of what is kept of runs, and change nothing in the store."""
+"""Commands that render runs as HTML pages, and change nothing in the store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from rich.markup import escape
 
 from distcommit.app.inspection.run_report import RunReport
 from distcommit.app.inspection.runs import RunStatus
-from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, opened
+from distcommit.app.job import Job
+from distcommit.cli.options import on_job
+from distcommit.cli.terminal import Terminal
 from distcommit.core.errors import storage_error
 
 
 class ReportResult(msgspec.Struct, frozen=True):
-    """The page of a run, and how large it is. `datasets`: that it lists; `left_out`: that it counts."""
+    """A page of a run.
+
+    Attributes:
+        report: path of the page.
+        epoch: epoch of the run.
+        status: status of the run.
+        datasets: how many datasets the page lists.
+        left_out: how many more it counts only.
+        size_bytes: size of the page.
+    """
 
     report: str
     epoch: int
@@ -29,57 +40,58 @@ class ReportResult(msgspec.Struct, frozen=True):
 
 
 class UiResult(msgspec.Struct, frozen=True):
-    """Where the pages are served."""
+    """Address of the served pages."""
 
     url: str
 
 
+@on_job
 def report(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     epoch: Annotated[
-        int | None, typer.Argument(metavar="EPOCH", help="The run; without it the newest.", show_default=False)
+        int | None, typer.Argument(metavar="EPOCH", help="Epoch of the run; default: the newest.", show_default=False)
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page; one that is there is replaced.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File of the page; it is replaced.")
     ] = Path("report.html"),
-    lag: Annotated[bool, typer.Option("--lag", help="Ask the source how far each dataset is behind now.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    lag: Annotated[bool, typer.Option("--lag", help="Ask the source how far each dataset is behind.")] = False,
 ) -> None:
-    """Make one page of a run, which needs nothing else: its tasks in time, what was slow, what failed, each dataset.
-    Reads only, also beside a live run."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        from distcommit.cli.web.report_page import report_page  # noqa: PLC0415 - other commands need no templates
+    """Write the report of a run: one HTML page without external files.
 
-        found = configured.report(epoch, lag=lag)
-        data = report_page(found).encode()
-        _write(output, data)
-        terminal.show(_result(found, output, len(data)), _shown)
+    It shows tasks on a time line, slow and failed parts, and each dataset. Reads only; safe beside a live run.
+    """
+    from distcommit.cli.web.report_page import report_page  # noqa: PLC0415 - other commands need no templates
+
+    run = job.report(epoch, lag=lag)
+    data = report_page(run).encode()
+    _write(output, data)
+    terminal.show(_result(run, output, len(data)), _result_line)
 
 
+@on_job
 def ui(
-    job: JobFile,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any that is free.")] = 0,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    terminal: Terminal,
+    job: Job,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 picks a free one.")] = 0,
 ) -> None:
-    """Serve the pages of all runs on 127.0.0.1, live and read-only, until Ctrl-C."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        from distcommit.cli.web.ui_server import UiServer  # noqa: PLC0415 - other commands need no templates
+    """Serve the reports of all runs on 127.0.0.1, read-only and live.
 
-        configured.runs()  # a job without a store is told here
-        with UiServer(configured, port) as server:
-            terminal.show(UiResult(server.url), lambda result: f"{result.url} (read-only; Ctrl-C ends it)")
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                terminal.narrate("ended")
+    Ctrl-C ends it.
+    """
+    from distcommit.cli.web.ui_server import UiServer  # noqa: PLC0415 - other commands need no templates
+
+    job.runs()  # raises here if the job has no store
+    with UiServer(job, port) as server:
+        terminal.show(UiResult(server.url), lambda result: f"{result.url} (read-only; Ctrl-C ends it)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            terminal.narrate("ended")
 
 
 def _write(output: Path, data: bytes) -> None:
-    """Whole, or not at all: a page that is there stays until the new one is."""
+    """Write a file atomically: an existing page stays until the new one is complete."""
     unfinished = output.with_name(f".{output.name}-{uuid.uuid4().hex}")
     try:
         unfinished.write_bytes(data)
@@ -89,13 +101,12 @@ def _write(output: Path, data: bytes) -> None:
         raise storage_error(error, "the report can't be written", path=str(output)) from error
 
 
-def _result(found: RunReport, output: Path, size_bytes: int) -> ReportResult:
-    return ReportResult(
-        str(output), found.run.epoch, found.run.status, len(found.datasets), found.datasets_left_out, size_bytes
-    )
+def _result(run: RunReport, output: Path, size_bytes: int) -> ReportResult:
+    listed, left_out = len(run.datasets), run.datasets_left_out
+    return ReportResult(str(output), run.run.epoch, run.run.status, listed, left_out, size_bytes)
 
 
-def _shown(result: ReportResult) -> str:
+def _result_line(result: ReportResult) -> str:
     listed = f"{result.datasets:,} datasets" + (f" of {result.datasets + result.left_out:,}" if result.left_out else "")
     return (
         f"run {result.epoch} is {result.status}: {escape(result.report)}, {listed}, {result.size_bytes / 1e6:,.2f} MB"

@@ -1,4 +1,4 @@
-"""Commands that run a job, or show how it would."""
+"""Commands that run a job or its maintenance, or show what it would do."""
 
 from __future__ import annotations
 
@@ -6,182 +6,179 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from distcommit.app.inspection.replay_plan import ReplayPlan
+from distcommit.app.inspection.sweeps import SweepResult
+from distcommit.app.job import Job
 from distcommit.app.job_file.explain import explained
 from distcommit.app.preview import try_out
 from distcommit.cli.help_texts import RECORDS_LOST
-from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
+from distcommit.cli.options import on_job
 from distcommit.cli.progress_display import shown_progress
+from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import replay_plan_view
 from distcommit.cli.views.expire_view import retain_view
 from distcommit.cli.views.explain_view import explain_view
-from distcommit.cli.views.preview_view import run_or_try_out_view
-from distcommit.cli.views.repair_view import repair_view
-from distcommit.cli.views.result_views import recover_view, run_view
+from distcommit.cli.views.pieces import page
+from distcommit.cli.views.result_views import recover_view, run_or_try_out_view, run_view
 from distcommit.cli.views.runs_view import cancel_view
-from distcommit.cli.views.verify_view import sweep_view
+from distcommit.cli.views.verify_view import repair_view, sweep_view
 from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import RunResult
 
 
-def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Replay what is pending, then ingest what is new."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        with shown_progress(terminal.err) as shown:
-            result = try_out(configured.config, shown) if configured.config.tries_out else configured.run(shown)
-        terminal.show(result, run_or_try_out_view)
-    ended_with(exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1)
+@on_job
+def run(terminal: Terminal, job: Job) -> int:
+    """Replay sealed commits, then ingest new records.
+
+    Exit code 1 if a dataset failed, was skipped or is pending; 7 if the source had lost records.
+    """
+    with shown_progress(terminal.err) as shown:
+        result = try_out(job.config, shown) if job.config.tries_out else job.run(shown)
+    terminal.show(result, run_or_try_out_view)
+    return exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1
 
 
 def exit_code_of(result: RunResult) -> int:
-    """Return what `run` ends with."""
+    """Return the exit code of `distcommit run`."""
     if not result.succeeded:
         return 1
     return RECORDS_LOST if result.totals.positions_lost else 0
 
 
+class RecoverPlan(ReplayPlan, frozen=True):
+    """What `recover` would do.
+
+    Attributes:
+        sweep: the files that it would delete; None if it recovers one dataset only.
+    """
+
+    sweep: SweepResult | None = None
+
+
+@on_job
 def recover(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="URN", help="Replay this one alone.", show_default=False)
+        str | None, typer.Option("--dataset", metavar="URN", help="Replay one dataset only.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done. Needs no Spark.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Replay what earlier runs had sealed and not finished, and ingest nothing."""
-    succeeded = True
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        if dry_run:
-            plan = configured.replay_plan(dataset)
-            terminal.show(plan, replay_plan_view)
-            succeeded = plan.goes_through
-        else:
-            with shown_progress(terminal.err) as shown:
-                result = configured.recover(shown, dataset=dataset or "")
-            terminal.show(result, recover_view)
-            succeeded = result.succeeded
-    ended_with(0 if succeeded else 1)
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Needs no Spark.")] = False,
+) -> int:
+    """Replay sealed commits and delete orphaned files; ingest nothing.
+
+    Exit code 1 if something is left pending.
+    """
+    if dry_run:
+        replay, sweep = job.replay_plan(dataset), None if dataset else job.sweeps()
+        plan = RecoverPlan(**msgspec.structs.asdict(replay), sweep=sweep)
+        terminal.show(plan, lambda plan: page(replay_plan_view(plan), sweep_view(plan.sweep) if plan.sweep else None))
+        return 0 if plan.goes_through else 1
+    with shown_progress(terminal.err) as shown:
+        result = job.recover(shown, dataset=dataset or "")
+    terminal.show(result, recover_view)
+    return 0 if result.succeeded else 1
 
 
-def gc(
-    job: JobFile,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go. Needs no Spark.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Delete what nobody needs any more: each run does it, and so does this one, which replays first and ingests
-    nothing."""
-    succeeded = True
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        if dry_run:
-            terminal.show(configured.sweeps(), sweep_view)
-        else:
-            with shown_progress(terminal.err) as shown:
-                result = configured.recover(shown)
-            terminal.show(result, recover_view)
-            succeeded = result.succeeded
-    ended_with(0 if succeeded else 1)
-
-
+@on_job
 def reprocess(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     dataset: Annotated[
         str | None,
-        typer.Argument(metavar="DATASET", help="The dataset's URN, as status shows it.", show_default=False),
+        typer.Argument(metavar="DATASET", help="Dataset URN, as `status` shows it.", show_default=False),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every dataset that has any, in one run.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Feed what was turned away of a dataset through the flow as it is now, exactly once."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        if bool(dataset) == everything:
-            raise ConfigurationError(
-                "this does not say what to reprocess",
-                expected="a dataset's URN, or --all",
-                found="both" if everything else "neither",
-            )
-        with shown_progress(terminal.err) as shown:
-            result = configured.reprocess(dataset, shown) if dataset else configured.reprocess_all(shown)
-        terminal.show(result, run_view)
-    ended_with(0 if result.succeeded else 1)
+    everything: Annotated[bool, typer.Option("--all", help="Reprocess every dataset that has any.")] = False,
+) -> int:
+    """Process rejected records again, by the job file as it is now.
+
+    Each record is published or rejected exactly once. Exit code 1 if a dataset failed.
+    """
+    if bool(dataset) == everything:
+        raise ConfigurationError(
+            "dataset reprocess must be given one dataset or --all",
+            expected="DATASET or --all",
+            found="both" if everything else "neither",
+        )
+    with shown_progress(terminal.err) as shown:
+        result = job.reprocess(dataset, shown) if dataset else job.reprocess_all(shown)
+    terminal.show(result, run_view)
+    return 0 if result.succeeded else 1
 
 
-def retain(
-    job: JobFile,
-    older_than: Annotated[
-        str,
-        typer.Option(metavar="AGE", help="Such as 90d, 36h or 12w; a time folder is as old as its end."),
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+@on_job
+def expire(
+    terminal: Terminal,
+    job: Job,
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Age such as 90d, 36h or 12w.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted.")] = False,
     when_unread: Annotated[
         bool,
-        typer.Option("--when-unread", help="Leave older cuts alone: files go once no kept cut shows them."),
+        typer.Option("--when-unread", help="Delete a file once no kept snapshot lists it."),
     ] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Take published files away that are too old. Audit, rebuild and readers know them to be gone; watermarks stay."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
-            result = configured.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
-        terminal.show(result, retain_view)
-    ended_with(0 if result.succeeded else 1)
+) -> int:
+    """Delete published files that are older than an age.
+
+    A time folder is as old as its end. Watermarks stay; audit, rebuild and readers know that the files were expired.
+    Exit code 1 if it is incomplete: repeat the command.
+    """
+    with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+        result = job.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
+    terminal.show(result, retain_view)
+    return 0 if result.succeeded else 1
 
 
+@on_job
 def repair(
-    job: JobFile,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be mended.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Mend what is wrong and needs nobody's decision (what was begun and not finished, damaged logs), and name the
-    rest. Exit code 5 if something is left."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
-            result = configured.repair(shown, dry_run=dry_run)
-        terminal.show(result, repair_view)
-    ended_with(0 if result.is_well else 5)
+    terminal: Terminal,
+    job: Job,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be repaired.")] = False,
+) -> int:
+    """Apply each repair that is safe to automate, and list the rest.
+
+    It repairs damaged logs and finishes interrupted commands. Problems that need an operator's decision are listed
+    with their commands. Exit code 5 if a problem is left.
+    """
+    with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+        result = job.repair(shown, dry_run=dry_run)
+    terminal.show(result, repair_view)
+    return 0 if result.is_well else 5
 
 
+@on_job
 def cancel(
-    job: JobFile,
-    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for its end.")] = 60,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """End a live run, from any machine that reaches the store: it publishes nothing more, and what it had sealed is
-    replayed by the next run. Exit code 1 if it has not ended in time; it still will."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.cancel(
-            wait_s=wait, told=lambda epoch: terminal.narrate(f"the run of epoch {epoch} is told to end")
-        )
-        terminal.show(result, cancel_view)
-    ended_with(0 if result.ended else 1)
+    terminal: Terminal,
+    job: Job,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait this long for its end.")] = 60,
+) -> int:
+    """Cancel a live run, from any machine that reaches the store.
+
+    The run publishes nothing more; the next run replays what it sealed. Exit code 1 if it has not ended in time; it
+    still ends.
+    """
+    result = job.cancel(
+        wait_s=wait, told=lambda epoch: terminal.narrate(f"sent the cancel request to the run of epoch {epoch}")
+    )
+    terminal.show(result, cancel_view)
+    return 0 if result.ended else 1
 
 
+@on_job
 def explain(
-    job: JobFile,
+    terminal: Terminal,
+    job: Job,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, too.", show_default=False)
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the flow into an SVG file.", show_default=False)
     ] = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
 ) -> None:
-    """Show the task flow, from source to sinks, with the columns after each step where they are known. Connects to
-    nothing."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = explained(configured.config)
-        if svg is not None:
-            svg.write_text(flow_svg(result), encoding="utf-8")
-        terminal.show(result, explain_view)
+    """Show the task flow from source to sinks, with known columns.
+
+    Connects to no source or target.
+    """
+    result = explained(job.config)
+    if svg is not None:
+        svg.write_text(flow_svg(result), encoding="utf-8")
+    terminal.show(result, explain_view)

@@ -1,4 +1,4 @@
-"""Results as tables and lines for people.
+"""Results as tables and lines of text.
 
-Must not read stores. Start reading at `pieces`, then `status_view`.
+Must not read stores. Start reading at `status_view`.
 """

@@ -1,4 +1,4 @@
-"""The audit's result as a page for people."""
+"""The result of an audit as tables."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from distcommit.cli.views.pieces import (
 
 
 def audit_view(result: AuditResult) -> RenderableType:
-    """The verdict, totals, and only what is wrong."""
-    how = "every record was read" if result.deep else "by what files and ledgers say; --deep reads every record"
+    """Show the verdict, totals and problems."""
+    how = "every record was read" if result.deep else "from file metadata and ledgers; --deep reads every record"
     if result.exact:
         verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
     elif result.passed:
@@ -38,23 +38,22 @@ def audit_view(result: AuditResult) -> RenderableType:
         "gaps": should_be_none(result.gaps),
         "past watermark": should_be_none(result.past_watermark),
         "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
-        "lost": should_be_none(result.skipped) + (" (given up: see below)" if result.skipped else ""),
+        "lost": should_be_none(result.skipped) + (" (skipped: see below)" if result.skipped else ""),
         "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
     if result.filtered:
-        facts["filtered"] = f"{result.filtered:,} (left out on purpose; --json says in which branches)"
+        facts["filtered"] = f"{result.filtered:,} (left out on purpose; --json has the branches)"
     if result.replaced:
-        facts["replaced"] = f"{result.replaced:,} (others were published in their place)"
+        facts["replaced"] = f"{result.replaced:,} (replaced by newer files)"
     if result.retained:
-        facts["retained"] = f"{result.retained:,} (too old: `distcommit dataset expire` has taken them)"
+        facts["retained"] = f"{result.retained:,} (deleted by `distcommit dataset expire`)"
     if result.earlier_incarnations:
-        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
+        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were recreated since, not counted"
     if result.to_be_swept_count:
-        facts["left over"] = f"{result.to_be_swept_count:,} attempts in staging, which the next run sweeps"
+        facts["orphaned"] = f"{result.to_be_swept_count:,} attempts in staging, deleted by the next run"
     if result.deep and result.unsummed_files:
         facts["not summed"] = (
-            f"{result.unsummed_files:,} files are older than the sums that tell what records say: their offsets alone"
-            " were checked"
+            f"{result.unsummed_files:,} files have no checksums of their records: only their offsets were checked"
         )
     if result.at_least_once:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"

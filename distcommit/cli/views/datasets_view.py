@@ -1,4 +1,4 @@
-"""Datasets and their open sequences, as tables for people."""
+"""Datasets and their open commit sequences as tables."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 
 
 def datasets_view(result: DatasetsResult) -> RenderableType:
-    """Datasets with columns for what is known of them."""
+    """Show datasets, with a column for each known value."""
     rows = result.datasets
-    asked_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
+    has_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
     read = result.last_epoch > 0
     columns = ["dataset", "status", ">watermark", ">last commit", ">records", ">files"]
-    columns += [">lag, records", ">lag, s", ">target, s"] if asked_lag else []
+    columns += [">lag, records", ">lag, s", ">target, s"] if has_lag else []
     columns += ["last run", ">records read", ">MB read", ">rejected", ">tries"] if read else []
-    cells = [(*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ())) for row in rows]
+    cells = [(*_cells(row), *(_lag(row) if has_lag else ()), *(_read(row) if read else ())) for row in rows]
     filled = [index for index in range(len(columns)) if index < 2 or any(str(row[index]) for row in cells)]
     table = ExplainedTable(*(columns[index] for index in filled), explained="why")
-    for row, known in zip(rows, cells, strict=True):
-        table.add_row(*(known[index] for index in filled), why=_why(row))
+    for row, values in zip(rows, cells, strict=True):
+        table.add_row(*(values[index] for index in filled), why=_why(row))
     facts = {"job": escape(result.job), "datasets": f"{len(rows):,} listed of {result.matching:,}"}
     if result.lag_unknown:
-        facts["lag"] = f"[yellow]not known[/]: {escape(result.lag_unknown)}"
+        facts["lag"] = f"[yellow]unknown[/]: {escape(result.lag_unknown)}"
     return page(
         table if rows else None,
-        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         fact_table(facts),
     )
 
@@ -96,47 +96,47 @@ def _why(row: DatasetRow) -> str:
     if state.pending_epoch:
         parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
     if state.failed_runs:
-        parts.append(f"{counted_runs(state.failed_runs)} could not {'finish' if state.pending_epoch else 'read'} it")
+        parts.append(f"{counted_runs(state.failed_runs)} failed to {'finish' if state.pending_epoch else 'read'} it")
     if state.positions_lost:
         parts.append(f"{state.positions_lost:,} positions lost")
     if row.attempts is not None:
-        parts += [f"{name}: {count:,} did not pass" for name, count in row.attempts.not_passed.items()]
+        parts += [f"{name}: {count:,} failed" for name, count in row.attempts.not_passed.items()]
     parts += [short(text) for text in (state.reason, row.lag_problem) if text]
     return "; ".join(parts)
 
 
 def steps_view(result: StepsResult) -> RenderableType:
-    """Each sequence in a line, and its steps below it, those that are not done first."""
+    """Show each sequence and its steps, open steps first."""
     blocks: list[RenderableType | None] = [_sequence(sequence) for sequence in result.sequences]
     if result.left_out:
-        blocks.append(and_more(result.left_out, "datasets with a sequence that is not closed (--limit 0 shows all)"))
+        blocks.append(and_more(result.left_out, "datasets with an open sequence (--limit 0 shows all)"))
     if not result.sequences:
-        blocks.append(Text("nothing is sealed and not closed", style="green"))
-    blocks.append(listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]))
+        blocks.append(Text("no unfinished commits", style="green"))
+    blocks.append(listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]))
     return page(*blocks, fact_table({"job": escape(result.job)}))
 
 
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
-    """What becomes of each sequence, those that are not simply closed first."""
+    """Show what a replay would do with each sequence, those not simply closed first."""
     table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
     rows = sorted(result.rows, key=lambda row: (row.does == "closes", row.dataset))
     for row in rows[:LISTED]:
         does = Text(row.does, style="" if row.does == "closes" else "yellow")
         counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
         table.add_row(row.dataset, str(row.epoch), does, *counts, why=short(row.why))
-    told = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
+    counts_text = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
     return page(
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
         listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         None if result.goes_through else Text("recover would end with exit code 1", style="red"),
-        fact_table({"job": escape(result.job), "sequences": escape(told)}),
+        fact_table({"job": escape(result.job), "sequences": escape(counts_text)}),
     )
 
 
 def release_plan_view(result: ReleasePlan) -> RenderableType:
-    """What becomes of each dataset; first those to which nothing is done."""
+    """Show what a release would do with each dataset, those left alone first."""
     table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.how} does")
     rows = sorted(result.rows, key=lambda row: (row.acts, row.dataset))
     for row in rows[:LISTED]:
@@ -147,7 +147,7 @@ def release_plan_view(result: ReleasePlan) -> RenderableType:
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
-        listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
     )
 
@@ -155,12 +155,12 @@ def release_plan_view(result: ReleasePlan) -> RenderableType:
 def _sequence(sequence: SequenceSteps) -> RenderableType:
     head = Text(sequence.dataset, style="bold")
     head.append(f"  {sequence.status}", style=DATASET_STYLES.get(sequence.status, ""))
-    told = f"  epoch {sequence.epoch}, {sequence.records:,} records in {sequence.files:,} files"
-    told += f", bucket {sequence.bucket}" + (", held until its run is decided" if sequence.held else "")
-    head.append(told)
+    facts = f"  epoch {sequence.epoch}, {sequence.records:,} records in {sequence.files:,} files"
+    facts += f", bucket {sequence.bucket}" + (", held until the run decides" if sequence.held else "")
+    head.append(facts)
     lines: list[RenderableType] = [head]
     if sequence.reason:
-        failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
+        failed = f"{counted_runs(sequence.failed_runs)} failed: " if sequence.failed_runs else ""
         lines.append(Padding(Text(f"{failed}{short(sequence.reason)}", style="yellow"), (0, 0, 0, 2)))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))

@@ -1,4 +1,4 @@
-"""What retention has taken, or would take."""
+"""The result of `dataset expire` as tables."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 
 
 def retain_view(result: RetainResult) -> RenderableType:
-    """The verdict, the first datasets, and those that were left out."""
-    table = new_table("dataset", ">files", ">records", ">of these rejected", ">bytes")
+    """Show the verdict, the first datasets, and those left out."""
+    table = new_table("dataset", ">files", ">records", ">rejected", ">bytes")
     for row in result.rows[:LISTED]:
         rejected = f"{row.rejected:,}" if row.rejected else ""
         table.add_row(Text(row.dataset), f"{row.files:,}", f"{row.records:,}", rejected, f"{row.size_bytes:,}")
     counted = f"{result.files:,} files of {result.datasets:,} datasets, {result.records:,} records"
     if result.rejected:
-        counted += f" ({result.rejected:,} of them were turned away, and can't be reprocessed then)"
+        counted += f" ({result.rejected:,} of them rejected, which can't be reprocessed afterwards)"
     if result.dry_run:
-        verdict = good_verdict("dry run", f"{counted} would go")
+        verdict = good_verdict("dry run", f"{counted} would be deleted")
     elif not result.succeeded:
-        verdict = bad_verdict("not all of it", "give the same command again: it goes on")
+        verdict = bad_verdict("incomplete", "repeat the command to finish it")
     else:
-        how = "and are deleted" if result.deleted or not result.files else "and are deleted once no kept cut shows them"
-        verdict = good_verdict("retained", f"{counted} are taken {how}" if result.files else "nothing is too old")
+        when = "" if result.deleted or not result.files else "; they are deleted once no kept snapshot lists them"
+        verdict = good_verdict("expired", f"{counted}{when}" if result.files else "no file is too old")
     facts = {"older than": shown_ms(result.before_ms), "bytes": f"{result.size_bytes:,}"}
     if result.undated:
-        facts["of no known age"] = f"{result.undated:,} files, which stay: in no time folder, and without a time"
+        facts["unknown age"] = (
+            f"{result.undated:,} files stay: they are in no time folder and have no modification time"
+        )
     more = result.datasets - LISTED
     return page(
         verdict,

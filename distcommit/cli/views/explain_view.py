@@ -1,4 +1,4 @@
-"""The task flow as a tree for people."""
+"""The task flow as a tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS_SHOWN = 12
 
 
 def explain_view(result: ExplainResult) -> RenderableType:
-    """What comes before the fork in one line below the other, and a branch of the tree for each branch."""
+    """Show the constructs before the fork in order, then each branch as a branch of the tree."""
     tree = Tree(Text.assemble("job ", (result.job, "bold")), guide_style="dim")
     _add(tree, result.parts, None)
     reached = result.parts[-1].columns
@@ -24,8 +24,8 @@ def explain_view(result: ExplainResult) -> RenderableType:
     else:
         fork = tree.add(_part(result.fork, None))
         for branch in result.branches:
-            fate = "  optional: if it fails, its records go to the error branch" if branch.optional else ""
-            _add(fork.add(Text.assemble("branch ", (branch.name, "bold"), (fate, "dim"))), branch.parts, reached)
+            note = "  optional: if it fails, its records go to the error branch" if branch.optional else ""
+            _add(fork.add(Text.assemble("branch ", (branch.name, "bold"), (note, "dim"))), branch.parts, reached)
     if result.errors is not None:
         tree.add(_part(result.errors, None))
     return tree
@@ -46,24 +46,24 @@ def _part(part: FlowPart, before: Sequence[FlowColumn] | None) -> RenderableType
 
 
 def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[str]:
-    """What a source or a converter makes of the columns before it; nothing for other constructs.
+    """Return how a source or a converter changes the columns; nothing for other constructs.
 
     Args:
         part: the construct.
-        before: the columns before it; None if they are not known, or there are none.
+        before: the columns before it; None if unknown or none.
     """
     if part.kind not in ("source", "converter"):
         return []
     if part.columns is None:
-        return ["as the records say"]
-    as_said = ["and as the records say"] if part.others else []
+        return ["depend on the records"]
+    others = ["others depend on the records"] if part.others else []
     if before is None:
-        return [*_first([f"{column.name} {column.type}" for column in part.columns]), *as_said]
+        return [*_first([f"{column.name} {column.type}" for column in part.columns]), *others]
     changes = [f"+ {column.name} {column.type}" for column in part.columns if column not in before]
     names = {column.name for column in part.columns}
     changes += [f"- {column.name}" for column in before if column.name not in names]
     same = len(set(part.columns) & set(before))
-    return [*_first(changes), *([f"{same} as before"] if same else []), *as_said]
+    return [*_first(changes), *([f"{same} unchanged"] if same else []), *others]
 
 
 def _first(columns: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The pieces that all views are made of: verdicts, facts, tables and lists."""
+"""Parts of all views: verdicts, facts, tables and lists."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ DATASET_STYLES = {
     "revoking": "red",
     "stopped": "red",
 }
-"""How datasets stand, in color."""
+"""Color of each dataset status."""
 LISTED = 20
-"""Lines of a table or a list; the rest is counted."""
+"""Lines shown of a table or a list; the others are counted."""
 _GAP = 3
-"""Columns of a terminal between those of a table."""
+"""Characters between the columns of a table."""
 _FIRST, _READS_WELL, _ROOM = 16, 30, 40
-"""Columns of a terminal that the first one of an explained table has at least; with which it reads well, however long
-names are; and that its texts have at least beside it."""
+"""Widths in an explained table: the first column's minimum; the width that suffices for the first column; the minimum
+of the explanations beside the columns."""
 _SAID = 160
 
 
 def page(*blocks: RenderableType | None) -> Group:
-    """Blocks one below the other, with a line between them; those that are None are left out."""
+    """Join blocks with an empty line between them; blocks that are None are left out."""
     shown = [block for block in blocks if block is not None]
     spaced: list[RenderableType] = []
     for index, block in enumerate(shown):
@@ -43,17 +43,17 @@ def page(*blocks: RenderableType | None) -> Group:
 
 
 def good_verdict(verdict: str, explanation: str) -> str:
-    """A verdict in green, and what it means."""
+    """Return a verdict in green, with an explanation."""
     return f"[bold green]{verdict}[/]: {explanation}"
 
 
 def bad_verdict(verdict: str, explanation: str) -> str:
-    """A verdict in red, and what it means."""
+    """Return a verdict in red, with an explanation."""
     return f"[bold red]{verdict}[/]: {explanation}"
 
 
 def fact_table(facts: Mapping[str, str]) -> Table:
-    """Names and values; the values may have markup."""
+    """Return a table of names and values; values may have markup."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -63,7 +63,7 @@ def fact_table(facts: Mapping[str, str]) -> Table:
 
 
 def new_table(*columns: str) -> Table:
-    """An empty table; columns whose name begins with `>` hold numbers."""
+    """Return an empty table; columns whose name begins with `>` are aligned right."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=False)
     for column in columns:
         number = column.startswith(">")
@@ -74,12 +74,12 @@ def new_table(*columns: str) -> Table:
 
 
 class ExplainedTable:
-    """A table with a text for each row: in a last column where there is room for it, else below its row, and so are
-    then the last columns, if there is no room for them either.
+    """A table with an explanation of each row: in a last column, or below the row if the terminal is too narrow. Last
+    columns that do not fit either go below the row too.
 
     Args:
-        columns: as of `new_table`; what is in the first one is folded where it is too long.
-        explained: the heading of the texts, if there are any.
+        columns: names as in `new_table`; long values of the first one are folded.
+        explained: heading of the explanations.
     """
 
     def __init__(self, *columns: str, explained: str = "") -> None:
@@ -87,7 +87,7 @@ class ExplainedTable:
         self._rows: list[tuple[tuple[Text, ...], str]] = []
 
     def add_row(self, *cells: Text | str, why: str = "") -> None:
-        """Adds a row, and its text."""
+        """Add a row with its explanation."""
         self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), why))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -119,8 +119,8 @@ class ExplainedTable:
         for cells, why in self._rows:
             part.add_row(*cells[:shown])
             others = zip(self._columns[shown:], cells[shown:], strict=True)
-            told = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
-            if text := "; ".join([*([" · ".join(told)] if told else []), *([why] if why else [])]):
+            facts = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
+            if text := "; ".join([*([" · ".join(facts)] if facts else []), *([why] if why else [])]):
                 yield part
                 yield Padding(Text(text, overflow="fold"), (0, 0, 0, 4))
                 part, is_first = self._part(widths), False
@@ -136,39 +136,39 @@ class ExplainedTable:
 
 
 def short(text: str) -> str:
-    """Return a reason in one line, its cause cut where it is long."""
+    """Return a reason on one line, with a long cause cut."""
     return shortened_cause(text, _SAID)
 
 
 def seconds_spent(seconds: Mapping[str, float]) -> str:
-    """Seconds by phase, and together."""
+    """Return the seconds of each phase and their sum."""
     parts = [f"{escape(name)} {value:.1f}" for name, value in seconds.items()]
-    return " · ".join([*parts, f"together {sum(seconds.values()):.1f}"])
+    return " · ".join([*parts, f"total {sum(seconds.values()):.1f}"])
 
 
 def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
-    """A title with a count, and the first lines; None if there are none."""
-    known = list(lines)
-    count = max(count, len(known))
-    if not known:
+    """Return a title with a count, and the first lines; None if there are no lines."""
+    texts = list(lines)
+    count = max(count, len(texts))
+    if not texts:
         return None
     shown: list[RenderableType] = [Text(f"{title}: {count:,}", style="bold")]
-    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in known[:LISTED]]
+    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in texts[:LISTED]]
     if count > LISTED:
         shown.append(and_more(count - LISTED, "more"))
     return Group(*shown)
 
 
 def and_more(count: int, what: str) -> Text:
-    """That there are so many more."""
+    """Return a line that counts what is not shown."""
     return Text(f"and {count:,} {what}", style="dim")
 
 
 def counted_runs(count: int) -> str:
-    """So many runs, in words."""
+    """Return a count of runs as text."""
     return "1 run" if count == 1 else f"{count:,} runs"
 
 
 def should_be_none(count: int) -> str:
-    """A count that should be 0."""
+    """Return a count, in red unless it is 0."""
     return f"[bold red]{count:,}[/]" if count else "0"

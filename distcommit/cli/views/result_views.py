@@ -1,4 +1,4 @@
-"""Results as tables for people. Reads well in 80 to 100 columns."""
+"""Results of commands as tables, readable in 80 to 100 columns."""
 
 from __future__ import annotations
 
@@ -30,37 +30,38 @@ from distcommit.cli.views.pieces import (
 )
 from distcommit.cli.views.run_lines import flow_table, positions_lost
 from distcommit.core.watermark import Position, shown
+from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.reports import Totals
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
+    from distcommit.app.gobblin.convert import ConvertResult
+    from distcommit.app.preview import ShownTable, TryOutResult
 
 _SHOWN = 300
-"""Characters of what one record says; --json has all."""
+"""Characters shown of one log record; --json has all."""
 
 
 def run_view(result: RunResult) -> RenderableType:
-    """What a run did, and why what did not go through did not."""
+    """Show what a run did, and why datasets failed."""
     totals = result.totals
     if result.error:
         verdict = bad_verdict("failed", escape(result.error))
     elif not result.succeeded:
         verdict = bad_verdict(
-            "not everything went through",
-            f"{totals.datasets_published:,} datasets were committed; what is missing is tried again by the next run",
+            "incomplete",
+            f"{totals.datasets_published:,} datasets were committed; the next run retries the others",
         )
     elif totals.positions_lost:
         verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
     elif totals.datasets_published:
-        verdict = good_verdict("committed", "all that was new")
+        verdict = good_verdict("committed", "all new records")
     else:
-        verdict = good_verdict("nothing new", "nothing that the source names has records above its watermark")
+        verdict = good_verdict("nothing new", "no dataset of the source has records above its watermark")
     if not result.decided:
-        held = f"{totals.datasets_held:,} datasets were held back"
-        verdict = bad_verdict(
-            "not published", f"the run publishes all datasets or none, and not all could be; {held}, to be read again"
-        )
+        held = f"{totals.datasets_held:,} datasets were held back and are read again"
+        verdict = bad_verdict("not published", f"the run publishes all datasets or none, and some failed; {held}")
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
@@ -76,10 +77,10 @@ def run_view(result: RunResult) -> RenderableType:
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
-    """What `recover` did."""
+    """Show what `recover` did."""
     totals = result.totals
     if not result.succeeded:
-        verdict = bad_verdict("not everything was recovered", "the next run tries again what is left")
+        verdict = bad_verdict("incomplete", "the next run retries what is still pending")
     elif totals.sequences_replayed or totals.sequences_dropped:
         verdict = good_verdict("recovered", "nothing is pending")
     else:
@@ -87,31 +88,31 @@ def recover_view(result: RecoverResult) -> RenderableType:
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "replayed": _replayed(totals),
-        "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
+        "orphaned": f"{totals.files_swept:,} staged files deleted",
     }
     return page(verdict, fact_table(facts), _reasons(totals))
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
-    """What `store rebucket` did."""
+    """Show what `store rebucket` did."""
     if result.epoch:
-        went_on = "; an earlier command had begun it" if result.went_on else ""
-        verdict = good_verdict("rebucketed", f"the job may run again{went_on}")
+        resumed = "; this finished an interrupted command" if result.went_on else ""
+        verdict = good_verdict("rebucketed", f"the job can run again{resumed}")
     else:
-        verdict = good_verdict("nothing to do", "the job has what it says")
+        verdict = good_verdict("nothing to do", "the store already has these settings")
     facts = {
         "job": escape(result.job),
         "buckets": f"{result.buckets_before} before, {result.buckets} now (generation {result.generation})",
-        **({"datasets": f"{result.datasets:,} carried over"} if result.epoch else {}),
+        **({"datasets": f"{result.datasets:,} moved"} if result.epoch else {}),
         **{escape(name): escape(value) for name, value in result.settings.items()},
-        **({"logs before": f"stay in {escape(result.old_logs)}, and are read no more"} if result.epoch else {}),
+        **({"old logs": f"stay in {escape(result.old_logs)}; they are no longer read"} if result.epoch else {}),
         **({"job file": escape(result.job_file)} if result.job_file else {}),
     }
     return page(verdict, fact_table(facts))
 
 
 def log_view(result: LogResult) -> RenderableType:
-    """Each record of a log, with why it does not count where it does not."""
+    """Show each record of a log, with the reason if it is ignored."""
     table = new_table(">number", ">epoch", "writer", "record", "what it says")
     for line in result.lines:
         what = Text(line.what)
@@ -126,7 +127,7 @@ def log_view(result: LogResult) -> RenderableType:
 
 
 def import_view(result: ImportResult) -> RenderableType:
-    """Each dataset whose watermark was set or kept; then what was left out."""
+    """Show each dataset whose watermark was set or kept, and the positions left out."""
     listed = [row for row in result.rows if row.action != "same"]
     table = new_table("dataset", ">watermark", ">next offset there", "action")
     for row in listed[:LISTED]:
@@ -136,7 +137,7 @@ def import_view(result: ImportResult) -> RenderableType:
     verdict = good_verdict("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
     facts = {
         "from": escape(result.origin),
-        "there already": f"{counts['same']:,}",
+        "unchanged": f"{counts['same']:,}",
         "kept": f"{counts['kept']:,}" + (" (they differ; --overwrite sets them)" if counts["kept"] else ""),
     }
     return page(
@@ -149,8 +150,8 @@ def import_view(result: ImportResult) -> RenderableType:
 
 
 def compare_view(result: CompareResult) -> RenderableType:
-    """The verdict, and the partitions that differ or are not equally far."""
-    what = "published alike, as far as both are" if result.by_files else "where it stands"
+    """Show the verdict, and the partitions that differ or have different positions."""
+    what = "the same offsets are published, up to the lower position" if result.by_files else "the positions are equal"
     if result.same:
         verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {what}")
     else:
@@ -174,15 +175,17 @@ def compare_view(result: CompareResult) -> RenderableType:
 
 
 def rebuild_view(result: RebuildResult) -> RenderableType:
-    """What a rebuild did, or what keeps it from being done."""
+    """Show what a rebuild did, or the problems that prevent it."""
     if result.problems:
         verdict = bad_verdict(
-            "not rebuilt", "nothing was written; mend or take away what is named, or see --accept-gaps"
+            "not rebuilt", "nothing was written; repair or remove what is listed, or use --accept-gaps"
         )
     elif result.written:
-        verdict = good_verdict("rebuilt", "the job may run again; `distcommit audit` proves it")
+        verdict = good_verdict("rebuilt", "the job can run again; verify it with `distcommit audit`")
     else:
-        what = f": epoch {result.epoch} would be taken, and all datasets stay as they are" if not result.rows else ""
+        what = (
+            f": epoch {result.epoch} would be taken, and all datasets would stay unchanged" if not result.rows else ""
+        )
         verdict = good_verdict("dry run", f"nothing was written{what}")
     table = ExplainedTable("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
     for row in result.rows[:LISTED]:
@@ -192,23 +195,21 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict,
         table if result.rows else None,
         and_more(len(result.rows) - LISTED, "datasets (--json has them all)") if len(result.rows) > LISTED else None,
-        listing(
-            "damaged files, written again" if result.written else "damaged files, to be written again", result.repaired
-        ),
-        listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
+        listing("damaged files, rewritten" if result.written else "damaged files, to be rewritten", result.repaired),
+        listing("datasets whose source was recreated", [_recreated(row) for row in result.rows if row.earlier]),
         listing("problems", result.problems, result.problems_count),
-        listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
+        listing("files set aside, whose records are read again", result.set_aside, result.set_aside_count),
     )
 
 
-def _made_again(row: RebuildRow) -> str:
-    return f"{row.dataset}: its positions count in {row.incarnation}, no longer in {', '.join(row.earlier)}"
+def _recreated(row: RebuildRow) -> str:
+    return f"{row.dataset}: its positions are of {row.incarnation}, no longer of {', '.join(row.earlier)}"
 
 
 def demo_view(result: DemoResult) -> RenderableType:
-    """The demo's result: what was produced against what was published."""
+    """Show what the demo produced and what it published."""
     verdict = (
-        good_verdict("exactly once", "every record that was produced is published once, after a kill in mid-commit")
+        good_verdict("exactly once", "every produced record is published once, after a kill in mid-commit")
         if result.exact
         else bad_verdict("not exact", "; ".join(map(escape, result.problems)))
     )
@@ -227,7 +228,45 @@ def demo_view(result: DemoResult) -> RenderableType:
     return page(verdict, table, fact_table(facts))
 
 
-# -- parts of several results
+def convert_view(result: ConvertResult) -> RenderableType:
+    """Show each property with its setting, then those not converted, with the reason."""
+    table = new_table("where", "property", "setting")
+    for row in result.translated:
+        table.add_row(Text(row.said_at), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
+    others = new_table("where", "not converted", "reason")
+    for left in result.left:
+        others.add_row(Text(left.said_at), Text(left.name), Text(left.why))
+    return page(
+        good_verdict("converted", f"{len(result.translated):,} properties; {len(result.left):,} were not converted"),
+        table,
+        others if result.left else None,
+        listing("assumed settings", result.assumed),
+        fact_table({"job file": escape(result.path)}),
+    )
+
+
+def run_or_try_out_view(result: RunResult | TryOutResult) -> RenderableType:
+    """Show a run, or a preview."""
+    return run_view(result) if isinstance(result, RunResult) else try_out_view(result)
+
+
+def try_out_view(result: TryOutResult) -> RenderableType:
+    """Show the first records of each dataset and branch."""
+    records = sum(table.records for table in result.tables)
+    what = f"{records:,} records" + (f", and {result.more:,} tables not shown" if result.more else "")
+    kept = good_verdict("preview", f"{what}; nothing was committed, no watermark has moved, and all files were deleted")
+    failed = None if result.run.succeeded else run_view(result.run)
+    return page(*map(_preview_table, result.tables), failed, kept)
+
+
+def _preview_table(shown: ShownTable) -> RenderableType:
+    branch = "" if shown.branch in ("", MAIN_BRANCH) else f", branch {shown.branch}"
+    kind = "" if shown.kind == "data" else f", {shown.kind}"
+    title = Text(f"{shown.dataset}{branch}{kind}: {len(shown.rows):,} of {shown.records:,} records", style="bold")
+    table = new_table(*map(escape, shown.columns))
+    for row in shown.rows:
+        table.add_row(*map(Text, row))
+    return Group(title, table)
 
 
 def _datasets(totals: Totals) -> str:
@@ -247,7 +286,7 @@ def _datasets(totals: Totals) -> str:
 def _replayed(totals: Totals) -> str:
     text = f"{totals.sequences_replayed:,} sequences of earlier runs"
     if totals.sequences_dropped:
-        text += f", {totals.sequences_dropped:,} dropped (their run never decided to publish)"
+        text += f", {totals.sequences_dropped:,} dropped (their run did not publish)"
     if totals.datasets_quarantined:
         text += f", [red]{totals.datasets_quarantined:,} datasets quarantined[/]"
     if totals.sequences_left:
@@ -256,7 +295,7 @@ def _replayed(totals: Totals) -> str:
 
 
 def _notes(totals: Totals) -> dict[str, str]:
-    """What is worth knowing and in order, by its kind: how many, which, and why."""
+    """Return notes on datasets that are in order, by kind: how many, which, and why."""
     by_kind: dict[str, dict[str, list[str]]] = {}
     for note in totals.notes:
         by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
@@ -272,7 +311,7 @@ def _notes(totals: Totals) -> dict[str, str]:
 
 
 def _reasons(totals: Totals) -> RenderableType | None:
-    """Why datasets did not go through, those with one reason together."""
+    """Show why datasets failed, grouped by reason."""
     if not totals.reasons:
         return None
     subjects: dict[tuple[str, str], list[str]] = {}
@@ -287,6 +326,6 @@ def _reasons(totals: Totals) -> RenderableType | None:
 
 
 def _each(positions: Mapping[str, Position]) -> Text:
-    """Positions one by one, as far as they fit."""
+    """Return the first positions by partition."""
     first = [f"{partition}:{shown(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

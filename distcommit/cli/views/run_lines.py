@@ -1,4 +1,4 @@
-"""What runs have left of themselves, in lines for people."""
+"""Lines and tables on finished and live runs."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ _STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
 
 
 def last_run(result: StatusResult) -> dict[str, str]:
-    """The newest run, and how it ended."""
+    """Return the newest run, and how it ended."""
     if not result.epoch:
         return {"last run": "none yet"}
     run = f"{escape(result.run_id)}, epoch {result.epoch}"
-    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(_untold(result))}"
+    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(_why_no_record(result))}"
     return {"last run": run, "ended": ended}
 
 
-def _untold(result: StatusResult) -> str:
-    """Why the newest run has left no record, as far as it is known whether it lives."""
-    known = next((row for row in result.runs if row.epoch == result.epoch), None)
-    if known is not None and known.died:
+def _why_no_record(result: StatusResult) -> str:
+    newest = next((row for row in result.runs if row.epoch == result.epoch), None)
+    if newest is not None and newest.died:
         return "it died"
-    return "it is under way" if known is not None and known.status == RunStatus.RUNNING else result.no_record
+    return "it is under way" if newest is not None and newest.status == RunStatus.RUNNING else result.no_record
 
 
 def flow_table(flow: FlowCounts) -> RenderableType | None:
-    """What each construct of a run's flow did, and what was checked; None if there was none."""
+    """Show what each construct and checker of a run counted; None if there is none."""
     if not flow:
         return None
     counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
-    table = ExplainedTable("branch", "construct", *counted, explained="what was found")
+    table = ExplainedTable("branch", "construct", *counted, explained="result")
     nothing = [""] * len(counted)
     for each in flow.constructs:
         counts = [f"{number:,}" if number else "" for number in (each.rejected, each.filtered, each.noted)]
@@ -48,23 +47,21 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
         names = (Text(each.branch), Text(each.construct))
         table.add_row(*names, f"{each.taken:,}", *counts, f"{each.seconds:.1f}", speed)
     for check in flow.checks:
-        asked = check.passed + check.failed
-        said = f"{check.failed:,} of {asked:,} work units did not pass" if check.failed else "passed"
+        total = check.passed + check.failed
+        result = f"{check.failed:,} of {total:,} work units failed" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"
-        table.add_row(check.branch, Text(check.checker, style=style), *nothing, why=said)
-    for lost in flow.failures:
-        said = f"failed in {lost.work_units:,} work units, whose records are among its errors"
-        table.add_row(lost.branch, Text(lost.construct, style="yellow"), *nothing, why=said)
+        table.add_row(check.branch, Text(check.checker, style=style), *nothing, why=result)
+    for failure in flow.failures:
+        result = f"failed in {failure.work_units:,} work units, whose records were rejected"
+        table.add_row(failure.branch, Text(failure.construct, style="yellow"), *nothing, why=result)
     return table
 
 
 def positions_lost(positions: int) -> dict[str, str]:
-    """How many a source has lost, if it has."""
+    """Return the count of lost positions, if there are any."""
     if not positions:
         return {}
-    return {
-        "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
-    }
+    return {"lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were skipped with them"}
 
 
 def _ended(record: RunRecord) -> str:
@@ -75,22 +72,21 @@ def _ended(record: RunRecord) -> str:
         "held back": record.totals.get("datasets_held", 0),
         "quarantined": record.totals.get("datasets_quarantined", 0),
         "commits at sinks": record.totals.get("commit_successes", 0),
-        "commits to be tried again": record.totals.get("commit_retries", 0),
-        "commits that can never be made": record.totals.get("commit_failures", 0),
-        "ms at sinks, added up over tasks": record.totals.get("target_ms", 0),
+        "commits to be retried": record.totals.get("commit_retries", 0),
+        "commits that failed for good": record.totals.get("commit_failures", 0),
+        "ms at sinks, summed over tasks": record.totals.get("target_ms", 0),
     }
-    told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
+    counted = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
     outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"
     took = f"after {(record.ended_ms - record.began_ms) / 1000:,.1f} s"
-    text = (
-        f"{outcome} at {clock_time(record.ended_ms)} {took}, {escape(record.command)} by {escape(record.who)}: {told}"
-    )
+    command = f"{escape(record.command)} by {escape(record.who)}"
+    text = f"{outcome} at {clock_time(record.ended_ms)} {took}, {command}: {counted}"
     return f"{text}; {escape(' '.join(record.error.split()))}" if record.error else text
 
 
 def clock_time(at_ms: int) -> str:
-    """A moment, in UTC."""
+    """Return a time in milliseconds since 1970 as text in UTC."""
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):  # a clock that was set to no time that there is
+    except (ValueError, OverflowError, OSError):  # out of the range of datetime
         return f"{at_ms} ms"

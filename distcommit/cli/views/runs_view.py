@@ -1,4 +1,4 @@
-"""What is kept of runs, as tables for people."""
+"""Recorded runs as tables."""
 
 from __future__ import annotations
 
@@ -36,46 +36,48 @@ _STYLES = {
 
 
 def runs_view(result: RunsResult) -> RenderableType:
-    """All runs that are kept, newest first."""
+    """Show all recorded runs, newest first."""
     table = ExplainedTable(
-        "epoch", "status", ">began (UTC)", ">took", ">datasets", ">not", ">records", explained="what, and why"
+        "epoch", "status", ">began (UTC)", ">took", ">datasets", ">bad", ">records", explained="command and reason"
     )
     for row in result.runs:
         counts = [f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_not, row.records_published)]
-        told = f"{row.command} by {row.who}" if row.who else row.run_id
-        told += f": {short(row.reason)}" if row.reason else ""
-        began = _began(row).removesuffix(" UTC").rpartition(":")[0]  # to the minute; of one run all is told
-        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, why=told)
+        command = f"{row.command} by {row.who}" if row.who else row.run_id
+        command += f": {short(row.reason)}" if row.reason else ""
+        began = _began(row).removesuffix(" UTC").rpartition(":")[0]  # to the minute
+        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, why=command)
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
-        "runs": f"{len(result.runs):,} kept",
+        "runs": f"{len(result.runs):,} recorded",
         **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
-        **({"not": "datasets that did not go through"} if any(row.datasets_not for row in result.runs) else {}),
+        **({"bad": "failed or skipped datasets"} if any(row.datasets_not for row in result.runs) else {}),
     }
     return page(table if result.runs else None, fact_table(facts))
 
 
 def _in_a_row(runs: int) -> str:
-    return f"the last [red]{runs:,}[/] in a row" if runs > 1 else "[red]the last one[/]"
+    return f"the last [red]{runs:,}[/] in a row" if runs > 1 else "[red]the last run[/]"
 
 
 def cancel_view(result: CancelResult) -> RenderableType:
-    """What became of the runs that were told to end."""
+    """Show the runs that were asked to end."""
     if not result.runs and result.ended:
-        verdict = good_verdict("nothing to cancel", "no run of the job lives")
+        verdict = good_verdict("nothing to cancel", "no run of the job is alive")
     elif result.ended:
-        verdict = good_verdict("ended", "what was sealed is replayed by the next run")
+        verdict = good_verdict("ended", "the next run replays what was sealed")
     elif result.pending:
-        verdict = bad_verdict("not ended yet", "a run that waits for Spark has no epoch, and can't be told; ask again")
+        verdict = bad_verdict(
+            "not ended yet", "the run still waits for Spark and can't be cancelled; repeat the command"
+        )
     else:
-        verdict = bad_verdict("not ended yet", "it is told, and ends as soon as it looks; ask again, or kill it")
+        verdict = bad_verdict("not ended yet", "the request was sent; repeat the command, or kill the run")
     facts = {f"epoch {row.epoch}": f"{row.status}: {escape(short(row.reason))}" for row in result.runs}
     return page(verdict, fact_table({"job": escape(result.job)} | facts))
 
 
 def run_kept_view(result: RunResultKept) -> RenderableType:
-    """One run: how it went, and the datasets that did not go through first."""
+    """Show one run, with failed datasets first."""
     row, record, begun = result.run, result.record, result.beginning
     facts = {
         "run": f"{escape(row.run_id)}, epoch {row.epoch}",
@@ -87,7 +89,7 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
     if record is not None:
         facts["ended"] = f"{clock_time(record.ended_ms)}, after {_took(row)}"
         facts |= {
-            f"  {escape(phase.name)}": f"{phase.seconds:,.1f} s{'' if phase.completed else ', not completed'}: "
+            f"  {escape(phase.name)}": f"{phase.seconds:,.1f} s{'' if phase.completed else ', incomplete'}: "
             + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.items() if n) or "nothing")
             for phase in record.phases
         }
@@ -96,7 +98,7 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
         facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in begun.facts.versions.items())
         facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
     was_read = any(each.attempts.attempts for each in result.datasets)
-    columns = (">records read", ">MB read", ">rejected", ">tries", ">seconds") if was_read else ()
+    columns = (">records read", ">MB read", ">rejected", ">attempts", ">seconds") if was_read else ()
     table = ExplainedTable("dataset", "outcome", ">records", ">files", *columns, explained="why")
     for each in result.datasets[:LISTED]:
         cells = _dataset(each)
@@ -132,7 +134,7 @@ def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
 def _why(each: RunDatasetRow) -> str:
     outcome = each.outcome
     why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
-    checks = [f"{name}: {count:,} did not pass" for name, count in each.attempts.not_passed.items()]
+    checks = [f"{name}: {count:,} failed" for name, count in each.attempts.not_passed.items()]
     return "; ".join(filter(None, (why, *checks)))
 
 

@@ -1,4 +1,4 @@
-"""What a service does, and what was asked of it, for people."""
+"""Events of a service, and requests to it, as lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.core.errors import printable
 
 
 def served_line(event: Served) -> str:
-    """One line for something that a service did or found."""
+    """Return an event of a service as one line."""
     about = f"{event.job}: " if event.job else ""
     epoch = f" epoch {event.epoch}" if event.epoch else ""
     text = " ".join(event.text.split())
@@ -21,17 +21,15 @@ def served_line(event: Served) -> str:
 
 
 def asked_view(result: AskedResult) -> RenderableType:
-    """What came of a wish."""
+    """Show the outcome of a request to the service."""
     match result.wish:
         case Wish.PAUSE:
-            text = (
-                f"by {escape(result.paused_by)}; no service runs it by its schedule until `distcommit schedule resume`"
-            )
+            text = f"by {escape(result.paused_by)}; no scheduled run begins until `distcommit schedule resume`"
             verdict = good_verdict("paused already" if result.was_so else "paused", text)
         case Wish.RESUME:
-            verdict = good_verdict("not paused" if result.was_so else "resumed", "services run it by its schedule")
+            verdict = good_verdict("not paused" if result.was_so else "resumed", "scheduled runs begin as usual")
         case Wish.TRIGGER if result.taken:
             verdict = good_verdict("begun", "`distcommit runs` shows the run")
         case _:
-            verdict = bad_verdict("asked for", "no service has begun the run yet; the first one that looks does")
+            verdict = bad_verdict("requested", "no service has begun the run yet")
     return page(verdict, fact_table({"job": escape(result.job)}))

@@ -1,4 +1,4 @@
-"""How a job stands, as a page for people. Reads well in 80 to 100 columns."""
+"""The status of a job, readable in 80 to 100 columns."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _SEVERITIES = {Severity.CRITICAL: "bold red", Severity.ERROR: "red", Severity.WA
 _NEXT_RUN = {
     NextRun.NOTHING: "leaves {:,} records alone",
     NextRun.REPLAYS: "replays {:,} records",
-    NextRun.DROPS: "drops {:,} records, which their run never decided to publish, and reads them again",
+    NextRun.DROPS: "drops {:,} records, which their run did not publish, and reads them again",
     NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
     NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
 }
 
 
 def status_view(result: StatusResult) -> RenderableType:
-    """Datasets with their reasons, as many as are there; the job as a whole; then what is wrong, with commands."""
+    """Show the listed datasets, the job, and problems with the commands that resolve them."""
     blocks: list[RenderableType | None] = []
     if result.datasets:
-        table = ExplainedTable("dataset", "status", ">watermark", ">epoch", explained="what is next")
+        table = ExplainedTable("dataset", "status", ">watermark", ">epoch", explained="next")
         for row in result.datasets:
             status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
             epoch = str(row.pending_epoch or row.done_epoch or "")
             table.add_row(row.dataset, status, Text(shown_in_short(row.positions)), epoch, why=_next(row))
         blocks.append(table)
     if result.left_out:
-        blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
+        blocks.append(and_more(result.left_out, "datasets that are not idle or not readable (--all lists them)"))
     unread = f" ({result.unread:,} of them could not be read)" if result.unread else ""
     names = [
         f"{result.counts.get(n, 0):,} {n}{unread if n == 'idle' else ''}"
@@ -47,7 +47,7 @@ def status_view(result: StatusResult) -> RenderableType:
         "job": escape(result.job),
         "store": escape(result.store),
         **last_run(result),
-        "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none kept",
+        "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none recorded",
         "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}{_none(result)}",
         **_unreadable(result),
         **_moving(result),
@@ -82,28 +82,28 @@ def _problems(result: StatusResult) -> RenderableType:
 
 
 def _none(result: StatusResult) -> str:
-    ended = result.last_run is not None and not result.unreadable and not result.counts
-    return "; [yellow]the last run has found none: look at what `source` names in the job file[/]" if ended else ""
+    is_empty = result.last_run is not None and not result.unreadable and not result.counts
+    return "; [yellow]the last run found none: check the section source of the job file[/]" if is_empty else ""
 
 
 def _retained(result: StatusResult) -> dict[str, str]:
     if (last := result.retained) is None:
         return {}
-    return {"retained": f"what is older than {shown_ms(last.before_ms)} is taken; {escape(last.who)} has asked for it"}
+    return {"expired": f"files older than {shown_ms(last.before_ms)} are deleted, as {escape(last.who)} requested"}
 
 
 def _unreadable(result: StatusResult) -> dict[str, str]:
-    """Name the logs; the problems have the reasons."""
+    """Return the unreadable logs; the problems have the reasons."""
     names = list(result.unreadable)
     more = f" and {len(names) - _LOGS:,} more" if len(names) > _LOGS else ""
-    return {"can't be read": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}
+    return {"unreadable": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}
 
 
 def _moving(result: StatusResult) -> dict[str, str]:
     if not result.moving_to:
         return {}
-    todo = f"`distcommit store rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
-    return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
+    todo = f"`distcommit store rebucket JOB.yaml --buckets {result.moving_to}` finishes it; no run begins before that"
+    return {"interrupted": f"a move to {result.moving_to} buckets: {todo}"}
 
 
 def _next(row: DatasetStatusRow) -> str:
@@ -117,18 +117,18 @@ def _next(row: DatasetStatusRow) -> str:
         case "pending":
             text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
             if row.outage:
-                return f"{text}; an outage, nobody's failed run: {reason}"
+                return f"{text}; an outage, which does not count as a failed run: {reason}"
             if row.failed_runs:
-                return f"{text}; {counted_runs(row.failed_runs)} could not: {reason}"
-            return f"{text}; the last one could not: {reason}" if reason else text
+                return f"{text}; {counted_runs(row.failed_runs)} failed: {reason}"
+            return f"{text}; the last one failed: {reason}" if reason else text
         case "revoking":
-            return f"to be released (abandon), as that was not finished: {reason}"
+            return f"to be released (abandon), which was interrupted: {reason}"
         case _:
             return f"to be released (retry, accept or abandon): {reason}"
 
 
 def _unread(row: DatasetStatusRow, reason: str) -> str:
     if row.outage:
-        return f"the last run could not read it; an outage, nobody's failed run: {reason}"
+        return f"the last run could not read it; an outage, which does not count as a failed run: {reason}"
     times = "the last run" if row.failed_runs < 2 else f"{row.failed_runs} runs in a row"
     return f"{times} could not read it: {reason}" if reason else ""

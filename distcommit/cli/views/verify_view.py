@@ -1,27 +1,27 @@
-"""What came of holding a store against its rules, and what would be swept of it."""
+"""The results of `store verify`, `store repair` and a dry run of `recover`."""
 
 from __future__ import annotations
 
 from rich.console import RenderableType
 from rich.markup import escape
+from rich.text import Text
 
+from distcommit.app.admin.repair import RepairResult
 from distcommit.app.inspection.sweeps import SweepResult
 from distcommit.app.inspection.verify_store import VerifyResult
-from distcommit.cli.views.pieces import bad_verdict, fact_table, good_verdict, listing, page
+from distcommit.cli.views.pieces import bad_verdict, fact_table, good_verdict, listing, new_table, page
 
 
 def verify_view(result: VerifyResult) -> RenderableType:
-    """The verdict, what was looked at, and each problem."""
+    """Show the verdict, what was verified, and each problem."""
     if result.problems_count:
-        verdict = bad_verdict(
-            "not as it should be", "restore what is named from a backup, or `distcommit store rebuild`"
-        )
+        verdict = bad_verdict("damaged", "restore what is listed from a backup, or use `distcommit store rebuild`")
     else:
-        verdict = good_verdict("as it should be", "each log keeps the rules, and what runs say is what the logs say")
+        verdict = good_verdict("valid", "each log is valid, and the records of runs agree with the logs")
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
-        "logs": f"{result.logs:,}, with {result.records:,} records, of which {result.ignored:,} do not count",
+        "logs": f"{result.logs:,}, with {result.records:,} records, of which {result.ignored:,} are ignored",
         "datasets": f"{result.datasets:,}",
         "runs": f"{result.runs:,}",
     }
@@ -30,15 +30,36 @@ def verify_view(result: VerifyResult) -> RenderableType:
 
 
 def sweep_view(result: SweepResult) -> RenderableType:
-    """What would be deleted, by kind, and the first files."""
+    """Show the counts of files that would be deleted, and the first files."""
     facts = {
-        "job": escape(result.job),
         **{escape(what): f"{count:,}" for what, count in result.counts.items()},
         **({"attempts at targets": f"{result.at_targets:,}"} if result.at_targets else {}),
     }
     return page(
-        good_verdict("dry run", "nothing was deleted; a run does it, and `recover` alone, too"),
-        fact_table(facts),
-        listing("files", result.files, result.files_count),
-        listing("not looked at, and not swept", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+        listing("files that would be deleted", result.files, result.files_count),
+        fact_table(facts or {"orphaned": "none"}),
+        listing("unreadable, left alone", [f"{name}: {error}" for name, error in result.unreadable.items()]),
+    )
+
+
+def repair_view(result: RepairResult) -> RenderableType:
+    """Show the verdict, each problem, those that are left with their commands, and violations of the store's rules."""
+    repaired = [row for row in result.rows if row.mended]
+    if result.is_well:
+        verdict = good_verdict(
+            "healthy", f"{len(repaired):,} problems were repaired" if repaired else "no problem found"
+        )
+    elif result.dry_run:
+        verdict = bad_verdict("dry run", f"{len(repaired):,} of {len(result.rows):,} problems would be repaired")
+    else:
+        verdict = bad_verdict("problems left", "an operator or the next run must resolve them")
+    table = new_table("repair", "problem", "finding")
+    for row in result.rows:
+        table.add_row(Text(row.mended or "no"), Text(row.id), Text(row.what))
+    left = [f"{problem.line}: {problem.command}" for problem in result.left]
+    return page(
+        verdict,
+        table if result.rows else None,
+        listing("problems left, with the command", left),
+        listing("violations of the store's rules", result.problems, result.problems_count),
     )

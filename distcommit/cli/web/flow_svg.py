@@ -1,4 +1,4 @@
-"""The task flow as a drawing: an SVG that needs nothing else, readable on light and on dark pages."""
+"""The task flow as an SVG drawing without external files, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from distcommit.cli.views.explain_view import shown_columns
 from distcommit.core.errors import printable
 
 _WIDTH, _GAP, _ARROW, _PAD = 330, 36, 26, 12
-"""Of boxes, between branches, between boxes, within boxes: pixels."""
+"""In pixels: width of boxes, gap between branches, height of arrows, padding of boxes."""
 _LINE, _LETTER, _LINES = 15, 6.65, 6
-"""Height of a line and width of a letter in pixels, and lines at most of settings or notes."""
+"""Height of a line and width of a letter in pixels; the most lines of settings or notes."""
 _COLORS = {
     "source": "#2b6cb0",
     "converter": "#2f855a",
@@ -35,29 +35,25 @@ text { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A box as lines, each with its class, in compartments."""
+    """A box: a construct with compartments of lines, each compartment with its CSS class."""
 
     part: FlowPart
     compartments: Sequence[tuple[str, Sequence[str]]]
 
     @property
     def height(self) -> int:
-        lines = sum(len(found) for _, found in self.compartments)
+        lines = sum(len(texts) for _, texts in self.compartments)
         return 2 * _PAD + _LINE + lines * _LINE + 8 * len(self.compartments)
 
 
 def flow_svg(result: ExplainResult) -> str:
-    """The drawing: the source above, the sinks below, a column for each branch.
-
-    Returns:
-        the text of an SVG file.
-    """
+    """Return the text of an SVG file: the source at the top, sinks at the bottom, one column for each branch."""
     reached = result.parts[-1].columns
     shared = [*_blocks(result.parts, None), *_blocks([result.fork] if result.fork else [], None)]
-    lanes = [_blocks(branch.parts, reached) for branch in result.branches]
+    columns = [_blocks(branch.parts, reached) for branch in result.branches]
     if result.fork is None:
-        shared, lanes = [*shared, *lanes[0]], []
-    width = max(1, len(lanes)) * (_WIDTH + _GAP) + _GAP
+        shared, columns = [*shared, *columns[0]], []
+    width = max(1, len(columns)) * (_WIDTH + _GAP) + _GAP
     svg = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", width=str(width), role="img")
     ET.SubElement(svg, "title").text = printable(f"task flow of job {result.job}")
     ET.SubElement(svg, "style").text = _STYLE
@@ -66,12 +62,12 @@ def flow_svg(result: ExplainResult) -> str:
     center = (width - _WIDTH) // 2
     bottom = _column(svg, shared, center, 48)
     ends = [bottom]
-    for number, lane in enumerate(lanes):
+    for number, blocks in enumerate(columns):
         left, top = _GAP + number * (_WIDTH + _GAP), bottom + 2 * _ARROW
         middle, to = width // 2, left + _WIDTH // 2
         _arrow(svg, [(middle, bottom), (middle, bottom + _ARROW), (to, bottom + _ARROW), (to, top)])
         branch = result.branches[number]
-        ends.append(_lane(svg, f"{branch.name} (optional)" if branch.optional else branch.name, lane, left, top))
+        ends.append(_branch(svg, f"{branch.name} (optional)" if branch.optional else branch.name, blocks, left, top))
     height = max(ends) + _GAP
     if result.errors is not None:
         height = _column(svg, _blocks([result.errors], None), center, height) + _GAP
@@ -82,18 +78,18 @@ def flow_svg(result: ExplainResult) -> str:
 
 
 def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> list[_Block]:
-    """Boxes for constructs, the first of which is given those columns."""
+    """Return boxes of constructs; `columns` are those before the first one."""
     blocks = []
     for part in parts:
         shown = [line for column in shown_columns(part, columns) for line in _wrapped(column, lines=1)]
-        found = [("settings", _wrapped(part.settings)), ("note", _wrapped(part.turned_away)), ("column", shown)]
-        blocks.append(_Block(part, [(name, lines) for name, lines in found if lines]))
+        texts = [("settings", _wrapped(part.settings)), ("note", _wrapped(part.turned_away)), ("column", shown)]
+        blocks.append(_Block(part, [(name, lines) for name, lines in texts if lines]))
         columns = part.columns
     return blocks
 
 
-def _lane(svg: ET.Element, name: str, blocks: Sequence[_Block], left: int, top: int) -> int:
-    """A branch in its frame; the end of that."""
+def _branch(svg: ET.Element, name: str, blocks: Sequence[_Block], left: int, top: int) -> int:
+    """Draw a branch in a frame; return the bottom of the frame."""
     frame = _rectangle(svg, left - _PAD, top, _WIDTH + 2 * _PAD, 0, "branch", rx=8)
     _text(svg, left, top + 20, f"branch {name}", "name")
     end = _column(svg, blocks, left, top + 32) + _PAD
@@ -107,7 +103,7 @@ def _wrapped(text: str, lines: int = _LINES) -> list[str]:
 
 
 def _column(svg: ET.Element, blocks: Sequence[_Block], left: int, top: int) -> int:
-    """Boxes one below the other, with arrows between them; the end of the last."""
+    """Draw boxes below each other with arrows between them; return the bottom of the last one."""
     middle = left + _WIDTH // 2
     for number, block in enumerate(blocks):
         if number:
@@ -140,13 +136,13 @@ def _rectangle(svg: ET.Element, x: int, y: int, width: int, height: int, name: s
 
 
 def _text(svg: ET.Element, x: int, y: int, text: str, name: str) -> ET.Element:
-    found = ET.SubElement(svg, "text", {"class": name, "x": str(x), "y": str(y)})
-    found.text = printable(text)
-    return found
+    element = ET.SubElement(svg, "text", {"class": name, "x": str(x), "y": str(y)})
+    element.text = printable(text)
+    return element
 
 
 def _arrow(svg: ET.Element, points: Sequence[tuple[int, int]]) -> None:
-    """A line through the points, with a head at the last, which it comes to from above."""
+    """Draw a line through the points, with an arrow head that points down at the last one."""
     x, y = points[-1]
     ET.SubElement(svg, "path", {"class": "line", "d": "M" + " L".join(f"{a} {b}" for a, b in points)})
     ET.SubElement(svg, "path", {"fill": "#718096", "d": f"M{x} {y} l-5 -8 h10 z"})

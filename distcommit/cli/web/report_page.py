@@ -1,8 +1,8 @@
-"""The pages of a run and of all runs: HTML that needs nothing else, whatever a dataset's name or a message has in it.
+"""HTML pages of one run and of all runs, without external files.
 
-Every text goes through Jinja's escaping, and what would control a terminal or turn the direction of text stands there
-as its escape. The pages' own style and script are named by their digests in a content security policy that allows
-nothing else, so that a text that got past the escaping would still run nothing.
+Names and messages may be hostile. Jinja escapes every text; control characters and characters that change the text
+direction are shown as escapes. The content security policy allows only the pages' own style and script, by their
+digests, so that even unescaped text could not run code.
 """
 
 from __future__ import annotations
@@ -26,36 +26,35 @@ from distcommit.core.errors import printable, shortened_cause
 
 _PAGES = Path(__file__).parent / "pages"
 _WIDE = 1000
-"""Units that a timeline is wide."""
+"""Width of a time line, in SVG units."""
 _SHORT = 200
 EVERY_S = 5
-"""How often a page that is served asks what is new."""
+"""Seconds between the updates of a served page."""
 
 
 def report_page(report: RunReport, *, served: bool = False) -> str:
-    """The page of a run.
+    """Return the page of a run.
 
     Args:
         report: the run.
-        served: whether it comes from a server, which is asked again while the run lives.
+        served: whether a server serves the page, which then updates itself while the run is alive.
     """
-    lives = report.run.status in ("RUNNING", "PENDING")
-    return _rendered("report.html", served=served, every_s=EVERY_S if served and lives else 0, report=report)
+    is_alive = report.run.status in ("RUNNING", "PENDING")
+    return _rendered("report.html", served=served, every_s=EVERY_S if served and is_alive else 0, report=report)
 
 
 def runs_page(result: RunsResult) -> str:
-    """The page of all runs that are kept, as it is served."""
+    """Return the page of all recorded runs, for the server."""
     return _rendered("runs.html", served=True, every_s=EVERY_S, result=result)
 
 
 def message_page(title: str, message: str) -> str:
-    """A page that says why there is no other one, as it is served."""
+    """Return a page with a message, for the server."""
     return _rendered("message.html", served=True, every_s=0, title=title, message=message)
 
 
 def policy(*, served: bool) -> str:
-    """The content security policy of the pages. Those that are served may ask their server again, and be shown in no
-    other page."""
+    """Return the content security policy of pages. Served pages may fetch from their server, and must not be framed."""
     style, script = (f"'sha256-{_digest(_asset(name))}'" for name in ("page.css", "page.js"))
     parts = [
         "default-src 'none'",
@@ -68,7 +67,7 @@ def policy(*, served: bool) -> str:
 
 
 def _rendered(name: str, *, served: bool, every_s: int, **values: Any) -> str:
-    # what a page says of itself can't name who may show it: only a server's header can
+    # frame-ancestors is allowed in a header only, not in a page
     of_page = policy(served=served).removesuffix("; frame-ancestors 'none'")
     return _environment().get_template(name).render(policy=of_page, served=served, every_s=every_s, **values)
 
@@ -107,7 +106,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What stands in the page for a value, before it is escaped."""
+    """Return the text of a value before HTML escaping."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -121,12 +120,12 @@ def _digest(text: str) -> str:
 
 
 def seconds(ms: float | None) -> str:
-    """Milliseconds as seconds; nothing of None."""
+    """Return milliseconds as text in seconds; "" for None."""
     return "" if ms is None else f"{ms / 1000:,.2f}"
 
 
 def moment(at_ms: int) -> str:
-    """A time in UTC, in the form that `<time>` wants; nothing of one that there is not."""
+    """Return a time in UTC as `<time>` requires it; "" for 0."""
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}" if at_ms else ""
     except (ValueError, OverflowError, OSError):
@@ -138,18 +137,18 @@ def _short(text: str) -> str:
 
 
 def _pretty(tree: Any) -> Markup:
-    """A tree as text, in lines."""
+    """Return a tree as indented JSON."""
     return escape(printable(json.dumps(tree, ensure_ascii=False, indent=2), lines=True))
 
 
 def bar_width(value: float, most: float) -> str:
-    """How much of a hundred a bar takes; one of anything can be seen."""
+    """Return the width of a bar in percent of `most`; a value above 0 is visible."""
     return f"{max(0.5, min(100.0, 100 * value / most)):.1f}" if value > 0 and most > 0 else "0"
 
 
 def spans_path(spans: Iterable[tuple[int, int]], began_ms: int, ended_ms: int, top: int, height: int) -> str:
-    """An SVG path of a box for each span, on a line from `began_ms` to `ended_ms`. Spans without a visible gap are one
-    box, so that a path has so many at most, however many spans there are."""
+    """Return an SVG path with a box for each span, on a line from `began_ms` to `ended_ms`. Spans without a visible gap
+    become one box, which bounds the length of the path."""
     scale = _WIDE / max(1, ended_ms - began_ms)
     boxes: list[tuple[int, int]] = []
     for began, ended in sorted(spans):
@@ -163,7 +162,7 @@ def spans_path(spans: Iterable[tuple[int, int]], began_ms: int, ended_ms: int, t
 
 
 def ticks(began_ms: int, ended_ms: int) -> list[str]:
-    """Five times along a line, in seconds from its beginning."""
+    """Return five labels along a time line, in seconds from its beginning."""
     whole_s = (ended_ms - began_ms) / 1000
     digits = 0 if whole_s >= 60 else 1 if whole_s >= 4 else 2
     return [f"{whole_s * part / 4:,.{digits}f} s" for part in range(5)]

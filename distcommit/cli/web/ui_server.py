@@ -1,8 +1,7 @@
-"""The pages of a job's runs, served read-only on loopback.
+"""The server of the pages of runs, read-only and on loopback.
 
-A server for people who are on this machine already, or have a tunnel to it: it has no passwords and changes nothing. It
-answers only to names of loopback, so that somebody else's page, whose name was made to lead here, can't read it with a
-person's browser.
+It has no passwords: its users are on this machine or have a tunnel to it. It answers only to names of loopback, which
+prevents DNS rebinding: a foreign page can't read it through a user's browser.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class _Page(NamedTuple):
 
 
 class UiServer(ThreadingHTTPServer):
-    """Serves `/`, the runs that are kept, and `/runs/<epoch>`, each of them.
+    """Serves `/`, all recorded runs, and `/runs/<epoch>`, one run.
 
     Args:
-        job: whose.
-        port: on loopback; 0: any that is free.
+        job: the job whose runs are served.
+        port: port on loopback; 0 picks a free one.
 
     Raises:
-        ConfigurationError: if the port can't be had.
+        ConfigurationError: if the port is not available.
     """
 
     daemon_threads = True
@@ -53,30 +52,30 @@ class UiServer(ThreadingHTTPServer):
             super().__init__((LOOPBACK, port), _Handler)
         except (OSError, OverflowError) as error:
             raise ConfigurationError(
-                "the pages can't be served on this port",
+                "the port is not available",
                 port=port,
                 found=str(error),
-                todo="name another one with --port, or none: then any that is free is taken",
+                todo="use another --port, or leave it out to pick a free one",
             ) from error
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Address of the pages."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:
-        """The page of a path, made anew unless the one before was the same, a moment ago."""
+        """Return the page of a path; the page of the previous request is reused for a second."""
         with self._one_at_a_time:
             if self._newest is not None and self._newest[0] == path and time.monotonic() < self._newest[1] + _KEPT_S:
                 return self._newest[2]
-            page = self._made(path)
+            page = self._rendered(path)
             self._newest = path, time.monotonic(), page
             return page
 
-    def _made(self, path: str) -> _Page:
+    def _rendered(self, path: str) -> _Page:
         run = _RUN.fullmatch(path)
         if path != "/" and run is None:
-            return _Page(HTTPStatus.NOT_FOUND, message_page("No such page", "There are / and /runs/EPOCH."))
+            return _Page(HTTPStatus.NOT_FOUND, message_page("No such page", "The pages are / and /runs/EPOCH."))
         try:
             if run is not None:
                 return _Page(HTTPStatus.OK, report_page(self._job.report(int(run[1])), served=True))
@@ -84,12 +83,12 @@ class UiServer(ThreadingHTTPServer):
         except ConfigurationError as error:
             return _Page(HTTPStatus.NOT_FOUND, message_page("Nothing to show", str(error)))
         except (DistcommitError, OSError) as error:
-            logger.warning("a page can't be made: %s", error, extra={"path": path})
-            return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("It can't be read now", str(error)))
+            logger.warning("a page can't be rendered: %s", error, extra={"path": path})
+            return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("Unavailable", str(error)))
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD, and nothing else."""
+    """Answers GET and HEAD only."""
 
     server: UiServer
     protocol_version = "HTTP/1.1"
@@ -99,21 +98,21 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not is_loopback(hosts[0]):
-            text = f"It answers to {', '.join(sorted(_NAMES))} alone."
-            self._answer(_Page(HTTPStatus.MISDIRECTED_REQUEST, message_page("Not for this name", text)))
+            text = f"The host name must be one of {', '.join(sorted(_NAMES))}."
+            self._answer(_Page(HTTPStatus.MISDIRECTED_REQUEST, message_page("Wrong host name", text)))
             return
         try:
             page = self.server.page_at(self.path.partition("?")[0])
         except Exception:
-            logger.exception("a page could not be made", extra={"path": printable(self.path)})
-            page = _Page(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("It could not be made", "The log says why."))
+            logger.exception("a page could not be rendered", extra={"path": printable(self.path)})
+            page = _Page(HTTPStatus.INTERNAL_SERVER_ERROR, message_page("Internal error", "See the log for the cause."))
         self._answer(page)
 
     do_HEAD = do_GET  # noqa: N815 - as http.server calls it
 
     def _refuse(self) -> None:
-        self.close_connection = True  # whatever comes with it is not read
-        page = _Page(HTTPStatus.METHOD_NOT_ALLOWED, message_page("Read-only", "There are GET and HEAD."))
+        self.close_connection = True  # the body is not read
+        page = _Page(HTTPStatus.METHOD_NOT_ALLOWED, message_page("Read-only", "Only GET and HEAD are allowed."))
         self._answer(page, {"Allow": "GET, HEAD"})
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
@@ -145,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a request's Host is a name of this machine's loopback, with whatever port: a tunnel's may be another."""
+    """Return whether a Host header names loopback. Any port is accepted, as that of a tunnel may differ."""
     name, _, port = (
         host.strip().lower().rpartition(":") if re.search(r":\d*$", host) else (host.strip().lower(), "", "")
     )

@@ -69,8 +69,9 @@ def stop_reason(state: DatasetState) -> str:
     """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
     if state.unread is None or not state.unread.stopped:
         return ""
-    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until `distcommit dataset release"
-    return f"{text} JOB.yaml {state.dataset_urn} retry`: {state.unread.reason}"
+    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until"
+    release = f"distcommit dataset release JOB.yaml {state.dataset_urn} retry"
+    return f"{text} `{release}`: {state.unread.reason}"
 
 
 def _read_failures(

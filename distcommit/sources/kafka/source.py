@@ -55,8 +55,8 @@ _CHUNK = 256
 _SHORT_TIMEOUT_S = 3.0
 _ANOTHER_CLUSTER = (
     "correct source.brokers. Offsets of another cluster refer to other records: to read it, give the job new folders"
-    " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks JOB.yaml"
-    " --from POSITIONS.csv, or --kafka-group NAME)."
+    " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks"
+    " JOB.yaml --from POSITIONS.csv, or --kafka-group NAME)."
 )
 _INTERNAL = (
     "a pattern matches it, but its name is internal to Kafka; add it to source.topics to read it, or to source.exclude"

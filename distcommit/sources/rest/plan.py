@@ -61,8 +61,8 @@ def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
         dataset=urn,
         expected=f"a position of {field.incarnation}",
         found=_NOT_KNOWN if position is None else f"{stored.positions} of {stored.incarnation or 'an unnamed field'}",
-        todo="set the field that it was read by, or set its watermark (distcommit dataset set-watermark; null reads the dataset"
-        " again from the start)",
+        todo="set the field that it was read by, or set its watermark (distcommit dataset set-watermark; null reads"
+        " the dataset again from the start)",
     )
 
 

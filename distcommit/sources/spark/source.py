@@ -47,9 +47,9 @@ class SparkSource(BaseModel, SourceSettings):
         type: `spark`.
         format: the reader's name, as in `spark.read.format`. Configure its jars in `spark.conf`.
         options: reader options for all datasets. If an option that may affect which rows there are changes, here or for
-            a dataset, the dataset is not read until the option is restored or `distcommit dataset set-watermark` sets where it
-            begins. Exceptions are the user, the host in a JDBC URL, and options that only affect how rows are fetched,
-            such as `fetchsize` and `numPartitions`. A snapshot is always read.
+            a dataset, the dataset is not read until the option is restored or `distcommit dataset set-watermark` sets
+            where it begins. Exceptions are the user, the host in a JDBC URL, and options that only affect how rows are
+            fetched, such as `fetchsize` and `numPartitions`. A snapshot is always read.
         password: the reader option of that name, for `jdbc`. `${file:PATH}` in it stands for the file's content.
         datasets: reader options by dataset name. They override `options`.
         watermark: the column whose values are positions: integers or timestamps that only grow. Empty: each run reads

@@ -236,8 +236,8 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
         found=f"nothing past {top}, and no key",
         todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which"
         f" reading continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If"
-        " it was restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to begin at"
-        " source.start",
+        " it was restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to"
+        " begin at source.start",
     )
 
 

@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 OLDER_OUTPUT = (
     "restore the newest output with its folder .distcommit. If it was removed on purpose or is lost, `distcommit"
-    " store rebuild --keep-watermarks` lets the job continue in the present output; missing data is published again only"
-    " where you set watermarks back. Or give the job new folders (paths)"
+    " store rebuild --keep-watermarks` lets the job continue in the present output; missing data is published again"
+    " only where you set watermarks back. Or give the job new folders (paths)"
 )
 """Remedy for an output that is older than its store."""
 OTHER_STAGING = (
     "mount the disk of paths.staging, or correct paths.staging. If it is lost or was emptied, `distcommit"
-    " store rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files is"
-    " quarantined then, to be released"
+    " store rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files"
+    " is quarantined then, to be released"
 )
 """Remedy for a staging folder that is not the one of earlier runs."""
 
@@ -98,8 +98,8 @@ def require_newest(store: JobStore) -> None:
             output=store.roots.output,
             expected="the store of the newest run",
             found=problem,
-            todo="restore the newest store; if it is lost, `distcommit store rebuild` repairs this one from the published"
-            " files. A run on this store would publish records again",
+            todo="restore the newest store; if it is lost, `distcommit store rebuild` repairs this one from the"
+            " published files. A run on this store would publish records again",
         )
 
 

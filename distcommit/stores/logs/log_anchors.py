@@ -90,8 +90,8 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, found: str) -> Los
         log=log.folder,
         expected=expected,
         found=found,
-        todo="restore the newest segments; if they are lost, `distcommit store rebuild` repairs the store from the published"
-        " files. The bucket's datasets are skipped until then",
+        todo="restore the newest segments; if they are lost, `distcommit store rebuild` repairs the store from the"
+        " published files. The bucket's datasets are skipped until then",
     )
 
 

@@ -150,8 +150,8 @@ def _require_same(store: JobStore, fold: Fold, move: Move) -> None:
             store=store.roots.store,
             expected=_description(under_way.buckets, under_way.settings),
             found=_description(move.buckets, move.settings),
-            todo=f"`distcommit store rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job file,"
-            " finishes it; then repeat this command",
+            todo=f"`distcommit store rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job"
+            " file, finishes it; then repeat this command",
         )
 
 
@@ -177,8 +177,8 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             store=store.roots.store,
             expected="no stopped dataset",
             found=_first_names(stopped),
-            todo="`distcommit dataset release JOB.yaml DATASET retry`, run it with its former configuration, then repeat this;"
-            " nothing was changed",
+            todo="`distcommit dataset release JOB.yaml DATASET retry`, run it with its former configuration, then"
+            " repeat this; nothing was changed",
         )
     after = renamed(states, move.named_now) if move.named_now else states
     for state in after:

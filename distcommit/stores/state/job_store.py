@@ -194,8 +194,8 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
             store=roots.store,
             output=roots.output,
             found=published,
-            todo="correct paths.store or paths.output; if the store is lost, `distcommit store rebuild` recreates it from"
-            " the published files",
+            todo="correct paths.store or paths.output; if the store is lost, `distcommit store rebuild` recreates it"
+            " from the published files",
         )
 
 

@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: small files of a job's folders are damaged, and repaired as `distcommit store rebuild`
-does it first."""
+"""Programs for the crash explorer: small files of a job's folders are damaged, and repaired as `distcommit store
+rebuild` does it first."""
 
 from __future__ import annotations
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from msgspec import structs
 from typer.testing import CliRunner, Result
 
 from distcommit.app.job import Job
-from distcommit.cli.main import app
+from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
 from distcommit.core.errors import FencedError, LostError, TransientError
 from distcommit.core.interfaces.steps import StepContext
@@ -96,41 +99,59 @@ def last_json(result: Result) -> Any:
 
 
 class TestHelp:
-    def test_lists_commands_and_exit_codes(self) -> None:
-        result = invoke("--help")
+    @pytest.mark.parametrize("command", ["", "dataset", "store", "schedule", "migrate", *commands_by_name()])
+    def test_each_command_s_help_begins_with_an_example_and_fits_one_screen(self, command: str) -> None:
+        result = invoke(*command.split(), "--help")
         assert result.exit_code == 0
-        for text in (
-            "run",
-            "recover",
-            "status",
-            "report",
-            "ui",
-            "audit",
-            "rebuild",
-            "compare",
-            "demo",
-            "Decide what becomes of a dataset",
-            "Words",
-            "quarantined",
-            "Exit codes",
-            "130",
-            "another run of the job",
-        ):
-            assert text in result.stdout
+        lines = result.stdout.rstrip().splitlines()
+        assert lines[0].startswith(f"Example: distcommit {command}".rstrip())
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 80
 
-    @pytest.mark.parametrize("command", ["run", "recover", "explain", "status", "log", "audit"])
-    def test_commands_with_a_job_file_take_the_same_options(self, command: str) -> None:
-        result = invoke(command, "--help")
+    @pytest.mark.parametrize("group", ["", "dataset", "store", "schedule", "migrate"])
+    def test_help_of_a_group_lists_each_command_in_one_line(self, group: str) -> None:
+        result = invoke(*group.split(), "--help")
+        listed = re.findall(r"^  ([a-z-]+)  +(\S.*)$", result.stdout, re.MULTILINE)
+        names = [name.removeprefix(group).split()[0] for name in commands_by_name() if name.startswith(group)]
+        assert [name for name, _ in listed] == list(dict.fromkeys(names))
+        assert 0 < len(listed) <= 15
+        texts = [text for _, text in listed]
+        assert all(text.endswith(".") and len(text) <= 72 for text in texts), texts
+
+    @pytest.mark.parametrize("name", [name for name in commands_by_name() if name != "dataset files"])
+    def test_every_command_takes_the_shared_options(self, name: str) -> None:
+        options = {option for parameter in commands_by_name()[name].params for option in parameter.opts}
+        needs_job_file = name not in ("demo", "migrate convert-gobblin")
+        assert {"--json", "--verbose", "-v"} <= options
+        assert ("--set" in options) == needs_job_file
+
+    @pytest.mark.parametrize(
+        ("option", "texts"),
+        [
+            ("--exit-codes", ["  0  ", "130  ", "another run of the job"]),
+            ("--terms", ["  dataset  ", "  quarantined  skipped by runs"]),
+            ("--version", ["distcommit "]),
+        ],
+    )
+    def test_exit_codes_terms_and_version_are_shown(self, option: str, texts: list[str]) -> None:
+        result = invoke(option)
         assert result.exit_code == 0
-        for option in ("--set", "--json", "--verbose"):
-            assert option in result.stdout
+        assert all(text in result.stdout for text in texts)
 
-    def test_version(self) -> None:
-        result = invoke("--version")
-        assert result.exit_code == 0
-        assert result.stdout.startswith("distcommit ")
+    def test_shell_completion_knows_groups_commands_and_options(self) -> None:
+        for line, words in {"distcommit sto": ["store"], "distcommit dataset re": ["release", "reprocess"]}.items():
+            place = len(line.split()) - 1
+            completed = {"_DISTCOMMIT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
+            done = subprocess.run(
+                [sys.executable, "-m", "distcommit"],
+                env={**os.environ, **completed},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.stdout.split() == words, done.stderr
 
-    @pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["status", "job.yaml", "--bogus"]])
+    @pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["dataset", "bogus"], ["status", "job.yaml", "--bogus"]])
     def test_wrong_usage_is_exit_code_2(self, arguments: list[str]) -> None:
         assert invoke(*arguments).exit_code == 2
 
@@ -220,9 +241,7 @@ class TestRelease:
             assert last_json(dry)["unreadable"] == last_json(real)["unreadable"]
             assert list(last_json(dry)["unreadable"]) == [f"bucket {bucket}"]
             assert not any(row["acts"] for row in last_json(dry)["rows"])
-            assert (
-                "logs that can't be read: 1" in invoke("dataset", "release", job_file, "--all", how, "--dry-run").stdout
-            )
+            assert "unreadable logs: 1" in invoke("dataset", "release", job_file, "--all", how, "--dry-run").stdout
             dry = invoke("dataset", "release", job_file, "stuck", how, "--dry-run", "--json")
             real = invoke("dataset", "release", job_file, "stuck", how, "--json")
             assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
@@ -356,7 +375,9 @@ class TestStatus:
         left = Left(1, (LeftSequence("waiting", 1, "no file can be written"),), outage=True)
         append(store, bucket_of("waiting", store.buckets), left)
         result = invoke("status", job_file)
-        assert "an outage, nobody's failed run: no file can be written" in " ".join(result.stdout.split())
+        assert "an outage, which does not count as a failed run: no file can be written" in " ".join(
+            result.stdout.split()
+        )
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["waiting"]["outage"], rows["waiting"]["next_run"]) == (True, "replays")
 
@@ -372,7 +393,7 @@ class TestStatus:
         )
         shown = (
             "the last run could not read it: SourceError: a page is damaged",
-            "the last run could not read it; an outage, nobody's failed run: TransientError: no answer",
+            "could not read it; an outage, which does not count as a failed run: TransientError: no answer",
             "to be released (retry): 2 runs in a row could not read it: SourceError: a page",
         )
         bucket = bucket_of("idle", store.buckets)
@@ -483,7 +504,11 @@ class TestRunsThatDoNotBegin:
         assert last_json(result)["kind"] == "LockHeldError"
         assert "another run of this job is alive [run=run-2]" in result.stderr
 
-    @pytest.mark.parametrize("command", [["recover"], ["gc"], ["release", "--all"], ["release", "stuck"]], ids=" ".join)
+    @pytest.mark.parametrize(
+        "command",
+        [["recover"], ["dataset", "release", "--all"], ["dataset", "release", "stuck"]],
+        ids=" ".join,
+    )
     def test_what_is_refused_is_refused_when_it_is_only_shown_too(
         self, store: JobStore, job_file: Path, command: list[str]
     ) -> None:
@@ -584,7 +609,7 @@ class TestErrors:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
             interrupted()
         assert ended.value.code == 130
-        assert capsys.readouterr().err == "interrupted; what was sealed is replayed by the next run\n"
+        assert capsys.readouterr().err == "interrupted; the next run replays what was sealed\n"
 
     def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():

@@ -152,22 +152,22 @@ def test_there_is_an_error_branch_where_something_is_diverted(
 
 def test_columns_are_told_where_they_are_known(tmp_path: Path) -> None:
     text = shown(tmp_path, FORKED)
-    assert "+ id int64, + price double, + tags list<item: string>, 7 as before" in " ".join(
+    assert "+ id int64, + price double, + tags list<item: string>, 7 unchanged" in " ".join(
         text.replace("│", "").split()
     )
-    assert "columns: + tags string, 9 as before" in text
-    assert "columns: - price, 9 as before" in text
+    assert "columns: + tags string, 9 unchanged" in text
+    assert "columns: - price, 9 unchanged" in text
     unknown = {
         **PLAIN,
         "converters": [{"type": "python", "class": f"{__name__}:Unknown"}, {"type": "select", "columns": ["a"]}],
     }
     text = shown(tmp_path, unknown)
-    assert "columns: as the records say" in text
+    assert "columns: depend on the records" in text
     assert "columns: a ?\n" in text
     inferred = {**PLAIN, "converters": [{"type": "json"}, {"type": "rename", "columns": {"x": "y"}}]}
     text = shown(tmp_path, inferred)
-    assert "columns: 7 as before, and as the records say" in text
-    assert "columns: + y ?, 7 as before, and as the records say" in text
+    assert "columns: 7 unchanged, others depend on the records" in text
+    assert "columns: + y ?, 7 unchanged, others depend on the records" in text
 
 
 def test_settings_are_those_of_the_job_file_and_defaults_are_left_out(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_that_the_first_run_was_killed_before_it_had_left_a_whole_cut_is_told_wi
     result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")
     (told,) = result.stderr.splitlines()
-    assert told.startswith(f"there is no whole cut yet: the newest one is of epoch {epoch} as it began")
-    assert told.endswith(f"after `distcommit run {job_file}`")
+    assert told.startswith(f"no complete snapshot exists yet: the newest one is of the beginning of epoch {epoch}. ")
+    assert told.endswith(f"if it died, use `distcommit run {job_file}`")
     as_json = invoke("dataset", "files", job_file, "--json")
     assert (as_json.exit_code, last_json(as_json)["files"]) == (0, {})
     assert sorted(last_json(as_json)) == ["epoch", "exactly_once", "files", "phase", "time_ms"]
@@ -69,9 +69,9 @@ def test_that_a_whole_run_has_committed_nothing_is_told_with_status(place: Place
     result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == (
-        f"no file is committed at this cut, which is of epoch {epoch} as it ended: `distcommit status {job_file}`"
-        " tells how datasets stand\n"
+        f"no file is committed in this snapshot, of the end of epoch {epoch}; use `distcommit status {job_file}`"
+        " to show the datasets\n"
     )
     place.run(3)
     old = invoke("dataset", "files", job_file, "--as-of", epoch)
-    assert (old.stdout, old.stderr.partition(":")[0]) == ("", result.stderr.partition(":")[0])
+    assert (old.stdout, old.stderr) == ("", result.stderr)

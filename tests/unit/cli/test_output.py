@@ -49,7 +49,7 @@ def test_a_run_that_left_something_fits_80_columns() -> None:
         "1,234",
         "some.topic",
         "a.topic and 1 more",
-        "together 3.5",
+        "total 3.5",
         "and 3 reasons",
     ):
         assert text in shown
@@ -68,7 +68,7 @@ def test_an_audit_shows_what_two_datasets_have_published_and_what_is_left_in_sta
     found = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
     shown = rendered(audit_view(found))
     assert "orders and orders@0: partition 0, offsets 5 to 8" in shown
-    assert "3 attempts in staging, which the next run sweeps" in shown
+    assert "3 attempts in staging, deleted by the next run" in shown
     left = ["0000000002/x: no attempt of this job has its place there"]
     shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=left, staged_left_count=1)))
     assert "things in staging that no run would sweep: take them away: 1" in shown
@@ -101,15 +101,15 @@ def test_a_rebuild_that_can_not_be_done_says_why() -> None:
     assert "a/x.parquet: torn" in shown
     row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0, "two", ["one"])
     shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))
-    assert "orders: its positions count in two, no longer in one" in shown
-    assert "rebuilt: the job may run again" in shown
+    assert "orders: its positions are of two, no longer of one" in shown
+    assert "rebuilt: the job can run again" in shown
     assert "orders/y.parquet" in shown
 
 
 def test_a_demo_that_is_not_exact_says_why() -> None:
     shown = rendered(demo_view(DemoResult(records_produced=5, records_published=4, missing=1, problems=["1 missing"])))
     assert "not exact: 1 missing" in shown
-    assert "exactly once: every record" in rendered(demo_view(DemoResult(exact=True)))
+    assert "exactly once: every produced record" in rendered(demo_view(DemoResult(exact=True)))
 
 
 def test_progress_in_one_line() -> None:

@@ -121,7 +121,7 @@ class Dying(RealPosixCalls):
 def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it(
     store: JobStore, job_file: Path
 ) -> None:
-    assert "half made" not in invoke("status", job_file).stdout
+    assert "a move to" not in invoke("status", job_file).stdout
     made_idle(store)
     with pytest.raises(Killed):
         rebucket(replace(store, fs=LocalFileSystem(Dying())), Move(9), "dies", lambda step: None)
@@ -129,24 +129,22 @@ def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it
     told = json.loads(invoke("status", job_file, "--json").stdout)
     assert told["moving_to"] == 9
     shown = " ".join(invoke("status", job_file).stdout.split())
-    assert (
-        "a move to 9 buckets: `distcommit store rebucket JOB.yaml --buckets 9` finishes it; until then no run" in shown
-    )
+    assert "a move to 9 buckets: `distcommit store rebucket JOB.yaml --buckets 9` finishes it; no run" in shown
     assert f"distcommit store rebucket --buckets=9 {job_file}" in shown
     finished = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert finished.exit_code == 0, finished.stderr
-    assert "an earlier command had begun it" in finished.stdout
+    assert "this finished an interrupted command" in finished.stdout
     job_file.write_text(JOB.replace("buckets: 4, ", ""))
-    assert "half made" not in invoke("status", job_file).stdout
+    assert "a move to" not in invoke("status", job_file).stdout
 
 
 def test_what_was_begun_before_and_what_is_left_to_do_is_shown() -> None:
     result = RebucketResult("planes", 4, 9, 1, epoch=3, datasets=3, went_on=True, old_logs="/s/log", job_file="say 9")
     shown = text_of(rebucket_view(result))
     for text in (
-        "an earlier command had begun it",
+        "this finished an interrupted command",
         "4 before, 9 now (generation 1)",
-        "3 carried over",
+        "3 moved",
         "/s/log",
         "say 9",
     ):

@@ -157,7 +157,7 @@ def test_a_store_that_can_not_be_read_just_now_is_told_and_the_server_goes_on(tm
 
 
 def test_a_port_that_is_taken_is_a_typed_error(server: UiServer, job_file: Path) -> None:
-    with pytest.raises(ConfigurationError, match="another one with --port"):
+    with pytest.raises(ConfigurationError, match="use another --port"):
         UiServer(Job.from_file(job_file), server.server_port)
 
 

@@ -129,7 +129,7 @@ FLOW = FlowCounts(
         (steps_view(STEPS), ["LOST"]),
         (run_kept_view(KEPT), ["quarantined", "123,456", "1,234,567", "17", "3 (2 failed)", "123.5"]),
         (compare_view(DIFFERENT), ["1,000,000,000", "17", "123,456"]),
-        (flow_table(FLOW), ["avro_registry", "123,456,789", "1,234", "123.4", "17 of 22 work units did not pass"]),
+        (flow_table(FLOW), ["avro_registry", "123,456,789", "1,234", "123.4", "17 of 22 work units failed"]),
     ],
 )
 def test_however_many_columns_a_table_has_all_of_it_is_there_and_no_word_is_folded(
@@ -146,7 +146,7 @@ def test_however_many_columns_a_table_has_all_of_it_is_there_and_no_word_is_fold
 
 def test_a_job_whose_runs_find_nothing_says_where_to_look() -> None:
     found = StatusResult("job", "/store", 64, 2, "run", [], {}, last_run=samples.RUN_RECORD)
-    where = "look at what `source` names"
+    where = "check the section source of the job file"
     assert where in " ".join(lines(status_view(found), 200))
     assert where not in " ".join(lines(status_view(structs.replace(found, last_run=None)), 200))
     assert where not in " ".join(lines(status_view(structs.replace(found, counts={"idle": 1})), 200))

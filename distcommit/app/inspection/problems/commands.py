@@ -20,7 +20,8 @@ def command_for(folders: JobFolders) -> Command:
     changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
 
     def command(name: str, *words: str, named: bool = False) -> str:
-        """Return a command. If `named`, words are names even if they look like options."""
+        """Return the command line. `name`: the command's, after its group's. If `named`, words are names even if they
+        look like options."""
         if name in GROUPS:
             name, words = f"{name} {words[0]}", words[1:]
         options = [] if named else [word for word in words if word.startswith("-")]

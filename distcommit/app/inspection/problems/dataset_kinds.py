@@ -17,8 +17,8 @@ DATASET_QUARANTINED = ProblemKind(
     impact="The watermark stays, and no run reads the dataset until it is released. Other datasets continue.",
     action=(
         "Correct the cause, then release the dataset: with retry if the cause is corrected, with abandon if the commit"
-        " cannot be finished, with accept if its records are already where they belong. `distcommit dataset steps` shows the"
-        " state of each step."
+        " cannot be finished, with accept if its records are already where they belong. `distcommit dataset steps`"
+        " shows the state of each step."
     ),
     command="dataset release {dataset} {way}",
 )

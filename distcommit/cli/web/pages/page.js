@@ -66,7 +66,7 @@
     if (paused || document.hidden) return;
     try {
       const answer = await fetch(location.href, { cache: "no-store" });
-      if (!answer.ok) { tell("The server has nothing of this run any more."); return; }
+      if (!answer.ok) { tell("The server no longer has this run."); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       take(page);
       if (!page.body.dataset.everyS) { clearInterval(timer); pause.hidden = true; tell("The run has ended."); } else tell("");

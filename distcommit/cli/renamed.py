@@ -1,0 +1,40 @@
+"""Former names of commands: each ends with an error that names the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distcommit.cli.terminal import Terminal
+from distcommit.core.errors import ConfigurationError
+
+_RENAMED = {
+    "gc": "recover",
+    "datasets": "dataset list",
+    "steps": "dataset steps",
+    "files": "dataset files",
+    "release": "dataset release",
+    "quarantine": "dataset quarantine",
+    "set-watermark": "dataset set-watermark",
+    "reprocess": "dataset reprocess",
+    "retain": "dataset expire",
+    "verify-store": "store verify",
+    "repair": "store repair",
+    "rebuild": "store rebuild",
+    "log": "store log",
+    "rebucket": "store rebucket",
+    "pause": "schedule pause",
+    "resume": "schedule resume",
+    "trigger": "schedule trigger",
+    "import-watermarks": "migrate import-watermarks",
+    "compare": "migrate compare",
+    "convert-gobblin": "migrate convert-gobblin",
+}
+
+
+def refuse_renamed(words: Sequence[str]) -> None:
+    """End the process with exit code 2 if the first word of a command line is the former name of a command."""
+    if words and (name := _RENAMED.get(words[0])):
+        with Terminal(as_json="--json" in words, verbose=False).command():
+            raise ConfigurationError(
+                f"the command `distcommit {words[0]}` was renamed", todo=f"use `distcommit {name}`"
+            )

@@ -1,0 +1,53 @@
+"""A command under its former name ends with an error that names the new one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from distcommit.cli.main import app, commands_by_name
+
+NEW_NAMES = {
+    "gc": "recover",
+    "datasets": "dataset list",
+    "steps": "dataset steps",
+    "files": "dataset files",
+    "release": "dataset release",
+    "quarantine": "dataset quarantine",
+    "set-watermark": "dataset set-watermark",
+    "reprocess": "dataset reprocess",
+    "retain": "dataset expire",
+    "verify-store": "store verify",
+    "repair": "store repair",
+    "rebuild": "store rebuild",
+    "rebucket": "store rebucket",
+    "log": "store log",
+    "pause": "schedule pause",
+    "resume": "schedule resume",
+    "trigger": "schedule trigger",
+    "import-watermarks": "migrate import-watermarks",
+    "compare": "migrate compare",
+    "convert-gobblin": "migrate convert-gobblin",
+}
+
+
+@pytest.mark.parametrize("old", NEW_NAMES)
+def test_former_name_ends_with_the_new_name_and_touches_nothing(old: str, tmp_path: Path) -> None:
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text("not read")
+    result = CliRunner().invoke(app, [old, str(job_file), "--dry-run"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    new = NEW_NAMES[old]
+    assert result.stderr == f"error: the command `distcommit {old}` was renamed. To do: use `distcommit {new}`\n"
+    assert new in commands_by_name()
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_former_name_is_an_error_in_json_too() -> None:
+    result = CliRunner().invoke(app, ["gc", "job.yaml", "--json"])
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["exit_code"], "`distcommit recover`" in found["error"]) == (2, 2, True)
