@@ -41,7 +41,7 @@ from distcommit.core.interfaces.sink import (
 from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -81,6 +81,7 @@ __all__ = [
     "Extraction",
     "Extractor",
     "FailedForGood",
+    "FixedSetting",
     "ForkOperator",
     "FsRenameCommitStep",
     "HighWatermarkCommitStep",
@@ -90,7 +91,6 @@ __all__ = [
     "LogCommitStepStore",
     "Lost",
     "Origin",
-    "Pin",
     "Prepared",
     "Provenance",
     "RecordError",

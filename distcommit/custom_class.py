@@ -68,7 +68,7 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
             ConfigurationError: if the class can't be imported or made, or is not a subclass of the interface.
         """
         options = with_secret_files_in(self.options)
-        made = make_named(self._interface, self._section, self.class_name, options)
+        made = create_custom(self._interface, self._section, self.class_name, options)
         self.check_made(made)
         return made
 
@@ -106,7 +106,7 @@ def _forwarded_property(name: str, is_guarded: bool) -> property:
     return property(forward)
 
 
-def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
+def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
     """Import a class and make an object of it.
 
     Args:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, Message, Producer
 import distcommit
 from distcommit.core.errors import DistcommitError
 from distcommit.core.watermark import as_offset
-from distcommit.protocol.paths.store import cut_of
+from distcommit.protocol.paths.store import snapshot_manifest_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _EACH_S = 0.05
@@ -121,7 +121,7 @@ def watched(job: Path, trickle: Trickle) -> Iterator[None]:
         cuts, seen_last = job.parents[1] / "store" / "cuts", (0, 0)
         while not ended.wait(_EACH_S):
             with suppress(OSError):
-                names = filter(None, map(cut_of, os.listdir(cuts)))
+                names = filter(None, map(snapshot_manifest_of, os.listdir(cuts)))
                 if max(((epoch, int(phase)) for epoch, phase in names), default=seen_last) == seen_last:
                     continue
             try:

@@ -30,7 +30,7 @@ from distcommit.app.migration.take_over import ANOTHER_SOURCE, closed, names_of,
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
@@ -247,7 +247,9 @@ class Job(StoredJob):
         store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)
         if store is not None and not dry_run:
             record_settings(
-                store, self._folders.pinned(), {name: Pin(value, ANOTHER_SOURCE) for name, value in found.found.items()}
+                store,
+                self._folders.pinned(),
+                {name: FixedSetting(value, ANOTHER_SOURCE) for name, value in found.found.items()},
             )
         return import_watermarks(store, self.config.source, found, who_am_i(), overwrite=overwrite, dry_run=dry_run)
 

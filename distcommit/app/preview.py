@@ -80,7 +80,7 @@ def throwaway(config: JobConfig) -> Iterator[JobConfig]:
 def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
     """Return the first records of each published dataset and branch, and how many more tables there are."""
     fs = open_file_system(config.paths.output, durable=False)
-    rows = max(sink.shown_records for sink in config.sink_sections().values())
+    rows = max(sink.preview_records for sink in config.sink_sections().values())
     shown: list[ShownTable] = []
     more = 0
     for folder in read_published(fs, path_of(config.paths.output)):

@@ -66,7 +66,7 @@ class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
     groups_schemas: ClassVar[bool] = True
     level: Level = "mandatory"
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         """Return the columns that the checker needs of every record."""
         return ()
 
@@ -75,7 +75,7 @@ class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
 
     def check_columns(self, columns: Columns) -> None:
         """Check a schema as far as its columns are known. Errors as of `check_schema`."""
-        schema = columns.whole() or fields_of(columns, self.asked_columns(), self.type)
+        schema = columns.whole() or fields_of(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
 

@@ -25,7 +25,7 @@ def is_permanent(text: str) -> bool:
     return match is not None and any(match[1] in _names(kind) for kind in permanent)
 
 
-def has_ended_its_worker(text: str) -> bool:
+def has_killed_its_worker(text: str) -> bool:
     """Return whether a construct did not return, so that the task's worker was killed."""
     match = _KIND.match(text)
     return match is not None and match[1] == StuckError.__name__

@@ -19,7 +19,7 @@ class Provenance:
     Attributes:
         partition_column: the column with the partition.
         offset_column: the column with the offset.
-        thing_of: returns a dataset's offset space (a Kafka topic) from its URN alone, independent of the
+        offset_space_of: returns a dataset's offset space (a Kafka topic) from its URN alone, independent of the
             job's configuration at that time. By default each dataset has an offset space of its own.
         unique_incarnations: whether an incarnation is globally unique (a Kafka topic id), so that datasets with the
             same incarnation share an offset space, whatever their URNs.
@@ -30,6 +30,6 @@ class Provenance:
 
     partition_column: str
     offset_column: str
-    thing_of: Callable[[str], str] = _itself
+    offset_space_of: Callable[[str], str] = _itself
     unique_incarnations: bool = False
     counts_reading: bool = False

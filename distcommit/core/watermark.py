@@ -73,10 +73,10 @@ def as_offset(position: Position) -> int:
     """Return the integer position of a source that counts in whole numbers. Raises ValueError for other positions."""
     if not isinstance(position, tuple):
         return int(position)
-    raise ValueError(f"{shown(position)} is not a whole number")
+    raise ValueError(f"{format_position(position)} is not a whole number")
 
 
-def shown(position: Position) -> str:
+def format_position(position: Position) -> str:
     """Format a position for display. A composite one is shown as JSON, cut after 80 characters."""
     if not isinstance(position, tuple):
         return str(position)
@@ -84,9 +84,9 @@ def shown(position: Position) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
-def shown_in_short(positions: Mapping[str, Position]) -> str:
+def format_watermark(positions: Mapping[str, Position]) -> str:
     """Format a watermark for display: the sum of its offsets, or each position if some are not whole numbers."""
     numbers = [position for position in positions.values() if isinstance(position, int)]
     if len(numbers) != len(positions):
-        return ", ".join(map(shown, positions.values()))
+        return ", ".join(map(format_position, positions.values()))
     return f"{sum(numbers):,}" if numbers else "none"

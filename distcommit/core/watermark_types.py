@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position, Scalar
 
 Value = TypeVar("Value")
@@ -42,9 +42,9 @@ class WatermarkType(ABC, Generic[Value]):
     def from_position(self, position: Position) -> Value:
         """Return the value of a position. Raises ValueError if `to_position` never returns that position."""
 
-    def pin(self) -> Pin:
+    def pin(self) -> FixedSetting:
         """Return the name and version for `Source.pins`."""
-        return Pin(
+        return FixedSetting(
             f"{self.name} {self.version}",
             "restore the type of the source's watermarks, because positions of one encoding are meaningless in another."
             " To read with the new type, give the job new folders (paths).",

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from distcommit.core.watermark import Position, Watermark, at_or_past, shown
+from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
 
 _LISTED = 100
 MAIN_BRANCH = "main"
@@ -21,12 +21,12 @@ ERRORS = "errors"
 rejected go to `errors/` and the branch's name."""
 
 
-def errors_of(branch: str) -> str:
+def error_branch_of(branch: str) -> str:
     """Return the error branch of a branch; for an empty name, the error branch of records rejected before the fork."""
     return f"{ERRORS}/{branch}" if branch else ERRORS
 
 
-def is_errors(branch: str) -> bool:
+def is_error_branch(branch: str) -> bool:
     """Return whether a branch is an error branch."""
     return branch == ERRORS or branch.startswith(f"{ERRORS}/")
 
@@ -43,7 +43,7 @@ MOST_SCHEMAS = 100
 """Number of schema ids that are kept for a dataset and converter."""
 
 
-def added_schemas(*groups: SchemaIds) -> SchemaIds:
+def merge_schema_ids(*groups: SchemaIds) -> SchemaIds:
     """Merge schema ids, keeping the newest hundred of each converter."""
     names = dict.fromkeys(name for ids in groups for name in ids)
     by_converter = {
@@ -82,7 +82,7 @@ class SkippedRange(Struct, frozen=True, array_like=True):
         return self.is_hole and self.reason == FILTERED
 
 
-def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
+def merge_ranges(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
     """Return the same positions in fewer ranges.
 
     A range that overlaps or continues the previous range of the same partition, incarnation and kind is joined with it.
@@ -114,11 +114,11 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
     return min(lost, 1 << 53)
 
 
-def lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
+def describe_lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
     """Describe the first hundred ranges that were given up."""
     given_up = (range_ for range_ in skipped if not range_.is_hole)
     return [
-        f"partition {lost.partition!r}, {shown(lost.low)} to {shown(lost.high)}: {lost.reason}"
+        f"partition {lost.partition!r}, {format_position(lost.low)} to {format_position(lost.high)}: {lost.reason}"
         for lost in islice(given_up, _LISTED)
     ]
 
@@ -153,7 +153,7 @@ class WorkUnit(Struct, frozen=True):
         return own and actual.covers(self.low) and within
 
     @property
-    def least_end(self) -> Watermark:
+    def known_end(self) -> Watermark:
         """Return the expected high watermark, with `low` for partitions whose end is unknown."""
         return Watermark({**self.low.positions, **self.expected_high.positions}, self.expected_high.incarnation)
 
@@ -335,7 +335,7 @@ class TaskState(Struct, frozen=True):
         return any(result.files or result.infos for result in self.branches)
 
 
-def added_content(sums: Iterable[str]) -> str:
+def sum_content(sums: Iterable[str]) -> str:
     """Return the sum of content sums, each 16 hexadecimal digits; empty if there are none or one is unknown."""
     texts = list(sums)
     if not all(texts) or not texts:

@@ -12,7 +12,7 @@ from typing import Protocol
 from xxhash import xxh3_64
 
 from distcommit.core.ports import FileSystem, not_put
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.temporary import temporary_name
 
 
@@ -63,7 +63,7 @@ class NetworkFileOperations(FileSystem, Protocol):
             except OSError as error:
                 return error
 
-        return in_flight(self.parallel_calls, put, files)
+        return run_parallel(self.parallel_calls, put, files)
 
     def sync(self, folders: Iterable[str], root: str) -> None:
         return

@@ -124,7 +124,7 @@ class Attempt:
         actual_high = _checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
         branches.note_holes(_checked_holes(unit, extraction.holes()))
-        filtered, holes = extraction.said_on()
+        filtered, holes = extraction.superseded_notes()
         branches.note_holes(holes)
         branches.run_task_checks(actual_high, filtered)
         self._state = replace(
@@ -132,9 +132,9 @@ class Attempt:
         )
 
     @property
-    def prepares_apart(self) -> bool:
+    def prepares_in_background(self) -> bool:
         """Whether `prepare` may run in another thread while this one reads on, and is worth it."""
-        return self._error is None and self._branches is not None and self._branches.prepares_apart
+        return self._error is None and self._branches is not None and self._branches.prepares_in_background
 
     @property
     def bytes_read(self) -> int:
@@ -164,7 +164,7 @@ class Attempt:
                 raise ValueError(f"the attempt {self._identity.attempt!r} was not prepared")
             try:
                 with foreign_errors():
-                    results = extraction.staged_with(self._results, self._area, self._identity)
+                    results = extraction.with_own_files(self._results, self._area, self._identity)
                 state = replace(state, branches=results)
                 storable(state)  # one bad row would keep the whole table of task states from being stored
             except Exception as error:  # noqa: BLE001 - reported in the state

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from distcommit.core.support.parallel import beside
+from distcommit.core.support.parallel import run_sharing_limit
 from distcommit.pipeline.attempt import Attempt
 
 _MOST_BYTES = 64 << 20
@@ -39,9 +39,9 @@ class Preparing:
 
     def add(self, attempt: Attempt) -> None:
         """Take an attempt that has been read, and start to prepare it."""
-        if self._calls > 1 and attempt.prepares_apart:
+        if self._calls > 1 and attempt.prepares_in_background:
             in_progress = 1 + sum(1 for _, call in self._begun if call is not None and not call.done())
-            self._begun.append((attempt, self._pool.submit(beside, in_progress, attempt.prepare)))
+            self._begun.append((attempt, self._pool.submit(run_sharing_limit, in_progress, attempt.prepare)))
         else:
             attempt.prepare()
             self._begun.append((attempt, None))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.work import MAIN_BRANCH, SchemaIds, WorkUnit, added_schemas
+from distcommit.core.work import MAIN_BRANCH, SchemaIds, WorkUnit, merge_schema_ids
 from distcommit.decoding import from_json
 from distcommit.pipeline.task_flow import Stage
 from distcommit.stores.schemas.schema_history import SchemaStore
@@ -32,19 +32,19 @@ def begin_converter(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, bran
         return
     stage.construct.begin_work_unit(unit.dataset_urn)
     if kept is not None:
-        stage.construct.keep_schemas(kept.of(unit.dataset_urn, _name(stage, branch)))
+        stage.construct.use_schema_store(kept.of(unit.dataset_urn, _name(stage, branch)))
     known = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
-    stage.construct.know_schemas(known.get(_name(stage, branch), ()))
+    stage.construct.load_schema_ids(known.get(_name(stage, branch), ()))
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
     """Return the schemas that converters know at the end of a work unit. `stages` has each stage with its branch."""
     known = {
-        _name(stage, branch): tuple(map(int, stage.construct.schemas_known()))
+        _name(stage, branch): tuple(map(int, stage.construct.known_schema_ids()))
         for stage, branch in stages
         if isinstance(stage.construct, Converter)
     }
-    return added_schemas({name: ids for name, ids in known.items() if ids})
+    return merge_schema_ids({name: ids for name, ids in known.items() if ids})
 
 
 def _name(stage: Stage, branch: str) -> str:

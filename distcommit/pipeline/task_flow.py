@@ -20,7 +20,7 @@ from distcommit.core.interfaces.sink import BY_DATASET, Publish, Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.redaction import Redaction
 from distcommit.core.support.nesting import check_levels
-from distcommit.core.work import MAIN_BRANCH, BranchResult, is_errors
+from distcommit.core.work import MAIN_BRANCH, BranchResult, is_error_branch
 from distcommit.pipeline.limits.time_limit import at_most
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 
@@ -145,7 +145,7 @@ class TaskFlow:
 
     def sink_of(self, branch: str) -> Sink:
         """Return the sink of a branch or of an error branch. Raises as `branch`."""
-        return self.errors if is_errors(branch) else self.branch(branch).sink
+        return self.errors if is_error_branch(branch) else self.branch(branch).sink
 
     def branch(self, name: str) -> Branch:
         """Return the branch of this name.
@@ -268,7 +268,7 @@ class TaskFlow:
 
 
 def _check_sink(branch: Branch, reached: Reached) -> None:
-    columns, asked = reached.columns, branch.sink.asked_columns()
+    columns, asked = reached.columns, branch.sink.required_columns()
     try:
         check_levels(columns.known)
         schema = columns.whole()

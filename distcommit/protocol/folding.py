@@ -21,11 +21,11 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     Moved,
     OpenSequence,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -34,11 +34,11 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     TargetEpochs,
 )
-from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import merged
+from distcommit.core.work import merge_ranges
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.setting import reach_after, reach_after_start, readings_after
+from distcommit.protocol.setting import earlier_readings_after, reach_after, reach_after_start
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 
 
@@ -130,22 +130,22 @@ def _apply_job_record(record: Cut | Heads | Rebucket | Moved | Generation, fold:
 def _apply_operator_action(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
-        case HandAction.ACCEPT | HandAction.GIVEN_UP:
+        case OperatorAction.ACCEPT | OperatorAction.GIVEN_UP:
             targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
             _close_as_done(fold, record.sequence)
-            skipped = merged((*fold.state_of(urn).skipped, *record.skipped))
+            skipped = merge_ranges((*fold.state_of(urn).skipped, *record.skipped))
             _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets, skipped=skipped)
-        case HandAction.ABANDONED:
+        case OperatorAction.ABANDONED:
             _update(fold, urn, open=None)
-        case HandAction.RETRY:
+        case OperatorAction.RETRY:
             _update_open(fold, urn, status=PENDING, tried_epochs=())
-        case HandAction.QUARANTINE:
+        case OperatorAction.QUARANTINE:
             reason = _open(fold, urn).reason or f"quarantined by {record.who}"
             _update_open(fold, urn, status=QUARANTINED, reason=reason)
-        case HandAction.READ_AGAIN:
+        case OperatorAction.READ_AGAIN:
             unread = fold.state_of(urn).unread
             _update(fold, urn, unread=replace(unread, failed_runs=0, stopped=False) if unread else None)
-        case HandAction.REVOKING | HandAction.RESTORED:
+        case OperatorAction.REVOKING | OperatorAction.RESTORED:
             _update_open(fold, urn, status=BY_HAND[record.action][1])
         case _:
             assert_never(record.action)
@@ -167,7 +167,7 @@ def _close_as_done(fold: Fold, name: SequenceName) -> None:
         skipped=skipped,
         forgotten=None if high is not None else state.forgotten,
         replacement=sequence.epoch if sequence.replaces else state.replacement,
-        earlier=readings_after(state, high),
+        earlier=earlier_readings_after(state, high),
         done_records=sequence.records,
         done_files=sequence.files,
         done_left_out=sequence.left_out,
@@ -188,14 +188,14 @@ def _after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs
     return both
 
 
-def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> FailedReading:
+def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) -> ReadFailure:
     failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
-    return FailedReading(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
+    return ReadFailure(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
 
 def _remaining_failure(
-    unread: FailedReading | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
-) -> FailedReading | None:
+    unread: ReadFailure | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
+) -> ReadFailure | None:
     """Return the remaining read failure after a watermark has moved.
 
     Nothing remains, unless only a part of the plan was sealed. Then the partitions remain whose position has not moved.
@@ -231,7 +231,7 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None, who: str) -> None:
         closed_epoch=max(state.closed_epoch, fold.fence_epoch),
         unread=None,
         forgotten=state.reached if watermark is None else None,
-        earlier=readings_after(state, watermark),
+        earlier=earlier_readings_after(state, watermark),
     )
 
 

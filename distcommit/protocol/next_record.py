@@ -23,11 +23,11 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     LeftSequence,
     Moved,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -35,7 +35,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 from distcommit.protocol.fold import Fold
@@ -109,7 +109,7 @@ def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool)
     return Left(epoch, tuple(unrecorded), outage) if unrecorded else None
 
 
-def unread(fold: Fold, epoch: int, found: Iterable[UnreadDataset], *, stop_after: int) -> Unread | None:
+def unread(fold: Fold, epoch: int, found: Iterable[DatasetReadFailure], *, stop_after: int) -> Unread | None:
     """Record that the run could not read these datasets, once. Stop a dataset after `stop_after` failed runs in a row
     (0: never)."""
     unrecorded = []
@@ -127,7 +127,7 @@ def decide(fold: Fold, epoch: int) -> Decide | None:
 
 
 def by_hand(
-    fold: Fold, action: HandAction, name: SequenceName, who: str, skipped: tuple[SkippedRange, ...] = ()
+    fold: Fold, action: OperatorAction, name: SequenceName, who: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> ByHand | None:
     """Record an operator's action on a sequence, if the sequence has the required status."""
     record = ByHand(action, name, who, skipped)
@@ -209,7 +209,7 @@ def end(fold: Fold, epoch: int, seen: Iterable[Head], *, at_least: int, decided_
     return checkpoint(fold, at_least=at_least, decided_from=decided_from) if fold.fence_epoch == epoch else None
 
 
-def forget_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
+def discard_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
     """In the job log: discard all log heads, so that the bucket logs continue from where they are."""
     record = Rebuilt(epoch, (), who)
     return record if fold.heads and valid(record, fold) else None

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import SchemaIds, SkippedRange, added_schemas, merged
+from distcommit.core.work import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
 
 NamedNow = Callable[[str, str], str]
 """Returns the current URN of a source partition, given the URN that it was read under and the partition."""
@@ -44,7 +44,7 @@ class _Read:
         self.incarnation = self.incarnation or incarnation
         self.positions[partition], self.under[partition] = position, state.dataset_urn
         self.closed_epoch = max(self.closed_epoch, state.closed_epoch)
-        self.schemas = added_schemas(self.schemas, state.schemas)
+        self.schemas = merge_schema_ids(self.schemas, state.schemas)
 
 
 def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
@@ -95,9 +95,9 @@ def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> Dataset
         state,
         watermark=Watermark(positions, incarnation),
         origin=origin,
-        skipped=merged((*state.skipped, *elsewhere)),
+        skipped=merge_ranges((*state.skipped, *elsewhere)),
         closed_epoch=max(state.closed_epoch, read.closed_epoch),
         unread=None,
         forgotten=None,
-        schemas=added_schemas(state.schemas, read.schemas),
+        schemas=merge_schema_ids(state.schemas, read.schemas),
     )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from distcommit.core.records.log_records import DatasetState, EarlierReading
 from distcommit.core.watermark import Position, Watermark, at_or_past
-from distcommit.core.work import SkippedRange, merged
+from distcommit.core.work import SkippedRange, merge_ranges
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
 """The first position of each partition of a dataset, and the ranges that are skipped from there on."""
@@ -42,7 +42,7 @@ def reach_after(state: DatasetState, watermark: Watermark, why: str) -> Reach:
             origin |= {partition: at} if first is not None and at_or_past(first, at) else {}
         else:
             origin[partition] = at
-    return origin, merged(skipped)
+    return origin, merge_ranges(skipped)
 
 
 def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
@@ -54,7 +54,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
         yield replace(skip, high=at)
 
 
-def readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
+def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
     """Return the ranges read of earlier incarnations, once the watermark is another one: the newest range of each."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
@@ -78,5 +78,5 @@ def reach_after_start(
         why = "not read again: the watermark was set to null by hand, and the source begins later"
         counted_in = incarnation or state.forgotten.incarnation
         origin, skipped = reach_after(state, Watermark(dict(start), counted_in), why)
-        return origin, merged((*skipped, *ranges))
-    return {**start, **state.origin}, merged((*state.skipped, *ranges))
+        return origin, merge_ranges((*skipped, *ranges))
+    return {**start, **state.origin}, merge_ranges((*state.skipped, *ranges))

@@ -6,7 +6,7 @@ before it appends. Every fold checks them again for every record and ignores a r
 This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is valid and the second
 is not, for every reader.
 
-`objection` is the only table of these rules. Their executable model, with broken variants, is
+`rejection_reason` is the only table of these rules. Their executable model, with broken variants, is
 `tests/spec/log_model.py`.
 """
 
@@ -25,10 +25,10 @@ from distcommit.core.records.log_records import (
     Dropped,
     Failed,
     Fence,
-    HandAction,
     Intent,
     Left,
     Moved,
+    OperatorAction,
     Rebuilt,
     Record,
     SequenceName,
@@ -44,14 +44,14 @@ PENDING: Final = DatasetStatus.PENDING
 QUARANTINED: Final = DatasetStatus.QUARANTINED
 REVOKING: Final = DatasetStatus.REVOKING
 
-BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
-    HandAction.RETRY: (QUARANTINED, PENDING),
-    HandAction.ACCEPT: (QUARANTINED, IDLE),
-    HandAction.REVOKING: (QUARANTINED, REVOKING),
-    HandAction.RESTORED: (REVOKING, QUARANTINED),
-    HandAction.ABANDONED: (REVOKING, IDLE),
-    HandAction.QUARANTINE: (PENDING, QUARANTINED),
-    HandAction.GIVEN_UP: (REVOKING, IDLE),
+BY_HAND: dict[OperatorAction, tuple[DatasetStatus, DatasetStatus]] = {
+    OperatorAction.RETRY: (QUARANTINED, PENDING),
+    OperatorAction.ACCEPT: (QUARANTINED, IDLE),
+    OperatorAction.REVOKING: (QUARANTINED, REVOKING),
+    OperatorAction.RESTORED: (REVOKING, QUARANTINED),
+    OperatorAction.ABANDONED: (REVOKING, IDLE),
+    OperatorAction.QUARANTINE: (PENDING, QUARANTINED),
+    OperatorAction.GIVEN_UP: (REVOKING, IDLE),
 }
 """The status that an operator's action on a sequence requires, and the resulting status."""
 
@@ -61,10 +61,10 @@ _MAY_CLOSE = (PENDING, QUARANTINED)
 
 def valid(record: Record, fold: Fold) -> bool:
     """Return whether `record` may follow a log whose fold is `fold`."""
-    return not objection(record, fold)
+    return not rejection_reason(record, fold)
 
 
-def objection(record: Record, fold: Fold) -> str:
+def rejection_reason(record: Record, fold: Fold) -> str:
     """Return why `record` may not follow a log whose fold is `fold`; empty if it may.
 
     Most rules are of three kinds. The record's run must hold the newest fence. The sequences that it names must be open
@@ -96,7 +96,7 @@ def objection(record: Record, fold: Fold) -> str:
                 or _not_open(record.sequences, fold, (PENDING,))
                 or _not_held(record, fold)
             )
-        case ByHand(action=HandAction.READ_AGAIN):
+        case ByHand(action=OperatorAction.READ_AGAIN):
             return _not_stopped(record.sequence, fold)
         case ByHand():
             return _not_open((record.sequence,), fold, (BY_HAND[record.action][0],))

@@ -41,14 +41,14 @@ class Plan:
         missed: the policy for missed firings.
         cancel_after_ms: the time limit of a run; 0 for none.
         fresh_ms: the smallest freshness target, which weights the job's waiting time.
-        telling_ms: additional time that a finished run may take to send notifications before it is stuck.
+        notify_ms: additional time that a finished run may take to send notifications before it is stuck.
     """
 
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
     fresh_ms: int = DEFAULT_FRESH_MS
-    telling_ms: int = 0
+    notify_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Entry:
         is_triggered: whether an operator has requested a run.
         is_paused: whether scheduled runs are suspended.
         leaves: whether the job was removed during its current run.
-        told_ms: the time at which the current run was told to end.
-        is_silent: whether the job's storage does not respond. No run starts, and a run that was to start has not.
+        end_requested_ms: the time at which the current run was told to end.
+        is_unresponsive: whether the job's storage does not respond. No run starts, and a run that was to start has not.
     """
 
     plan: Plan
@@ -78,15 +78,15 @@ class Entry:
     is_triggered: bool = False
     is_paused: bool = False
     leaves: bool = False
-    told_ms: int | None = None
-    is_silent: bool = False
+    end_requested_ms: int | None = None
+    is_unresponsive: bool = False
 
     def may_begin(self, moment: Moment) -> bool:
         """Return whether the job only waits for a slot."""
         return (
             self.due_ms is not None
             and self.began_ms is None
-            and not self.is_silent
+            and not self.is_unresponsive
             and self.not_before_ms <= moment.steady_ms
             and (self.is_triggered or not self.is_paused)
         )
@@ -162,17 +162,19 @@ class Schedule:
         entry = self.entries[name]
         return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
-    def silent(self, name: str, *, is_silent: bool) -> Schedule:
+    def silent(self, name: str, *, is_unresponsive: bool) -> Schedule:
         """Record whether the job's storage does not respond."""
-        return self._with(name, replace(self.entries[name], is_silent=is_silent))
+        return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
     def taken(self, name: str, moment: Moment) -> Schedule:
         """Record a run that started later than it was due to start."""
-        return self._with(name, replace(self.entries[name], began_ms=moment.steady_ms, told_ms=None, is_silent=False))
+        return self._with(
+            name, replace(self.entries[name], began_ms=moment.steady_ms, end_requested_ms=None, is_unresponsive=False)
+        )
 
     def told(self, name: str, moment: Moment) -> Schedule:
         """Record that the run was told to end."""
-        return self._with(name, replace(self.entries[name], told_ms=moment.steady_ms))
+        return self._with(name, replace(self.entries[name], end_requested_ms=moment.steady_ms))
 
     def ended(self, name: str, moment: Moment, *, was_held: bool = False) -> Schedule:
         """Record the end of a run.
@@ -191,7 +193,9 @@ class Schedule:
     def ready(self, moment: Moment) -> tuple[str, ...]:
         """Return the jobs to start now, as many as there are free slots, ordered by waiting time relative to the
         freshness target."""
-        under_way = (entry for entry in self.entries.values() if entry.began_ms is not None and not entry.is_silent)
+        under_way = (
+            entry for entry in self.entries.values() if entry.began_ms is not None and not entry.is_unresponsive
+        )
         slots = self.at_once - sum(1 for _ in under_way)
         waiting = [
             (-(moment.steady_ms - entry.due_ms + 1) / entry.plan.fresh_ms, name)
@@ -202,7 +206,7 @@ class Schedule:
 
     def overlong(self, moment: Moment) -> tuple[str, ...]:
         """Return the jobs whose run has exceeded its time limit and was not told to end."""
-        ends = {name: _ends_ms(entry) for name, entry in self.entries.items() if entry.told_ms is None}
+        ends = {name: _ends_ms(entry) for name, entry in self.entries.items() if entry.end_requested_ms is None}
         return tuple(name for name, end_ms in ends.items() if end_ms is not None and end_ms <= moment.steady_ms)
 
     def stuck(self, moment: Moment) -> tuple[str, ...]:
@@ -230,22 +234,22 @@ def _advanced(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
 
 def _ends_ms(entry: Entry) -> int | None:
     """Return the time at which the run exceeds its time limit."""
-    if entry.began_ms is None or not entry.plan.cancel_after_ms or entry.is_silent:
+    if entry.began_ms is None or not entry.plan.cancel_after_ms or entry.is_unresponsive:
         return None
     return entry.began_ms + entry.plan.cancel_after_ms
 
 
 def _gives_up_ms(entry: Entry) -> int | None:
     """Return the time at which the run is stuck."""
-    if entry.began_ms is None or entry.told_ms is None or entry.is_silent:
+    if entry.began_ms is None or entry.end_requested_ms is None or entry.is_unresponsive:
         return None
-    return entry.told_ms + STUCK_MS + entry.plan.telling_ms
+    return entry.end_requested_ms + STUCK_MS + entry.plan.notify_ms
 
 
 def _waits_ms(entry: Entry, moment: Moment) -> Iterator[int]:
     if not entry.leaves:
         yield entry.fires - entry.plan.timetable.now(moment)
-    end_ms = _ends_ms(entry) if entry.told_ms is None else _gives_up_ms(entry)
+    end_ms = _ends_ms(entry) if entry.end_requested_ms is None else _gives_up_ms(entry)
     if end_ms is not None:
         yield end_ms - moment.steady_ms
     if entry.due_ms is not None and entry.began_ms is None and entry.not_before_ms > moment.steady_ms:

@@ -22,7 +22,7 @@ _SIGNALS = {
 }
 
 
-def what_died(failure: str) -> str:
+def describe_death(failure: str) -> str:
     """Return the process that died, if Spark's failure text names one; else empty."""
     if match := _EXECUTOR_LOST.search(failure):
         reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
@@ -46,7 +46,7 @@ def failure_text(failure: str) -> str:
     task, host = _TASK.search(failure), _HOST.search(failure)
     where = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
-    return " ".join(reason_text(task_text + (what_died(failure) or _cause(failure))).split())
+    return " ".join(reason_text(task_text + (describe_death(failure) or _cause(failure))).split())
 
 
 def _cause(failure: str) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql.functions import max as max_of
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError, printable, reason_text
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
@@ -57,7 +57,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
     frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
     states = _stored(store, frames.datasets)
     try:
-        in_flight(
+        run_parallel(
             _PARALLEL_DATASETS, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets
         )
         yield frames

@@ -23,7 +23,7 @@ from distcommit.core.redaction import redacted
 from distcommit.decoding import from_msgpack
 from distcommit.engine.driver.launch import JobFailedError, Result
 from distcommit.engine.settings import RunSettings
-from distcommit.spark.failed_jobs import failure_text, what_died
+from distcommit.spark.failed_jobs import describe_death, failure_text
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
 """Exceptions of a failed Spark job. The second one is raised for failures outside Python code, such as lost
@@ -110,7 +110,7 @@ class SparkLaunch:
             reports = collect(call, tasks)
         except _JOB_FAILURES as error:
             _require_package(self.spark, str(error))
-            if what_died(str(error)):
+            if describe_death(str(error)):
                 raise ProcessLostError(
                     "a Spark job failed",
                     job=function.__name__,

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from distcommit.core.errors import DistcommitError, HeldBackError, LostError
 from distcommit.core.interfaces.steps import CommitStep, Lost, Verdict, Verification, step_error, step_name
-from distcommit.core.support.io_batching import Request
+from distcommit.core.support.io_batching import IoRequest
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Outcomes(Generic[Name]):
         return sum(self.tries.values(), Counter[str]())
 
 
-class Execution(Request):
+class Execution(IoRequest):
     """I/O request: `execute_sequences`, batched with other requests.
 
     Args:
@@ -71,7 +71,7 @@ class Execution(Request):
         self._sequences, self._verify_first, self._wholes = sequences, verify_first, wholes
 
     @classmethod
-    def answer_all(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
+    def answer_batch(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
         """Return the `Outcomes` of each request."""
         outcomes = {
             verify_first: execute_sequences(
@@ -100,7 +100,7 @@ def execute_sequences(
         sequences: the steps by sequence name.
         verify_first: for replay: verify the steps of a batch once all earlier batches are done.
         wholes: for sequences that are published all or none, their atomic commit group. The steps of one sink and group
-            are one call of `CommitStep.execute_whole`, once all of the group's sequences are at it. If one of
+            are one call of `CommitStep.execute_atomically`, once all of the group's sequences are at it. If one of
             these has failed, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
@@ -253,7 +253,7 @@ def _execute_whole(
 ) -> list[DistcommitError | None]:
     """Like `_execute` for an atomic group, whose steps are never executed alone."""
     try:
-        return _one_for_each(steps, kind.execute_whole(steps, verdicts))
+        return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's
         return [step_error(error, step) for step in steps]
 

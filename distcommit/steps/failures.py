@@ -17,7 +17,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import SequenceName
-from distcommit.core.support.io_batching import Work
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.steps.outage import OutputProbe, SinkProbe
 
 _NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)
@@ -31,14 +31,14 @@ class Failure:
         kind: the error's class, or `outage`.
         reason: the error's text.
         lost: whether no run can ever finish it.
-        not_for_us: whether it needs another version of the program or the sink, so that no attempt is counted.
+        needs_other_version: whether it needs another version of the program or the sink, so that no attempt is counted.
         outage: whether its target is down, so that no attempt is counted.
     """
 
     kind: str
     reason: str
     lost: bool = False
-    not_for_us: bool = False
+    needs_other_version: bool = False
     outage: bool = False
 
 
@@ -47,7 +47,7 @@ def is_lost(error: DistcommitError) -> bool:
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
-def judged(error: DistcommitError, outage: str = "") -> Failure:
+def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
     """Return the classification of a failed sequence.
 
     Args:
@@ -58,15 +58,15 @@ def judged(error: DistcommitError, outage: str = "") -> Failure:
         return Failure(type(error).__name__, reason_text(str(error)), lost=True)
     if outage:
         return Failure("outage", outage, outage=True)
-    return Failure(type(error).__name__, reason_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
+    return Failure(type(error).__name__, reason_text(str(error)), needs_other_version=isinstance(error, _NOT_FOR_US))
 
 
-def judging(
+def classify_failures(
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     context: StepContext,
     bucket: int,
-) -> Work[dict[SequenceName, Failure]]:
+) -> BatchedWork[dict[SequenceName, Failure]]:
     """Classify failed sequences: each target of a failed sequence is probed once.
 
     Args:
@@ -90,5 +90,5 @@ def judging(
                     else:
                         answers[sink] = yield OutputProbe(context, bucket)
                 outage = outage or answers[sink]
-        failures[name] = judged(error, outage)
+        failures[name] = classify_failure(error, outage)
     return failures

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 
 
 class GuardedFolders:
@@ -54,7 +54,7 @@ class GuardedFolders:
             return
         above = _above(folder)
         self.make(above)
-        if self.seems_there(folder):
+        if self.is_known_to_exist(folder):
             return
         try:
             is_new = self._fs.make_folder(folder)
@@ -67,7 +67,7 @@ class GuardedFolders:
             self._is_there(folder)
         self._safe.add(folder)
 
-    def seems_there(self, folder: str) -> bool:
+    def is_known_to_exist(self, folder: str) -> bool:
         """Return whether a folder, whose parent exists, is known to exist.
 
         The file system is asked only if the previous folder existed, because usually all of them do or none does.
@@ -113,7 +113,7 @@ class GuardedFolders:
                 failed[folder] = error
 
         for _, level in sorted(by_depth.items()):
-            in_flight(self._fs.parallel_calls, make, sorted(level))
+            run_parallel(self._fs.parallel_calls, make, sorted(level))
         return failed
 
     def forget(self, folder: str) -> None:

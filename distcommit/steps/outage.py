@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError, plain_text, reason_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
-from distcommit.core.support.io_batching import Request
+from distcommit.core.support.io_batching import IoRequest
 from distcommit.protocol.paths.temporary import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink import open_committer
 
@@ -21,7 +21,7 @@ PROBE_BYTES = 64 * 1024
 """Size that detects a full disk or an exhausted quota, even where names can still change."""
 
 
-class OutputProbe(Request):
+class OutputProbe(IoRequest):
     """I/O request: publish a file like those of datasets and delete it. Requests of one batch share a single probe.
 
     The answer is the error text, empty for success. A process that dies in a probe leaves a file with a name of that
@@ -32,7 +32,7 @@ class OutputProbe(Request):
         self._context, self._bucket = context, bucket
 
     @classmethod
-    def answer_all(cls, requests: Sequence[OutputProbe]) -> list[str]:
+    def answer_batch(cls, requests: Sequence[OutputProbe]) -> list[str]:
         return [requests[0]._answer()] * len(requests)
 
     def _answer(self) -> str:
@@ -67,14 +67,14 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
     fs.rename(staged, target)
 
 
-class SinkProbe(Request):
+class SinkProbe(IoRequest):
     """I/O request: probe a sink's target through its committer. The answer is like that of `OutputProbe`."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
 
     @classmethod
-    def answer_all(cls, requests: Sequence[SinkProbe]) -> list[str]:
+    def answer_batch(cls, requests: Sequence[SinkProbe]) -> list[str]:
         return [requests[0]._answer()] * len(requests)
 
     def _answer(self) -> str:

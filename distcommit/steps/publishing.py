@@ -9,7 +9,7 @@ from typing import Protocol
 from distcommit.core.errors import DistcommitError, storage_error
 from distcommit.core.interfaces.steps import Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus, FileSystem
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import StagedFile
 from distcommit.steps.folders import GuardedFolders, parent_of
 
@@ -82,14 +82,14 @@ def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
         answer = steps[index].judge(staged_there.get(index), published_there.get(index))
         return steps[index].verify() if isinstance(answer, Lost) else answer
 
-    looks = list(zip(groups, in_flight(fs.parallel_calls, look, groups), strict=True))
+    looks = list(zip(groups, run_parallel(fs.parallel_calls, look, groups), strict=True))
     sources = [index for group, (names, _) in looks for index in group.staged_among(names, steps)]
     targets = [index for group, (_, target_there) in looks if target_there for index in group.indices]
     staged_there = _statuses(fs, {index: steps[index].source for index in sources})
     published_there = _statuses(
         fs, {index: steps[index].target for index in targets}
     )  # after the staged files, so that a moved file is seen
-    answers = in_flight(fs.parallel_calls, judge, range(len(steps)))
+    answers = run_parallel(fs.parallel_calls, judge, range(len(steps)))
     for group, (names, target_there) in looks:
         whole = (
             not target_there
@@ -103,7 +103,7 @@ def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
 
 
 def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus | None]:
-    return dict(zip(paths, in_flight(fs.parallel_calls, fs.status, list(paths.values())), strict=True))
+    return dict(zip(paths, run_parallel(fs.parallel_calls, fs.status, list(paths.values())), strict=True))
 
 
 class _Group:
@@ -190,7 +190,7 @@ class _Batch:
                 return
             group.has_room, group.left = True, [index for index in group.indices if index != todo[0]]
 
-        in_flight(self._fs.parallel_calls, move, self.groups)
+        run_parallel(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
         """Create the folders that groups need and make their names durable, also if another process created them."""
@@ -208,7 +208,7 @@ class _Batch:
 
         def move(group: _Group) -> None:
             try:
-                if self._targets.seems_there(group.target):
+                if self._targets.is_known_to_exist(group.target):
                     return
                 self._sources.check(group.source)
                 group.moved = self._fs.rename_folder(group.source, group.target)
@@ -218,7 +218,7 @@ class _Batch:
             except (DistcommitError, OSError):
                 pass  # moving the files one by one reports the error
 
-        in_flight(self._fs.parallel_calls, move, self._sound(groups))
+        run_parallel(self._fs.parallel_calls, move, self._sound(groups))
 
     def _missing_in(self, group: _Group) -> list[int]:
         """Return the indices of the steps whose file is not in the target folder."""
@@ -257,7 +257,7 @@ class _Batch:
             except OSError as error:
                 errors[index] = storage_error(error, "a staged file could not be published", path=step.target)
 
-        in_flight(self._fs.parallel_calls, move, indices)
+        run_parallel(self._fs.parallel_calls, move, indices)
 
     def confirm_folders(self) -> None:
         """Fail the steps of each group whose folder now leads out of its root.

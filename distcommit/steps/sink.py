@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, assert_never
 
 from distcommit.core.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
@@ -20,7 +21,6 @@ from distcommit.core.interfaces.committer import (
     CommitterContext,
     FailedForGood,
     HeldBack,
-    LostAttempt,
     OpensCommitter,
     RetryLater,
     SinkCommitter,
@@ -121,7 +121,7 @@ class SinkCommitStep(CommitStep):
         return [errors[index] for index in range(len(steps))]
 
     @classmethod
-    def execute_whole(
+    def execute_atomically(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
         """Commit with one atomic call of the committer of the steps' sink."""
@@ -157,9 +157,9 @@ class SinkCommitStep(CommitStep):
         try:
             with open_committer(steps[0].sink, steps[0].context) as committer:
                 try:
-                    outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)
+                    outcomes = committer.commit_atomically(requests) if whole else committer.commit(requests)
                 finally:
-                    again = committer.tried_again
+                    again = committer.retry_count
         except SinkUnavailableError as error:  # each step alone would wait for the same sink
             return [error] * len(steps)
         finally:
@@ -238,7 +238,7 @@ class SinkCommitStep(CommitStep):
         if not self.prepared_by:
             return
         request = self.request
-        lost = [LostAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
+        lost = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
         self._roll_back("discard", lambda committer: committer.discard(lost))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:

@@ -81,7 +81,7 @@ def mutants(
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of the modules they are of).
+        equivalent before, not tried), `not_tried`, `retry_count`, `product` (a checksum of the modules they are of).
 
     Raises:
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
@@ -122,7 +122,7 @@ def mutants(
         "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
         "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "not_tried": len(chosen) - len(outcomes),
-        "tried_again": len(tried) if before else 0,
+        "retry_count": len(tried) if before else 0,
         "seconds": round(time.monotonic() - began + (before["seconds"] if before else 0), 1),
         "seed": seed,
         "product": product,
@@ -219,8 +219,8 @@ def table(result: Mapping[str, Any]) -> str:
         f"{result['mutants']} mutants, {result['killed']} killed ({by}), {len(result['survivors'])} survived,"
         f" {result['unexplained']} of them unexplained; {len(result['skipped'])} argued equivalent were not tried,"
         f" {result['not_tried']} were not reached. {result['seconds']:.0f} s, seed {result['seed']}."
-        + f" {result['tried_again']} that had lived were tried again, with new tests."
-        * bool(result["tried_again"]),
+        + f" {result['retry_count']} that had lived were tried again, with new tests."
+        * bool(result["retry_count"]),
         "",
         *_rows(("named mutant", "what it does", "killed by"), map(_named_row, result["named"])),
         "",

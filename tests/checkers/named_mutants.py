@@ -107,7 +107,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "no-fence-for-intent": (
         "a run that was fenced may still seal",
         [
-            Change(_VALIDITY, "objection", "call _not_newest in case Intent", instead='""'),
+            Change(_VALIDITY, "rejection_reason", "call _not_newest in case Intent", instead='""'),
             Change(_NEXT, "seal", "compare fence_epoch epoch", instead="True"),
             Change(_COMMITTER, "BucketCommitter._seal", _NOT_FENCED),
             Change(_COMMITTER, "BucketCommitter.commit_ready", _NOT_FENCED),
@@ -116,7 +116,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "no-fence-for-done": (
         "a run that was fenced may still close",
         [
-            Change(_VALIDITY, "objection", "call _not_newest in case Done", instead='""'),
+            Change(_VALIDITY, "rejection_reason", "call _not_newest in case Done", instead='""'),
             Change(_COMMITTER, "BucketCommitter._close", _NOT_FENCED),
         ],
     ),

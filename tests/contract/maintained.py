@@ -10,13 +10,13 @@ from pathlib import Path
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.table_formats import committer
-from distcommit.testing.contracts.killed import commit_all, nursery
-from distcommit.testing.contracts.tried_sink import TriedSink
+from distcommit.testing.contracts.killed_processes import commit_all, fork_server
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 
 _SEEN = [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
 
 
-class ReplayAfterMaintenance(TriedSink):
+class ReplayAfterMaintenance(SinkUnderTest):
     """Tables that programs other than ours compact and clean up between a kill and the replay."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class ReplayAfterMaintenance(TriedSink):
         whole = tmp_path / "whole"
         whole.mkdir()
         places = [*self.committers_folders(whole), *map(os.path.dirname, (ledgers.__file__, committer.__file__))]
-        with nursery(self.preloaded) as processes:
+        with fork_server(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), self._to_kill(whole))
             was_committed = list[bool]()
             for line in (lines // 4, lines):

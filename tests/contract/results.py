@@ -195,7 +195,7 @@ def parts() -> dict[str, str]:
 def _run(name: str, contract: Contract) -> tuple[int, str]:
     """pytest's exit code, and the contract's part of the file; empty if it is not to be written."""
     results = ContractResults(contract)
-    SinkContract.passes_over = lambda _, why: results.note(why)  # type: ignore[method-assign, assignment]
+    SinkContract.report_not_applicable = lambda _, why: results.note(why)  # type: ignore[method-assign, assignment]
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = int(pytest.main([*options, str(TABLE.parent), *map(str, contract.tests)], plugins=[results]))
     skipped = sum(outcomes.count("skipped") for outcomes in results.outcomes.values())

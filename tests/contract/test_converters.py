@@ -134,8 +134,8 @@ class TestInferredJson(ConverterContract):
     def converter(self) -> Converter:
         made = super().converter()
         made.begin_work_unit("a")
-        made.keep_schemas(Pinned())
-        made.know_schemas((7,))
+        made.use_schema_store(Pinned())
+        made.load_schema_ids((7,))
         return made
 
     def make_batch(self) -> pa.RecordBatch:

@@ -22,14 +22,14 @@ from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
-from distcommit.testing.contracts.tried_sink import TriedSink
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.s3 import S3Server
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü", *(f"{urn}/{n}" for urn in "ab" for n in range(4)))}
 
 
-class _OnDelta(TriedSink):
+class _OnDelta(SinkUnderTest):
     """A table for each dataset."""
 
     preloaded = ("deltalake", "distcommit.sinks.delta.committer", "pyarrow.dataset")

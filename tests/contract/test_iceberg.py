@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, LostAttempt, RetryLater
+from distcommit.core.interfaces.committer import AbortedAttempt, AlreadyCommitted, CommitRequest, Committed, RetryLater
 from distcommit.core.interfaces.sink import SinkWriter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.table_names import plain_name
@@ -27,7 +27,7 @@ from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
-from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of
 from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.nessie import NessieServer
@@ -42,7 +42,7 @@ def files_in(table: Table) -> list[str]:
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
-class _Tables(TriedSink):
+class _Tables(SinkUnderTest):
     """A table for each dataset."""
 
     preloaded = (
@@ -220,7 +220,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         assert len(asked.list_multipart_uploads(Bucket=self.bucket)["Uploads"]) == 1
         assert self.commit(tmp_path, won) == [Committed()]
         for _ in range(2):
-            self.discard(tmp_path, LostAttempt(1, "unit", "dead", "dead"))
+            self.discard(tmp_path, AbortedAttempt(1, "unit", "dead", "dead"))
         assert self.in_doubt(tmp_path) == 0
         assert self.seen(tmp_path) == [("a", 0)]
 

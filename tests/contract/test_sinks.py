@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     FailedForGood,
-    LostAttempt,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
@@ -352,7 +352,7 @@ class UploadingCommitter(SqliteCommitter):
             for info in request.infos:
                 (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         for each in lost:
             (self.uploads / each.attempt).unlink(missing_ok=True)
 
@@ -360,7 +360,7 @@ class UploadingCommitter(SqliteCommitter):
 class KeepsWhatIsTakenBack(UploadingCommitter):
     """Takes nothing away of a dataset that was abandoned."""
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         revoked = {row.revoked for row in self.ledger()}
         super().discard([each for each in lost if each.epoch not in revoked])
 

@@ -49,7 +49,7 @@ def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
     again = mutants.mutants(
         0, 1, 1, only=",".join(f":named:{name}" for name in names), budgets=QUICK, before=result | {"outcomes": lived}
     )
-    assert (again["mutants"], again["killed"], again["survivors"], again["tried_again"]) == (3, 3, [], 1)
+    assert (again["mutants"], again["killed"], again["survivors"], again["retry_count"]) == (3, 3, [], 1)
     assert "1 that had lived were tried again" in mutants.table(again)
 
 
@@ -264,7 +264,7 @@ def test_the_table_tells_survivors_that_nobody_explained() -> None:
     survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
     argued = {**survivor, "argued": "it is the same"}
-    result |= {"named": [], "skipped": [], "not_tried": 0, "tried_again": 0}
+    result |= {"named": [], "skipped": [], "not_tried": 0, "retry_count": 0}
     page = mutants.table({**result, "survivors": [survivor, argued]})
     assert "| `a:1:drop:x` | leaves out `x \\| y` | **unexplained** |" in page
     assert page.count("it is the same") == 1

@@ -16,12 +16,12 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     LeftSequence,
     Moved,
     OpenSequence,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -30,8 +30,8 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
-from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
@@ -154,7 +154,7 @@ _NAME = SequenceName(_URN, 7)
 NOT_HELD = Intent(7, (_FIRST,))
 _HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))
 _REBUCKET = Rebucket(9, 1, 64, {"source.dataset": "topic"})
-_UNREAD = FailedReading(9, 3, _HIGH, "SourceError: gone", True, True)
+_UNREAD = ReadFailure(9, 3, _HIGH, "SourceError: gone", True, True)
 _DATASET = DatasetState(
     dataset_urn=_URN,
     open=OpenSequence(DatasetStatus.QUARANTINED, _SEQUENCE, True, (8, 9), "a staged file is lost"),
@@ -191,14 +191,14 @@ _RECORDS: dict[str, tuple[int, Record]] = {
         Unread(
             9,
             (
-                UnreadDataset(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
-                UnreadDataset("b", None, _MARK, "TransientError: no answer", outage=True),
+                DatasetReadFailure(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
+                DatasetReadFailure("b", None, _MARK, "TransientError: no answer", outage=True),
             ),
         ),
     ),
     "decide": (7, Decide(7)),
     "dropped": (8, Dropped(8, (SequenceName("b", 7),))),
-    **{f"by-hand-{action.value}": (0, ByHand(action, _NAME, "ann@host", (_SKIPPED,))) for action in HandAction},
+    **{f"by-hand-{action.value}": (0, ByHand(action, _NAME, "ann@host", (_SKIPPED,))) for action in OperatorAction},
     "set-watermark": (0, SetWatermark(_URN, _COMPOSITE, "ann@host")),
     "set-watermarks": (0, SetWatermarks({_URN: _LOW, "b": _MARK}, "ann@host")),
     "rebuilt": (9, Rebuilt(9, (_DATASET, DatasetState("b")), "ann@host")),
@@ -486,12 +486,12 @@ PIECE = SnapshotDelta(
     bucket=3,
     is_base=True,
     datasets={
-        "orders": SeenDataset(7, Watermark({"0": 1200, "1": 800}, "topic-id")),
-        "café/東京": SeenDataset(5, Watermark({"part": ("2024-01-01", 3)})),
-        "empty": SeenDataset(6, None),
+        "orders": DatasetSnapshot(7, Watermark({"0": 1200, "1": 800}, "topic-id")),
+        "café/東京": DatasetSnapshot(5, Watermark({"part": ("2024-01-01", 3)})),
+        "empty": DatasetSnapshot(6, None),
     },
 )
-SEEN = SeenBucket(
+SEEN = BucketSnapshot(
     bucket=3,
     number=41,
     checksum="0123456789abcdef",

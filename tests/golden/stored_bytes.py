@@ -31,7 +31,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.output import tombstone_path
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, CANCEL, MANIFEST, PAUSED, RUNS, SCHEDULE, record_name
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
@@ -140,7 +140,7 @@ def _read_marker(data: bytes) -> object:
 
 
 def _read_owner(data: bytes) -> object:
-    return read_owner(_file_system(f"/output/{CLAIM_FOLDER}/owner.json", data), "/output")
+    return read_owner(_file_system(f"/output/{OWNERSHIP_FOLDER}/owner.json", data), "/output")
 
 
 def _read_settings(data: bytes) -> object:

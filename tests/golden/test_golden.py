@@ -16,7 +16,7 @@ from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Intent, Record
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -184,7 +184,7 @@ def test_golden_job_is_written_the_same_each_time(tmp_path: Path) -> None:
         {
             path.relative_to(tmp_path / name): path.read_bytes()
             for path in (tmp_path / name).rglob("*.*")
-            if path.is_file() and path.parent.name != CLAIM_FOLDER
+            if path.is_file() and path.parent.name != OWNERSHIP_FOLDER
         }
         for name in ("once", "again")
     )
@@ -192,7 +192,7 @@ def test_golden_job_is_written_the_same_each_time(tmp_path: Path) -> None:
     committed = (
         path.relative_to(GOLDEN)
         for path in (GOLDEN / "job").rglob("*.*")
-        if path.is_file() and path.parent.name != CLAIM_FOLDER
+        if path.is_file() and path.parent.name != OWNERSHIP_FOLDER
     )
     assert set(map(stable_name, once)) == set(map(stable_name, committed))
 

@@ -20,8 +20,8 @@ from distcommit.core.records.log_records import (
     SequenceName,
     StepBatch,
 )
-from distcommit.core.records.read_failures import FailedReading, UnreadDataset
-from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure
+from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import ConstructCounts, SkippedRange
 from distcommit.sinks.files.file_tail import Said
@@ -54,12 +54,12 @@ PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark),
-    *(UnreadDataset, FailedReading, OpenSequence, EarlierReading, DatasetState),
+    *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
     *(StoreMarker, RecordedSettings, KeptSchema, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords, RetentionHorizon, ScheduleRequest),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest),
-    *(RunDataset, RunTime, CutRoot, BucketInCut, SeenBucket, SnapshotDelta, SeenDataset),
+    *(RunDataset, RunTime, CutRoot, BucketInCut, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
 

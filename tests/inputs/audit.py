@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, DistcommitError
-from distcommit.core.interfaces.source import DatasetProblem, kept_incarnations, negative_positions
+from distcommit.core.interfaces.source import DatasetProblem, negative_positions, stored_incarnations
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
@@ -46,7 +46,7 @@ def _kept(stored: str | None, forgotten: str, there: str, _: Path) -> str:
         forgotten=Watermark({"0": 5}, forgotten) if forgotten else None,
     )
     try:
-        return kept_incarnations({"t": state}, {"t": there} if there else {})["t"]
+        return stored_incarnations({"t": state}, {"t": there} if there else {})["t"]
     except ConfigurationError:
         return "rejected: recreated"
 

@@ -35,7 +35,7 @@ def _folder(value: str | None) -> Callable[[Path], str]:
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string())})
-        check = _FILES.turns_away
+        check = _FILES.rejection_check
         if check is None or not check.check(batch)[0].as_py():
             return "rejected: its value can not name a folder"
         return next(name for name, _ in split(batch, [FieldPartition(field="k")]))
@@ -48,7 +48,7 @@ def _delta_partition(value: str | None) -> Callable[[Path], str]:
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string()), "id": [1]})
-        check = _DELTA.turns_away
+        check = _DELTA.rejection_check
         if check is None or not check.check(batch)[0].as_py():
             return "rejected: Delta would read it as null"
         target = Target(folder)

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verification
-from distcommit.custom_class import make_named
+from distcommit.custom_class import create_custom
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
@@ -177,7 +177,7 @@ def _imported(folder: Path, *, code: str) -> str:
     (folder / "inputs_custom_class.py").write_text(code)
     with _importable(folder):
         try:
-            make_named(Converter, "converter", "inputs_custom_class:Mine", {})  # type: ignore[type-abstract]
+            create_custom(Converter, "converter", "inputs_custom_class:Mine", {})  # type: ignore[type-abstract]
         except ConfigurationError as error:
             return f"rejected: {error.found}"
     return "made"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.cli.main import app
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
@@ -74,7 +74,7 @@ def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_t
     assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
         urn: {"0": RECORDS} for urn in NAMES
     }
-    assert [entry.name for entry in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER]
+    assert [entry.name for entry in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER]
     code, found = audit(path)
     assert (code, found["exact"], found["passed"], found["gaps"]) == (0, False, True, 0)
     assert (found["duplicates"], found["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)

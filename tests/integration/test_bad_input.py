@@ -31,7 +31,7 @@ from distcommit.engine.driver.counts import IngestCounts
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.state.job_lock import JobLock
@@ -275,7 +275,7 @@ paths: {{store: store, staging: staging, output: output}}
     assert result.succeeded, result.totals.reasons
     audit = job.audit(deep=True)
     assert (audit.exact, audit.datasets, audit.records) == (True, len(names), 3 * len(names))
-    folders = [path.name for path in (tmp_path / "output").iterdir() if path.name != CLAIM_FOLDER]
+    folders = [path.name for path in (tmp_path / "output").iterdir() if path.name != OWNERSHIP_FOLDER]
     assert len(folders) == len(names)
     assert not any(name.startswith((".", "_")) for name in folders)
     assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "store", "staging", "output"}

@@ -15,7 +15,7 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.integration.plain_sink import HALF_WAY, RELEASE
 from tests.jobs.victims import strike
 
@@ -147,4 +147,4 @@ def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(
     assert pending(job) == []
     assert sorted(rows(tmp_path)) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
-    assert [path.name for path in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER]
+    assert [path.name for path in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER]

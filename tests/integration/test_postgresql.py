@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
@@ -400,7 +400,7 @@ def test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so(
 ) -> None:
     schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('2024-01-01Z', 1), ('2024-01-02Z', 2)")
     sql = schema.source(times_end=times_end)
-    notes = [each.kind for each in planned(sql) if isinstance(each, PassedOver)]
+    notes = [each.kind for each in planned(sql) if isinstance(each, SkippedDataset)]
     assert notes == (["rows may never be read"] if times_end == "clock" else []), "run and status show it"
     reader = Reader(sql)
     plan = reader.plan()

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.core.errors import ConfigurationError, ConflictError
-from distcommit.core.records.read_failures import UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.stores.operator import operator_actions
@@ -181,7 +181,7 @@ def stop(store: JobStore, urn: str) -> None:
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
     log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
-    found = [UnreadDataset(urn, low, Watermark({"0": 9}), "SourceError: gone")]
+    found = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
     log.settle(partial(next_record.unread, epoch=epoch, found=found, stop_after=1))
 
 

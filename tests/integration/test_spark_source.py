@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.java import jars
 from tests.servers.postgresql import PostgresServer
@@ -105,7 +105,7 @@ def test_each_run_takes_the_place_of_the_one_before_also_where_nothing_is_left(
     run(path, spark)  # deletes what the one before has retired
     assert published(tmp_path) == Counter()
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
 
 
 def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
@@ -163,7 +163,7 @@ def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(t
     ran(path)
     assert published(tmp_path, newest=True) == Counter((table, n, "v2") for table in TABLES for n in range(1002))
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.core.errors import ConfigurationError
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.integration.stream_job import DATASETS, produce, start, write_job
 from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 
@@ -68,7 +68,7 @@ def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, 
     assert published(tmp_path) == list(range(250))
     audit = job.audit(deep=True)
     assert (audit.exact, audit.records, audit.datasets) == (True, 250, DATASETS)
-    assert [path.name for path in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER], "spools are gone"
+    assert [path.name for path in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "spools are gone"
 
 
 def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSession) -> None:

@@ -15,9 +15,9 @@ from msgspec import structs
 from distcommit.app.job import Job
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import Mark, put_mark
@@ -64,7 +64,7 @@ def _cut(store: JobStore, epoch: int) -> None:
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     prepare_cuts(store)
     logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}
-    seen = [alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
+    seen = [run_alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
     put_cut(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
     cut_ended(store, epoch, heads_now(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
@@ -87,7 +87,7 @@ def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Ite
     for number, urn in urns.items():
         if number % 100 == 2:
             _append(log, Failed(epoch, SequenceName(urn, epoch), quarantine=True, reason="a staged file is gone"))
-    unread = [UnreadDataset(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
+    unread = [DatasetReadFailure(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
     if unread:
         _append(log, Unread(epoch, tuple(unread)))
     rows = [RunDataset(s.dataset_urn, bucket, "published", s.records, 2) for s in sequences]

@@ -30,7 +30,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import FailedReading, Unread
+from distcommit.core.records.read_failures import ReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
@@ -60,7 +60,7 @@ class LogDataset:
     reason: str = ""
     outage: bool = False
     left_out: str = ""
-    unread: FailedReading | None = None
+    unread: ReadFailure | None = None
     schemas: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
@@ -263,7 +263,7 @@ class LogModel:
         for one in record.datasets:
             known = self.datasets.setdefault(one.dataset_urn, LogDataset())
             before = known.unread.failed_runs if known.unread else 0
-            known.unread = FailedReading(
+            known.unread = ReadFailure(
                 record.epoch,
                 before if one.outage else before + 1,
                 one.expected_high,
@@ -329,7 +329,7 @@ class LogModel:
         known.reason, known.outage = "", False
 
 
-def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Watermark) -> FailedReading | None:
+def _left_unread(unread: ReadFailure | None, low: Watermark | None, high: Watermark) -> ReadFailure | None:
     """Of what was not read the partitions that a sequence, from which something was left out, has not moved."""
     if unread is None or low is None or high.incarnation != unread.expected_high.incarnation:
         return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.constructs import Converted, Converter, ForkOperator
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.work import errors_of
+from distcommit.core.work import error_branch_of
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 
@@ -94,11 +94,11 @@ def places_of(offset: int) -> tuple[str, ...]:
         case 0:
             return LEFT, RIGHT
         case 1 | 5:
-            return (errors_of(""),)
+            return (error_branch_of(""),)
         case 2 | 6:
             return LEFT, LEFT, RIGHT, RIGHT
         case 4:
-            return LEFT, errors_of(RIGHT)
+            return LEFT, error_branch_of(RIGHT)
     return ()
 
 

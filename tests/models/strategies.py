@@ -18,10 +18,10 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     LeftSequence,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -30,7 +30,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.urn import MAX_URN_BYTES
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work import (
@@ -103,10 +103,10 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Left, writers, some.map(lambda drawn: _left(*drawn)), st.booleans()),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
-        lambda: st.builds(ByHand, st.just(HandAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
+        lambda: st.builds(ByHand, st.just(OperatorAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
         lambda: st.builds(Decide, writers),
         lambda: st.builds(Dropped, writers, some),
-        lambda: st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
+        lambda: st.builds(ByHand, st.sampled_from(OperatorAction), names, st.just("person")),
         lambda: st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
         lambda: st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
         lambda: st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
@@ -156,7 +156,7 @@ def _likely_after(
         likely += [
             lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
             lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
-            lambda: st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person")),
+            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), mine, st.just("person")),
             lambda: st.builds(Done, _writers(newest), mine.map(lambda name: (name,))),
         ]
     return likely
@@ -179,10 +179,10 @@ def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:
     return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
 
 
-def _unread(fold: Fold, urns: Sequence[str]) -> st.SearchStrategy[tuple[UnreadDataset, ...]]:
+def _unread(fold: Fold, urns: Sequence[str]) -> st.SearchStrategy[tuple[DatasetReadFailure, ...]]:
     one = st.sampled_from(list(urns)).flatmap(
         lambda urn: st.builds(
-            UnreadDataset,
+            DatasetReadFailure,
             st.just(urn),
             st.sampled_from([fold.state_of(urn).watermark] * 3 + [None]),
             watermarks(9),

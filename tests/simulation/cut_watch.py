@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from distcommit.app.reading.live_files import live_files
-from distcommit.core.records.snapshot_names import CutName, SeenDataset
+from distcommit.core.records.snapshot_names import DatasetSnapshot, SnapshotName
 from distcommit.core.watermark import as_offset
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
@@ -17,13 +17,13 @@ Seen = Mapping[str, tuple[int, int, int]]
 """By dataset: its done epoch, how many records are live, and how many its watermark has passed."""
 
 
-def datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
+def datasets_at(store: JobStore, root: CutRoot) -> dict[str, DatasetSnapshot]:
     """How far the datasets of a cut are. Raises as `read_chain`."""
     chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
     return {urn: seen for chain in chains for urn, seen in chain.items()}
 
 
-def seen_at_cuts(store: JobStore) -> Iterator[tuple[CutName, Seen]]:
+def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
     """What a reader gets at each cut that is kept, the newest first. Raises if one can't be read."""
     for root in counted_roots(store.fs, store.roots.store, store.job_log().refresh()):
         yield (
@@ -40,14 +40,14 @@ def _records(store: JobStore, urn: str, done_epoch: int) -> int:
     return sum(read_records(store.fs, path).num_rows for path in paths)
 
 
-def _passed(seen: SeenDataset) -> int:
+def _passed(seen: DatasetSnapshot) -> int:
     return sum(map(as_offset, seen.watermark.positions.values())) if seen.watermark is not None else 0
 
 
 def cut_violation(store: JobStore) -> str:
     """What is wrong with the cuts that are kept; empty if each can be read, none shows a dataset behind the one before
     it, and that of a run that has ended last shows what the logs say."""
-    newer: dict[str, SeenDataset] | None = None
+    newer: dict[str, DatasetSnapshot] | None = None
     fold = store.job_log().refresh()
     has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch
     for root in counted_roots(store.fs, store.roots.store, fold):
@@ -64,5 +64,5 @@ def cut_violation(store: JobStore) -> str:
     return "a run has ended, and there is no cut" if newer is None and has_ended else ""
 
 
-def _is_back(newer: SeenDataset | None, seen: SeenDataset) -> bool:
+def _is_back(newer: DatasetSnapshot | None, seen: DatasetSnapshot) -> bool:
     return newer is None or newer.done_epoch < seen.done_epoch

@@ -27,8 +27,8 @@ from distcommit.engine.committing.recover import RecoverReport, recover_partitio
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.protocol.paths.store import BEGUN, CUTS, RUN_TIMES, SEGMENT_SUFFIX
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.store import BEGUN, RUN_TIMES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.snapshots.snapshots import CUT_VERSION, CutRoot
@@ -40,7 +40,7 @@ _IDS = re.compile(r"([0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16})")
 _CHECKSUM_LETTERS = 16
 _BEGINNING = f"-{BEGUN}.json"
 _TIMES = f"{ROOTS.store}/{RUN_TIMES}/"
-_CUT = re.compile(rf"{CUTS}/\d+-[12]\.json$")
+_CUT = re.compile(rf"{SNAPSHOTS}/\d+-[12]\.json$")
 
 
 class Met(BaseException):
@@ -145,7 +145,7 @@ def _places(machine: SimulatedPosix) -> list[_Place]:
     found = []
     for inode, path, there, mtime_ns in machine.contents():
         data = b"" if there and path.startswith(_TIMES) else there
-        named = data is not None and not path.startswith(ROOTS.store) and f"/{CLAIM_FOLDER}/" not in path
+        named = data is not None and not path.startswith(ROOTS.store) and f"/{OWNERSHIP_FOLDER}/" not in path
         identity = (inode, mtime_ns) if named else ()
         said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
         found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))

@@ -27,8 +27,8 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.pipeline.maintenance.reprocess import ErrorFiles
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
-from distcommit.protocol.paths.store import CUTS, PIECES, RUNS
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -46,7 +46,7 @@ ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
 FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
 """A work unit makes as many files as it has records."""
-_SWEPT = (RUNS, CUTS, PIECES)
+_SWEPT = (RUNS, SNAPSHOTS, SNAPSHOT_DELTAS)
 
 
 class SimulatedFileSystem(LocalFileSystem):
@@ -272,7 +272,7 @@ def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
     return [
         entry
         for entry in SimulatedFileSystem(calls).list_folder(ROOTS.staging)
-        if entry.name != CLAIM_FOLDER and not _of_a_new_store(entry)
+        if entry.name != OWNERSHIP_FOLDER and not _of_a_new_store(entry)
     ]
 
 

@@ -19,10 +19,10 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     LeftSequence,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -30,7 +30,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -49,9 +49,9 @@ def product_record(record: Any, urn: str) -> Record:
     """A record of the model as the product writes it."""
     kind, epoch, arg = record
     if kind == "AGAIN":
-        return ByHand(HandAction.READ_AGAIN, SequenceName(urn, arg), "person")
+        return ByHand(OperatorAction.READ_AGAIN, SequenceName(urn, arg), "person")
     if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE"):
-        return ByHand(HandAction(kind.lower()), SequenceName(urn, arg), "person")
+        return ByHand(OperatorAction(kind.lower()), SequenceName(urn, arg), "person")
     match kind:
         case "FENCE":
             return Fence(epoch, arg)
@@ -71,7 +71,7 @@ def product_record(record: Any, urn: str) -> Record:
             return Left(epoch, (LeftSequence(urn, arg, "by the test"),))
         case "UNREAD":
             low, high, gen = arg
-            return Unread(epoch, (UnreadDataset(urn, watermark(low), Watermark({"0": high}), f"{gen}"),))
+            return Unread(epoch, (DatasetReadFailure(urn, watermark(low), Watermark({"0": high}), f"{gen}"),))
         case "DROP":
             return Dropped(epoch, (SequenceName(urn, arg),))
         case "SET":

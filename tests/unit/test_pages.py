@@ -113,7 +113,7 @@ def test_the_table_of_sinks_is_what_they_declare() -> None:
     }
     declared: dict[str, list[str]] = {}
     for name, able in abilities_of_sinks():
-        each = (able.at_least_once, able.audit, able.can_be_taken_back, able.atomic)
+        each = (able.at_least_once, able.audit, able.can_roll_back, able.atomic)
         declared[name] = ["yes" if one else "no" for one in each]
     assert rows == declared
     assert set(types_of("sink")) - set(declared) == {"python"}

@@ -13,7 +13,7 @@ import msgspec
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.parallel import ahead
+from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
@@ -94,7 +94,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
             _left_out(result, f"bucket {bucket}: {error}")
             continue
         states = sorted(datasets.items())
-        looks = ahead(store.fs.parallel_calls, partial(_live, source), states)
+        looks = run_ahead(store.fs.parallel_calls, partial(_live, source), states)
         for (urn, state), live in zip(states, looks, strict=True):
             if isinstance(live, str):
                 _left_out(result, f"{urn}: {live}")

@@ -12,8 +12,8 @@ from distcommit.app.admin.rebuild_plan import RebuildResult, planned
 from distcommit.app.auditing.ledgers import fence_targets
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.parallel import in_flight
-from distcommit.core.watermark import shown_in_short
+from distcommit.core.support.parallel import run_parallel
+from distcommit.core.watermark import format_watermark
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -23,7 +23,7 @@ from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swe
 from distcommit.stores.logs.corrupt_tail import fold_of_rest, set_torn_aside
 from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.logs.generation import require_counting, require_not_moved
-from distcommit.stores.logs.log_anchors import cut_ended, forget_heads, heads_now
+from distcommit.stores.logs.log_anchors import cut_ended, discard_heads, heads_now
 from distcommit.stores.schemas.carried_schemas import carry, to_carry
 from distcommit.stores.snapshots.snapshots import end_cuts
 from distcommit.stores.state.job_store import JobStore
@@ -124,7 +124,7 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
 
 def _end(store: JobStore, epoch: int, who: str) -> None:
     """Align store, output and bucket logs to their current ends."""
-    forget_heads(store, epoch, who)
+    discard_heads(store, epoch, who)
     cut_ended(store, epoch, heads_now(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
 
@@ -166,7 +166,7 @@ def _next_epoch(store: JobStore) -> int:
 def known_states(store: JobStore) -> dict[str, DatasetState]:
     """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
     logs = list(map(store.bucket_log, range(store.buckets)))
-    folds = in_flight(store.fs.parallel_buckets, fold_of_rest, logs)
+    folds = run_parallel(store.fs.parallel_buckets, fold_of_rest, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}
 
 
@@ -186,7 +186,7 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
 def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
     if not next_record.is_rebuilt(fold, epoch, state):
         found = fold.state_of(state.dataset_urn)
-        watermark = shown_in_short(found.watermark.positions if found.watermark else {})
+        watermark = format_watermark(found.watermark.positions if found.watermark else {})
         raise ConflictError(
             "a dataset was changed by hand while the store was being rebuilt",
             dataset=state.dataset_urn,

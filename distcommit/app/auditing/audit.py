@@ -28,12 +28,12 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.urn import folder_of
-from distcommit.core.work import SkippedRange, lost_ranges
+from distcommit.core.work import SkippedRange, describe_lost_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
@@ -92,7 +92,9 @@ def audit_store(
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
-    for bucket, found in enumerate(in_flight(store.fs.parallel_buckets, partial(_fold, store), range(store.buckets))):
+    for bucket, found in enumerate(
+        run_parallel(store.fs.parallel_buckets, partial(_fold, store), range(store.buckets))
+    ):
         if isinstance(found, Fold):
             folds[bucket] = found
         else:
@@ -164,7 +166,7 @@ class _Audit:
             for entry in self._fs.list_folder(parent):
                 if not entry.is_folder and not is_probe(entry.name):
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
-                elif entry.is_folder and entry.name not in (REJECTED_FOLDER, CLAIM_FOLDER):
+                elif entry.is_folder and entry.name not in (REJECTED_FOLDER, OWNERSHIP_FOLDER):
                     found.append(entry.name)
         return found
 
@@ -241,7 +243,7 @@ class _Audit:
     def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
         """Compare what is published of a dataset with the store."""
         self._result.datasets += 1
-        lost = (f"{state.dataset_urn}, {text}" for text in lost_ranges(found.given_up()))
+        lost = (f"{state.dataset_urn}, {text}" for text in describe_lost_ranges(found.given_up()))
         self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
         if why := replaced_otherwise(folder, state):
             self._result.note("altered", f"{state.dataset_urn}: {why}")

@@ -8,13 +8,13 @@ import msgspec
 
 from distcommit.app.auditing.audit_rows import AuditedRecords, AuditRow, CountedRow
 from distcommit.app.auditing.shared_positions import SharedRange
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 
 LISTED = 100
 _Kind = Literal["unknown_files", "altered", "not_as_stored", "not_compared", "staged_left", "to_be_swept"]
 
 
-class AuditResult(Shown, msgspec.Struct):
+class AuditResult(NotebookTable, msgspec.Struct):
     """The findings of an audit. Lists have the first hundred of a kind; counts include all.
 
     A record that several branches lack, filter or reject counts once; `partitions` has each branch.

@@ -12,7 +12,7 @@ from distcommit.app.auditing.published import DATASETS_AHEAD, file_readers, read
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.parallel import ahead
+from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
@@ -68,7 +68,9 @@ class Folders:
     def each(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
         """Yield the folders in this order. `deep`: reading a file takes much memory."""
         with file_readers(self.fs, deep=deep) as pool:
-            yield from ahead(min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names)
+            yield from run_ahead(
+                min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names
+            )
 
     def _look(self, name: str, pool: ThreadPoolExecutor) -> AuditedFolder:
         parents = (self.output, f"{self.output}/{REJECTED_FOLDER}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import added_content
+from distcommit.core.work import sum_content
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 
@@ -51,7 +51,7 @@ class SequenceContent:
         or there are more files than were sealed, which are duplicates. If all are gone and branches commit at targets,
         the ledgers show the gap.
         """
-        state, found = self.state, added_content(self.sums)
+        state, found = self.state, sum_content(self.sums)
         if state.done_epoch in state.accepted_epochs:
             return ""
         if self.is_whole and (self.sums or self.is_counted) and len(self.sums) < state.done_files:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from distcommit.core.records.log_records import DatasetState, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SkippedRange
-from distcommit.protocol.setting import reach_after_start, readings_after
+from distcommit.protocol.setting import earlier_readings_after, reach_after_start
 from distcommit.sinks.files.offsets import OffsetSets
 
 
@@ -132,7 +132,7 @@ class Continued:
             targets=targets,
             forgotten=forgotten,
             replacement=max(before.replacement, replacement),
-            earlier=readings_after(before, self.watermark),
+            earlier=earlier_readings_after(before, self.watermark),
         )
 
     def joins(self, files: EpochFiles) -> bool:

@@ -19,8 +19,8 @@ from distcommit.core.records.log_records import (
     Checkpoint,
     Done,
     Gate,
-    HandAction,
     Intent,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -37,7 +37,7 @@ from distcommit.protocol.paths.output import (
     is_tombstone,
     published_epoch,
 )
-from distcommit.protocol.validity import objection
+from distcommit.protocol.validity import rejection_reason
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import JobStore
@@ -125,7 +125,7 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
             fold, found = None, {}  # its content is unknown until the next checkpoint
             continue
         fold = fold or Fold()
-        if not objection(record, fold):
+        if not rejection_reason(record, fold):
             for urn in _read_again(record, fold):
                 found.pop(urn, None)
             for sequence, is_whole in _done(record, fold):
@@ -143,7 +143,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
         case Done():
             opened = (fold.state_of(name.dataset_urn).sequence for name in record.sequences)
             yield from ((sequence, True) for sequence in opened if sequence is not None)
-        case ByHand(action=HandAction.ACCEPT | HandAction.GIVEN_UP):
+        case ByHand(action=OperatorAction.ACCEPT | OperatorAction.GIVEN_UP):
             accepted = fold.state_of(record.sequence.dataset_urn).sequence
             yield from [(accepted, False)] if accepted is not None else []
 

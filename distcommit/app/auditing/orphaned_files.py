@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distcommit.core.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, bucket_number, epoch_name
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER, bucket_number, epoch_name
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.stores.folders.staging import epoch_of, swept_epochs
@@ -35,7 +35,7 @@ def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
         staged = epoch_of(entry)
         if staged is not None:
             yield from _of_epoch(store, folds, staged, epoch)
-        elif entry.name not in (CLAIM_FOLDER, SPOOL_FOLDER) and not is_probe(entry.name):
+        elif entry.name not in (OWNERSHIP_FOLDER, SPOOL_FOLDER) and not is_probe(entry.name):
             yield from _foreign(store, entry, entry.name)
 
 

@@ -12,10 +12,10 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.steps import StepContext, Verdict
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import SealedSequence
-from distcommit.core.support.parallel import ahead
+from distcommit.core.support.parallel import run_ahead
 from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.steps.registry import load_steps
@@ -112,7 +112,9 @@ def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
     with file_readers(fs) as pool:
         look = partial(_read_folder, fs, output, pool)
-        yield from ahead(min(DATASETS_AHEAD, fs.parallel_calls), look, sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}))
+        yield from run_ahead(
+            min(DATASETS_AHEAD, fs.parallel_calls), look, sorted(names - {REJECTED_FOLDER, OWNERSHIP_FOLDER})
+        )
 
 
 def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: str) -> PublishedFolder:

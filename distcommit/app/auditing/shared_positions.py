@@ -67,7 +67,7 @@ class SharedPositions:
         return list(found.values())
 
     def _names(self, published: _Published) -> list[str]:
-        names = [f"thing {self.provenance.thing_of(published.urn)}"]
+        names = [f"thing {self.provenance.offset_space_of(published.urn)}"]
         if self.provenance.unique_incarnations and published.incarnation:
             names.append(f"incarnation {published.incarnation}")
         return names

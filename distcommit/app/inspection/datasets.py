@@ -13,7 +13,7 @@ from distcommit.app.inspection.status import WORST_FIRST, DatasetStatusRow, Stat
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 from distcommit.stores.history.attempt_counts import AttemptCounts, attempts_of
 from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
 from distcommit.stores.history.run_records import read_record
@@ -85,7 +85,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
         return _times_behind(self.lag_seconds, self.target_s)
 
 
-class DatasetsResult(Shown, msgspec.Struct, frozen=True):
+class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The datasets that match a query."""
 
     job: str

@@ -27,11 +27,11 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
-from distcommit.core.watermark import Watermark, shown
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.validity import objection
+from distcommit.protocol.validity import rejection_reason
 from distcommit.stores.state.job_store import JobStore
 
 _NAMED = 3
@@ -92,7 +92,7 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
             fold = Fold()
         ignored = "its effect is unknown, because records before it are missing"
         if fold is not None:
-            ignored = objection(record, fold)
+            ignored = rejection_reason(record, fold)
             apply(number, record, fold)
         if dataset is None or _concerns(record, dataset):
             what = _what(record, dataset)
@@ -172,10 +172,10 @@ def _what(record: Record, dataset: str | None) -> str:
             return f"generation {record.generation} is current"
 
 
-def _few(values: Iterable[object], shown: Callable[..., str]) -> str:
+def _few(values: Iterable[object], format_position: Callable[..., str]) -> str:
     listed = list(values)
     more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
-    return "; ".join(shown(value) for value in listed[:_NAMED]) + more
+    return "; ".join(format_position(value) for value in listed[:_NAMED]) + more
 
 
 def _head(head: Head) -> str:
@@ -192,7 +192,7 @@ def _sealed(sequence: SealedSequence) -> str:
     return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
 
 
-def _unread(one: UnreadDataset) -> str:
+def _unread(one: DatasetReadFailure) -> str:
     moved = f"{_position(one.low)} -> {_position(one.expected_high)}"
     stopped = "; stopped" if one.stops else "; an outage" if one.outage else ""
     return f"{one.dataset_urn} {moved}{stopped}: {one.reason}"
@@ -202,6 +202,8 @@ def _position(watermark: Watermark | None) -> str:
     if watermark is None:
         return "nothing"
     return (
-        ", ".join(f"{partition}:{shown(position)}" for partition, position in sorted(watermark.positions.items()))
+        ", ".join(
+            f"{partition}:{format_position(position)}" for partition, position in sorted(watermark.positions.items())
+        )
         or "none"
     )

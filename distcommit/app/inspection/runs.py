@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.fold import Fold
 from distcommit.stores.history.attempt_counts import Attempt, AttemptCounts, attempts_of
 from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
@@ -68,7 +68,7 @@ class RunRow(msgspec.Struct, frozen=True):
     """Whether its record can't be read, so that its outcome is unknown."""
 
 
-class RunsResult(Shown, msgspec.Struct, frozen=True):
+class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The recorded runs of a job, newest first."""
 
     job: str

@@ -14,10 +14,10 @@ from distcommit.app.inspection.runs import RunRow
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.notebook import Shown
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
-from distcommit.core.work import SchemaIds, lost_ranges, positions_lost
+from distcommit.core.work import SchemaIds, describe_lost_ranges, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.logs.log_anchors import require_head
@@ -75,7 +75,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     """The first hundred ranges of positions that were given up, and why."""
 
 
-class StatusResult(Shown, msgspec.Struct, frozen=True):
+class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """The state of a job."""
 
     job: str
@@ -181,7 +181,7 @@ def read_status(
     except (DistcommitError, OSError) as error:
         unreadable[JOB_LOG], is_damaged_log = str(error), is_damaged(error)
     reader = _BucketReader(store, job_fold, published_in, extract_of, idle)
-    buckets = in_flight(store.fs.parallel_buckets, reader.read, range(store.buckets))
+    buckets = run_parallel(store.fs.parallel_buckets, reader.read, range(store.buckets))
     rows = [row for bucket in buckets for row in bucket.rows]
     damaged = [JOB_LOG] if job_fold is None and is_damaged_log else []
     for file in unreadable_files(store):
@@ -309,5 +309,5 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract:
         done_files=state.done_files,
         extract=extract,
         set_since=_set_since(state, job_fold),
-        skipped=lost_ranges(state.skipped),
+        skipped=describe_lost_ranges(state.skipped),
     )

@@ -9,7 +9,7 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -55,7 +55,7 @@ class SequenceSteps(msgspec.Struct, frozen=True):
     steps: list[StepRow]
 
 
-class StepsResult(Shown, msgspec.Struct, frozen=True):
+class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
     """Sequences that are not closed."""
 
     job: str

@@ -9,11 +9,11 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint, DatasetState, Fence
-from distcommit.core.support.notebook import Shown
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.validity import objection
+from distcommit.protocol.validity import rejection_reason
 from distcommit.stores.history.run_datasets import read_run_datasets
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.logs.log import CommitLog
@@ -32,7 +32,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
     what: str
 
 
-class VerifyResult(Shown, msgspec.Struct, frozen=True):
+class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
     """The result of a verification."""
 
     job: str
@@ -74,7 +74,7 @@ def verify_store(store: JobStore) -> VerifyResult:
     problems: list[StoreProblem] = []
     kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs grow
     job = _verify_twice(store, None)
-    found_in = in_flight(store.fs.parallel_buckets, partial(_verify_twice, store), range(store.buckets))
+    found_in = run_parallel(store.fs.parallel_buckets, partial(_verify_twice, store), range(store.buckets))
     problems += [StoreProblem(file.name, file.error) for file in unreadable_files(store)]
     looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
     for where, seen in looks.items():
@@ -142,7 +142,7 @@ def _read(log: CommitLog, seen: _Seen) -> None:
             fold = Fold()
         elif isinstance(record, Checkpoint):
             seen.problems += [f"checkpoint {number}: {what}" for what in _differs(record, fold)]
-        if objection(record, fold):
+        if rejection_reason(record, fold):
             seen.ignored += 1
         elif isinstance(record, Fence):
             seen.fences[record.epoch] = record.run_id

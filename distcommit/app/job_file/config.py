@@ -67,7 +67,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _what_is_read_whole_is_not_cut(self) -> JobConfig:
-        if self.source.reads_whole and self.limits.seconds:
+        if self.source.reads_whole_units and self.limits.seconds:
             raise ValueError(
                 "limits.seconds must not be set for micro-batches, snapshots and Spark's readers, which it "
                 "would truncate; limit the records of the source instead"
@@ -76,7 +76,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _what_is_read_again_can_be(self) -> JobConfig:
-        if self.task.retry_across_runs is not RetryPolicy.NEVER and not self.source.reads_again:
+        if self.task.retry_across_runs is not RetryPolicy.NEVER and not self.source.supports_retry_ranges:
             raise ValueError(
                 f"task.retry_across_runs: {self.task.retry_across_runs} does not go with this source: it is not known"
                 " where reading ends (snapshots, integers or text of REST, micro-batches): leave it out"
@@ -146,7 +146,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
             named = {target for urn in self.source.named_datasets for target in sink.targets(urn)}
             for target in sorted({*fixed, *named}, key=str):
                 if self.source.reads(target.apart_from(self.spark.catalogs)):
-                    hint = f", or {self.source.apart_hint}" if self.source.apart_hint else ""
+                    hint = f", or {self.source.false_match_hint}" if self.source.false_match_hint else ""
                     raise ValueError(
                         f"{name} writes to {target.kind} {target.name}, which the source reads: each run would read"
                         f" what the last one wrote. Leave it out of the source, or let the sink write elsewhere{hint}"
@@ -174,7 +174,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         if self.freshness is None:
             return NO_TARGETS
         takes_places = self.task_flow().publish != "append" or self._replaces_at_target
-        return self.freshness.freshness(can_stop=not self.source.reads_whole and not takes_places)
+        return self.freshness.freshness(can_stop=not self.source.reads_whole_units and not takes_places)
 
     @property
     def kept_cuts(self) -> int:
@@ -184,11 +184,11 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     @property
     def tries_out(self) -> bool:
         """Whether it is a preview, of which nothing is kept."""
-        return any(sink.shown_records for sink in self.sink_sections().values())
+        return any(sink.preview_records for sink in self.sink_sections().values())
 
     @model_validator(mode="after")
     def _all_or_nothing_is_tried_out(self) -> JobConfig:
-        others = [name for name, sink in self.sink_sections().items() if not sink.shown_records]
+        others = [name for name, sink in self.sink_sections().items() if not sink.preview_records]
         if self.tries_out and others:
             raise ValueError(f"type: console is for trying out a whole job; {', '.join(others)} would really commit")
         return self

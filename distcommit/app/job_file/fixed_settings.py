@@ -11,7 +11,7 @@ from pathlib import Path
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.core.interfaces.source import SourceSettings
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 
 _ANOTHER_TYPE = (
     "put source.type back: positions of one type of source have no meaning in another. To read "
@@ -22,7 +22,7 @@ GROUPED_BY = "sink.commit_group"
 _NUMBERED = re.compile(r"(.*)-(\d+)")
 
 
-def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> PinnedSettings:
+def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> FixedSettings:
     """Return the fixed settings of a job, whose file is `path`, with overrides.
 
     Raises:
@@ -30,14 +30,14 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
     """
     source, sinks = config.source, config.sink_sections()
     settings = {
-        "source.type": Pin(source.type, _ANOTHER_TYPE),
+        "source.type": FixedSetting(source.type, _ANOTHER_TYPE),
         **_in_section("source", source.pins()),
-        **{f"{section}.type": Pin(sink.type) for section, sink in sinks.items()},
+        **{f"{section}.type": FixedSetting(sink.type) for section, sink in sinks.items()},
         **{name: pin for section, sink in sinks.items() for name, pin in _in_section(section, sink.pins()).items()},
-        GROUPED_BY: Pin(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
+        GROUPED_BY: FixedSetting(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
     }
     named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
-    pinned = PinnedSettings(settings, carry_over(config, named, overrides)) if named else PinnedSettings(settings)
+    pinned = FixedSettings(settings, carry_over(config, named, overrides)) if named else FixedSettings(settings)
     moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
     todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
     otherwise = f"{todo} `{pinned.carried_by}`"
@@ -62,7 +62,7 @@ def _command(name: str, path: Path, overrides: Sequence[str]) -> str:
     )
 
 
-def _in_section(section: str, pins: Mapping[str, Pin]) -> dict[str, Pin]:
+def _in_section(section: str, pins: Mapping[str, FixedSetting]) -> dict[str, FixedSetting]:
     return {f"{section}.{name}": pin for name, pin in pins.items()}
 
 

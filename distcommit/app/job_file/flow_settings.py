@@ -92,7 +92,7 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
                 raise ValueError(
                     f"{found} branches write their records to {place}: their rows could not be distinguished"
                 )
-        lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
+        lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_roll_back]
         if len(lasting) > 1:
             raise ValueError(
                 f"the sinks of {' and '.join(lasting)} can't take a commit back, which is allowed in one "
@@ -153,7 +153,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 
     def task_flow(self) -> TaskFlow:
         """Return the flow."""
-        stages, fork, unread = self.stages(self.on_rejected), self.fork, self.source.turns_away
+        stages, fork, unread = self.stages(self.on_rejected), self.fork, self.source.rejection_check
         if unread is not None:
             stages = (Stage(_UNREAD, unread, on_failure=self.on_rejected), *stages)
         if fork is None:
@@ -174,7 +174,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
         """Return the check of records that a sink can't take, as the last stage before it."""
-        check = sink.turns_away
+        check = sink.rejection_check
         return () if check is None else (Stage(_AT_SINK, check, on_failure=self.on_rejected),)
 
     def sink_sections(self) -> Mapping[str, SinkSettings]:
@@ -186,7 +186,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 
 def _shows(sink: Any) -> bool:
     try:
-        return bool(validated("sink", sink, "files").shown_records)
+        return bool(validated("sink", sink, "files").preview_records)
     except ValueError:  # reported at its place in the file
         return False
 

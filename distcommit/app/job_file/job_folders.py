@@ -13,7 +13,7 @@ from distcommit.app.job_file.locations import open_file_system, path_of, require
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 
@@ -72,6 +72,6 @@ class JobFolders:
         require_settings(store, pinned)
         return store
 
-    def pinned(self) -> PinnedSettings:
+    def pinned(self) -> FixedSettings:
         """Return the fixed settings."""
         return pinned_settings(self.config, self.path, self.overrides)

@@ -55,7 +55,5 @@ class ScheduleSettings(BaseModel):
             fresh_s: the smallest of its freshness targets, 0 if it has none.
             telling_s: how long its alerts may take.
         """
-        plan = Plan(
-            self.timetable(), self.missed, round(self.cancel_after_s * 1000), telling_ms=round(telling_s * 1000)
-        )
+        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000), notify_ms=round(telling_s * 1000))
         return replace(plan, fresh_ms=round(fresh_s * 1000)) if fresh_s else plan

@@ -14,7 +14,7 @@ from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.watermark import Position
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import OffsetSets
@@ -35,7 +35,7 @@ class CompareRow(msgspec.Struct, frozen=True):
     only_theirs: int = 0
 
 
-class CompareResult(Shown, msgspec.Struct):
+class CompareResult(NotebookTable, msgspec.Struct):
     """The result of a comparison."""
 
     same: bool

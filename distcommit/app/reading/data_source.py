@@ -28,7 +28,7 @@ from distcommit.app.reading.one_table import one_schema
 from distcommit.app.reading.readers import Cut, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
 from distcommit.core.errors import ConfigurationError, CutGoneError
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.files.footer import look_into, read_batches
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pi
     paths = [path for found in cut.paths().values() for path in found]
     fs = cut.file_system
     try:
-        looked = in_flight(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
+        looked = run_parallel(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
     except FileNotFoundError as error:
         raise CutGoneError(
             "the snapshot was deleted while it was opened",

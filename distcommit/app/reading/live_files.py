@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import read_footer
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, retired_by
 from distcommit.stores.folders.trees import files_below
@@ -16,7 +16,7 @@ from distcommit.stores.folders.trees import files_below
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:
     """Return whether the output's file system distinguishes `A` and `a`. One that does not may give two datasets one
     folder."""
-    return fs.status(f"{output}/{CLAIM_FOLDER.upper()}") is None
+    return fs.status(f"{output}/{OWNERSHIP_FOLDER.upper()}") is None
 
 
 def own_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:

@@ -20,9 +20,9 @@ from distcommit.app.reading.live_files import keeps_names_apart, live_files, own
 from distcommit.app.reading.one_table import one_schema, one_table
 from distcommit.core.errors import ConfigurationError, CutGoneError, StaleStoreError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.snapshot_names import SeenDataset
-from distcommit.core.support.parallel import in_flight
-from distcommit.core.work import MAIN_BRANCH, errors_of, is_errors
+from distcommit.core.records.snapshot_names import DatasetSnapshot
+from distcommit.core.support.parallel import run_parallel
+from distcommit.core.work import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.logs.fencing import newer_runs, older_output
@@ -58,7 +58,7 @@ class Cut:
     """
 
     def __init__(
-        self, store: JobStore, place: str, root: CutRoot, datasets: Mapping[str, SeenDataset], branch: str
+        self, store: JobStore, place: str, root: CutRoot, datasets: Mapping[str, DatasetSnapshot], branch: str
     ) -> None:
         self._store, self._place, self._root = store, place, root
         self.epoch, self.phase, self.time_ms = root.epoch, int(root.phase), root.time_ms
@@ -93,9 +93,9 @@ class Cut:
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
-        found = in_flight(fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs)
+        found = run_parallel(fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs)
         if not keeps_names_apart(fs, output):
-            found = in_flight(fs.parallel_calls, lambda one: own_files(fs, *one), [*zip(named, found, strict=True)])
+            found = run_parallel(fs.parallel_calls, lambda one: own_files(fs, *one), [*zip(named, found, strict=True)])
         self._require_kept()
         return dict(zip(named, found, strict=True))
 
@@ -109,7 +109,7 @@ class Cut:
         fs = self._store.fs
         paths = [path for found in self.paths(dataset).values() for path in found]
         try:
-            tables = in_flight(fs.parallel_calls, partial(read_records, fs), paths)
+            tables = run_parallel(fs.parallel_calls, partial(read_records, fs), paths)
         except FileNotFoundError as error:
             raise self._went(str(error)) from error
         return one_table(tables)
@@ -236,13 +236,13 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
     branches = {each.name: each.sink for each in config.task_flow().branches}
     if branch is None and len(branches) == 1:
         branch = next(iter(branches))
-    rejected = branch is not None and is_errors(branch)
+    rejected = branch is not None and is_error_branch(branch)
     files = [name for name, sink in branches.items() if sink.abilities.files]
     if branch is None or (not rejected and branch not in files):
         raise ConfigurationError(
             "there are no files of that branch",
             job=config.job,
-            expected=f"one of {', '.join([*files, errors_of('')])}",
+            expected=f"one of {', '.join([*files, error_branch_of('')])}",
             found=branch or "none, of several",
             todo="name one; ask the targets of other sinks themselves",
         )
@@ -261,7 +261,7 @@ def _only_branch(store: JobStore) -> str:
         raise ConfigurationError(
             "the job has a fork, and the branch to read is not given",
             job=store.job,
-            expected=f"branch: one of {', '.join([*sorted(names), errors_of('')])}",
+            expected=f"branch: one of {', '.join([*sorted(names), error_branch_of('')])}",
             found="none",
         )
     return names[0] if names else MAIN_BRANCH
@@ -280,12 +280,12 @@ def _require_together(store: JobStore) -> None:
             )
 
 
-def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
-    def chain(bucket: BucketInCut) -> dict[str, SeenDataset]:
+def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, DatasetSnapshot]:
+    def chain(bucket: BucketInCut) -> dict[str, DatasetSnapshot]:
         return read_chain(store.fs, store.roots.store, bucket.seen)
 
-    found: dict[str, SeenDataset] = {}
-    for part in in_flight(store.fs.parallel_calls, chain, list(root.buckets.values())):
+    found: dict[str, DatasetSnapshot] = {}
+    for part in run_parallel(store.fs.parallel_calls, chain, list(root.buckets.values())):
         found |= part
     return found
 

@@ -180,7 +180,7 @@ class Service:
             self._schedule = self._schedule.told(name, moment)
             self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is cancelled")
         for name, entry in self._schedule.entries.items():
-            if entry.began_ms is not None and entry.told_ms is not None:
+            if entry.began_ms is not None and entry.end_requested_ms is not None:
                 self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
         self._require_none_stuck(moment)
         self._tell_silent()
@@ -210,7 +210,7 @@ class Service:
             if not is_running and waited_s > _SILENT_LOOKS * self._look_s:
                 self._silent.add(name)
                 if name in entries:
-                    self._schedule = self._schedule.silent(name, is_silent=True)
+                    self._schedule = self._schedule.silent(name, is_unresponsive=True)
                 self._tell(
                     name, "silent", f"its storage has not answered for {waited_s:,.0f} s; it is not run until it does"
                 )
@@ -246,7 +246,7 @@ class Service:
         if name in self._silent:
             self._silent.remove(name)
             if name in self._schedule.entries:
-                self._schedule = self._schedule.silent(name, is_silent=False)
+                self._schedule = self._schedule.silent(name, is_unresponsive=False)
             self._tell(name, "answers", "its storage answers again")
 
     def _take_look(self, found: Looked) -> None:
@@ -339,7 +339,7 @@ class Service:
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:
             entries = self._schedule.entries.items()
-            under_way = [name for name, entry in entries if entry.began_ms is not None and not entry.is_silent]
+            under_way = [name for name, entry in entries if entry.began_ms is not None and not entry.is_unresponsive]
             if not under_way:
                 return
             for name in under_way:

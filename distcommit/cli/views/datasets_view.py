@@ -26,7 +26,7 @@ from distcommit.cli.views.pieces import (
     page,
     short,
 )
-from distcommit.core.watermark import shown
+from distcommit.core.watermark import format_position
 
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 
@@ -59,7 +59,7 @@ def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
     numbers = [position for position in state.positions.values() if isinstance(position, int)]
     whole = len(numbers) == len(state.positions)
     sums = f"{sum(numbers):,}" if numbers else "none"
-    position = sums if whole else ", ".join(map(shown, state.positions.values()))
+    position = sums if whole else ", ".join(map(format_position, state.positions.values()))
     return (
         Text(state.dataset),
         Text(word := standing(state), style=DATASET_STYLES.get(word, "")),

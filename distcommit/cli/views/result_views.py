@@ -29,7 +29,7 @@ from distcommit.cli.views.pieces import (
     should_be_none,
 )
 from distcommit.cli.views.run_lines import flow_table, positions_lost
-from distcommit.core.watermark import Position, shown
+from distcommit.core.watermark import Position, format_position
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.reports import Totals
 from distcommit.engine.driver.run import RecoverResult, RunResult
@@ -159,9 +159,9 @@ def compare_view(result: CompareResult) -> RenderableType:
     differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
     table = ExplainedTable("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
     for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
-        shown = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
+        format_position = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
         counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
-        table.add_row(Text(row.dataset), Text(row.partition), *shown, *counts)
+        table.add_row(Text(row.dataset), Text(row.partition), *format_position, *counts)
     facts = {"with": escape(result.other)}
     if result.by_files:
         facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
@@ -259,12 +259,15 @@ def try_out_view(result: TryOutResult) -> RenderableType:
     return page(*map(_preview_table, result.tables), failed, kept)
 
 
-def _preview_table(shown: ShownTable) -> RenderableType:
-    branch = "" if shown.branch in ("", MAIN_BRANCH) else f", branch {shown.branch}"
-    kind = "" if shown.kind == "data" else f", {shown.kind}"
-    title = Text(f"{shown.dataset}{branch}{kind}: {len(shown.rows):,} of {shown.records:,} records", style="bold")
-    table = new_table(*map(escape, shown.columns))
-    for row in shown.rows:
+def _preview_table(format_position: ShownTable) -> RenderableType:
+    branch = "" if format_position.branch in ("", MAIN_BRANCH) else f", branch {format_position.branch}"
+    kind = "" if format_position.kind == "data" else f", {format_position.kind}"
+    title = Text(
+        f"{format_position.dataset}{branch}{kind}: {len(format_position.rows):,} of {format_position.records:,} records",
+        style="bold",
+    )
+    table = new_table(*map(escape, format_position.columns))
+    for row in format_position.rows:
         table.add_row(*map(Text, row))
     return Group(title, table)
 
@@ -327,5 +330,5 @@ def _reasons(totals: Totals) -> RenderableType | None:
 
 def _each(positions: Mapping[str, Position]) -> Text:
     """Return the first positions by partition."""
-    first = [f"{partition}:{shown(position)}" for partition, position in list(positions.items())[:4]]
+    first = [f"{partition}:{format_position(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

@@ -11,7 +11,7 @@ from distcommit.app.inspection.problems.kinds import Severity
 from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, standing
 from distcommit.cli.views.pieces import DATASET_STYLES, ExplainedTable, and_more, counted_runs, fact_table, page, short
 from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
-from distcommit.core.watermark import shown_in_short
+from distcommit.core.watermark import format_watermark
 from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 
 _LOGS = 10
@@ -33,7 +33,7 @@ def status_view(result: StatusResult) -> RenderableType:
         for row in result.datasets:
             status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
             epoch = str(row.pending_epoch or row.done_epoch or "")
-            table.add_row(row.dataset, status, Text(shown_in_short(row.positions)), epoch, why=_next(row))
+            table.add_row(row.dataset, status, Text(format_watermark(row.positions)), epoch, why=_next(row))
         blocks.append(table)
     if result.left_out:
         blocks.append(and_more(result.left_out, "datasets that are not idle or not readable (--all lists them)"))

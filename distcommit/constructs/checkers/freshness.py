@@ -38,11 +38,11 @@ class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
     of: Literal["newest", "oldest"] = "newest"
     record_time: str | None = None
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return (self.column,) if self.record_time is None else (self.column, self.record_time)
 
     def check_schema(self, schema: pa.Schema) -> None:
-        for column in self.asked_columns():
+        for column in self.required_columns():
             _time_type(schema, column)
 
     def begin(self) -> TaskCheck:

@@ -28,7 +28,7 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
     type: Literal["not_null"] = "not_null"
     columns: tuple[str, ...] = Field(min_length=1)
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return self.columns
 
     def check_schema(self, schema: pa.Schema) -> None:
@@ -52,7 +52,7 @@ class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
 
     column: str
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return (self.column,)
 
 

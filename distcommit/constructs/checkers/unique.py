@@ -31,7 +31,7 @@ class Unique(TaskCheckerSettings, frozen=True, extra="forbid"):
     type: Literal["unique"] = "unique"
     columns: tuple[str, ...] = Field(min_length=1)
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return self.columns
 
     def check_schema(self, schema: pa.Schema) -> None:

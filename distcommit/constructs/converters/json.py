@@ -16,7 +16,7 @@ from distcommit.constructs.schemas.column_types import ColumnType
 from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
 from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.constructs.settings import ConverterSettings, own_of
-from distcommit.core.interfaces.constructs import Converted, KeptSchemas
+from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 
 
 class DatasetFields(BaseModel, frozen=True, extra="forbid"):
@@ -72,7 +72,7 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         return self
 
     @property
-    def refuses_fields_by(self) -> str:
+    def unknown_field_setting(self) -> str:
         return "evolution" if self.evolution == "fail" else ""
 
     @cached_property
@@ -99,13 +99,13 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         own = own_of(dataset_urn, self.datasets)
         self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
 
-    def keep_schemas(self, kept: KeptSchemas) -> None:
+    def use_schema_store(self, kept: InferredSchemaStore) -> None:
         self._inferred.kept = kept
 
-    def know_schemas(self, ids: Sequence[int]) -> None:
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
         self._inferred.know(ids)
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         return () if self.fields is not None else tuple(self._inferred.ids)
 
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from distcommit.constructs.schemas.columns import Columns, unique_names
 from distcommit.constructs.schemas.schema_policy import Evolution, HeldSchemas, OnIncompatible, read_as
 from distcommit.constructs.settings import ConverterSettings, own_of
-from distcommit.core.interfaces.constructs import Converted, KeptSchemas
+from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 
 
 class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
@@ -85,11 +85,11 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
         policy = own_of(dataset_urn, self.datasets) or self
         self.__dict__["_held"] = HeldSchemas(policy.evolution, policy.on_incompatible)
 
-    def keep_schemas(self, kept: KeptSchemas) -> None:
+    def use_schema_store(self, kept: InferredSchemaStore) -> None:
         self._held.kept = kept
 
-    def know_schemas(self, ids: Sequence[int]) -> None:
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
         self._held.know(ids)
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         return tuple(self._held.ids)

@@ -14,7 +14,7 @@ from distcommit.constructs.json.json_records import JsonReader, JsonRecords
 from distcommit.constructs.schemas.column_types import arrow_type, field_name
 from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.core.errors import NEW_FIELDS, RecordError
-from distcommit.core.interfaces.constructs import KeptSchemas
+from distcommit.core.interfaces.constructs import InferredSchemaStore
 
 _MOST_FIELDS = 1000
 _SHOWN_FIELDS = 3
@@ -56,7 +56,7 @@ class InferredFields:
     """
 
     evolution: Evolution
-    kept: KeptSchemas = field(default_factory=_NoSchemaStore)
+    kept: InferredSchemaStore = field(default_factory=_NoSchemaStore)
     ids: list[int] = field(default_factory=list)
     fields: Fields | None = None
     names: Fields = field(default_factory=dict)

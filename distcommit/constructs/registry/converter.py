@@ -27,7 +27,7 @@ from distcommit.constructs.schemas.columns import Columns, field_of, unique_name
 from distcommit.constructs.settings import ConverterSettings, own_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
-from distcommit.core.interfaces.constructs import Converted, KeptSchemas
+from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.core.support.nesting import MOST_LEVELS, too_deep
 from distcommit.formats.schema_bounds import UnusableSchemaError
 
@@ -184,13 +184,13 @@ class RegistryConverter(
         state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         state.policy = own_of(state.topic, self.datasets) or self
 
-    def keep_schemas(self, kept: KeptSchemas) -> None:
+    def use_schema_store(self, kept: InferredSchemaStore) -> None:
         self._known.schemas.of_run.kept = kept
 
-    def know_schemas(self, ids: Sequence[int]) -> None:
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
         self._known.schemas.ids = [*ids]
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         return tuple(self._known.schemas.ids)
 
     def close(self) -> None:

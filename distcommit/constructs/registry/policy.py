@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from distcommit.constructs.registry.client import PinnedSchema
 from distcommit.constructs.schemas.evolution import compared
 from distcommit.core.errors import RecordError
-from distcommit.core.interfaces.constructs import KeptSchemas
+from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.nesting import MAX_COLUMNS
 
 _MAX_REASONS = 3
@@ -66,7 +66,7 @@ class SchemasOfRun:
     A schema is stored where the other work units find it before any record is accepted by it.
     """
 
-    kept: KeptSchemas | None = None
+    kept: InferredSchemaStore | None = None
     """The shared store; None if the work unit is on its own."""
     ids: list[int] = field(default_factory=list)
     """Ids that are known to be stored."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from distcommit.constructs.schemas.declared import is_narrower
 from distcommit.constructs.schemas.evolution import compared
 from distcommit.core.errors import CorruptError, RecordError
-from distcommit.core.interfaces.constructs import KeptSchemas
+from distcommit.core.interfaces.constructs import InferredSchemaStore
 
 Evolution = Literal["evolve", "pin", "fail"]
 """The policy for records with other columns than earlier records."""
@@ -39,7 +39,7 @@ class HeldSchemas:
 
     evolution: Evolution
     on_incompatible: OnIncompatible
-    kept: KeptSchemas | None = None
+    kept: InferredSchemaStore | None = None
     ids: list[int] = field(default_factory=list)
     newest: pa.Schema | None = None
     _answers: dict[pa.Schema, str] = field(default_factory=dict)

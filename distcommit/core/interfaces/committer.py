@@ -65,7 +65,7 @@ class CommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LostAttempt:
+class AbortedAttempt:
     """An aborted attempt: it was not chosen for its work unit and never can be.
 
     Attributes:
@@ -156,10 +156,10 @@ class SinkCommitter(ABC):
     newest epoch.
 
     Attributes:
-        tried_again: the number of retries inside the committer.
+        retry_count: the number of retries inside the committer.
     """
 
-    tried_again: int = 0
+    retry_count: int = 0
 
     @abstractmethod
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
@@ -169,7 +169,7 @@ class SinkCommitter(ABC):
         are gone. An exception counts as `RetryLater`. If several requests were given, each is then repeated alone.
         """
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests that are not committed yet in one commit of the target, or none of them.
 
         Called for a commit group of a run that publishes its whole job or nothing, and only if the sink names commit
@@ -206,7 +206,7 @@ class SinkCommitter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot allow a commit again that it has rolled back")
 
-    def discard(self, lost: Sequence[LostAttempt]) -> bool | None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> bool | None:
         """Delete the remains of aborted attempts at the target, durably: prepared transactions, uploads, files in a
         table's folder. For sinks with `discards`.
 

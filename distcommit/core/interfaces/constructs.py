@@ -36,7 +36,7 @@ class Converted:
     rejected: Mapping[int, str] = field(default_factory=dict)
 
 
-class KeptSchemas(Protocol):
+class InferredSchemaStore(Protocol):
     """Schemas that a converter has inferred from a dataset's records, as plain data. All tasks of a run use the same
     ones."""
 
@@ -63,7 +63,7 @@ class Converter(ABC):
     batch with alternating schemas is split into runs in source order."""
 
     @property
-    def refuses_fields_by(self) -> str:
+    def unknown_field_setting(self) -> str:
         """Return the setting that makes a record with an unknown field fail its work unit, unless the setting is
         `evolve`; empty if there is none."""
         return ""
@@ -94,19 +94,19 @@ class Converter(ABC):
         """Receive the dataset of the next work unit before its records. State learned from other datasets does not
         apply to it."""
 
-    def keep_schemas(self, kept: KeptSchemas) -> None:  # noqa: B027 - optional hook
+    def use_schema_store(self, kept: InferredSchemaStore) -> None:  # noqa: B027 - optional hook
         """Receive, after `begin_work_unit`, the storage for inferred schemas, which are named by ids."""
 
-    def know_schemas(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
+    def load_schema_ids(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
         """Receive, after `begin_work_unit`, the schema ids of the dataset's published records.
 
-        These are the ids that `schemas_known` returned in earlier runs; none at first, or if they are not known.
+        These are the ids that `known_schema_ids` returned in earlier runs; none at first, or if they are not known.
         """
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         """Return, at the end of a work unit, the schema ids that the dataset's records may have from now on.
 
-        Each id occurs once, the ids given to `know_schemas` first. They are stored with the prepared output. The
+        Each id occurs once, the ids given to `load_schema_ids` first. They are stored with the prepared output. The
         default returns none.
         """
         return ()

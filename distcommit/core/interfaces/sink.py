@@ -17,7 +17,7 @@ from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.work import MAIN_BRANCH, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class SinkWriter(ABC):
     several calls where schemas alternate."""
 
     @property
-    def prepares_apart(self) -> bool:
+    def prepares_in_background(self) -> bool:
         """Return whether `prepare_commit` would now wait for a network and may run in another thread, concurrently with
         the task's other writers."""
         return False
@@ -212,7 +212,7 @@ class Abilities:
             published, and each is recognized as itself.
         audit: whether its published output can be audited and the job's store rebuilt from it, by its files or by its
             committer's `ledger`.
-        can_be_taken_back: whether its committer can roll back a commit. Branches that cannot are committed last.
+        can_roll_back: whether its committer can roll back a commit. Branches that cannot are committed last.
         files: whether its published files have the names and footers of type `files`, in the folder of the dataset and
             branch. Snapshot reads and expiry need that.
         atomic: whether readers of the target see a commit of a dataset and branch completely or not at all. If not, a
@@ -222,7 +222,7 @@ class Abilities:
     exactly_once: bool = True
     at_least_once: bool = False
     audit: bool = False
-    can_be_taken_back: bool = True
+    can_roll_back: bool = True
     files: bool = False
     atomic: bool = True
 
@@ -256,7 +256,7 @@ class Sink(ABC):
         return "append"
 
     @property
-    def turns_away(self) -> RowChecker | None:
+    def rejection_check(self) -> RowChecker | None:
         """Return the check for records that the sink cannot write. They are rejected as by a row checker of the job."""
         return None
 
@@ -266,7 +266,7 @@ class Sink(ABC):
         return False
 
     @property
-    def shown_records(self) -> int:
+    def preview_records(self) -> int:
         """Return how many first records of each dataset a preview sink shows before the published output and its
         folders are deleted; 0: the output stays."""
         return 0
@@ -278,7 +278,7 @@ class Sink(ABC):
         """
         return None
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return the settings that locate the proof of a commit, such as a table's name, by their names in section
         `sink` of the job file. A store rejects values other than those that it was filled with."""
         return {}
@@ -317,7 +317,7 @@ class Sink(ABC):
             ConfigurationError: if such records cannot be written, naming the column.
         """
 
-    def asked_columns(self) -> Sequence[str] | None:
+    def required_columns(self) -> Sequence[str] | None:
         """Return the columns that the settings require in all records, such as keys.
 
         If not all columns are known before a record is read, `check_schema` is then called with the known ones, which

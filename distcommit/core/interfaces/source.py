@@ -13,7 +13,7 @@ from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import BranchResult, DatasetPlan, SkippedRange, WorkUnit
@@ -40,7 +40,7 @@ class DatasetProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
+class SkippedDataset:
     """A dataset that the source skips by a rule of its own, though the job's settings select it. This is not a problem.
 
     Attributes:
@@ -84,7 +84,7 @@ class GroupPositions:
     missing: Sequence[str] = ()
 
 
-Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
+Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset
 """An element of a source's plan."""
 
 
@@ -118,12 +118,12 @@ class Extraction(ABC):
     def bytes_read(self) -> int:
         """Return the payload bytes read so far."""
 
-    def said_on(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
+    def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
         """Return the filtered input records and holes that superseded files record, so that the files that replace them
         record these again. Called after the iteration. The default returns none."""
         return None, ()
 
-    def staged_with(
+    def with_own_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the output of all branches plus files that the work unit itself stages, such as a maintenance unit's
@@ -193,7 +193,7 @@ def negative_positions(datasets: Mapping[str, Mapping[str, Position]]) -> Iterat
                 yield f"{urn!r}: {position!r}, for partition {partition!r}, is negative"
 
 
-def kept_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]) -> dict[str, str]:
+def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]) -> dict[str, str]:
     """Return the incarnations of the stored watermarks; for a dataset without one, the incarnation in `now`.
 
     If that is unknown, the incarnation of the watermark that was set to null is returned, and a run compares it with
@@ -231,7 +231,7 @@ class Source(ABC):
         records determine it, or if there are several."""
         return None
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return the settings that assign records to datasets or define what positions count in, by their names in
         section `source` of the job file. A store rejects values other than those that it was filled with."""
         return {}
@@ -265,7 +265,7 @@ class Source(ABC):
         return False
 
     @property
-    def apart_hint(self) -> str:
+    def false_match_hint(self) -> str:
         """Return the setting to change if `reads` mistakes another table for one that is read; empty if there is
         none."""
         return ""
@@ -316,7 +316,7 @@ class Source(ABC):
         incarnation that the next plan finds.
 
         The default keeps the incarnation of the stored watermark. A source that can be recreated reads the current one
-        and returns `kept_incarnations`. A source whose incarnations name its settings omits those that are no longer
+        and returns `stored_incarnations`. A source whose incarnations name its settings omits those that are no longer
         named.
 
         Args:
@@ -325,7 +325,7 @@ class Source(ABC):
         Raises:
             ConfigurationError: if the dataset's watermark must be set to null first.
         """
-        return kept_incarnations(states, {})
+        return stored_incarnations(states, {})
 
     def group_positions(self, group: str) -> GroupPositions:
         """Return the positions of a consumer group of the source's system, without changing them.
@@ -362,12 +362,12 @@ class SourceSettings(Source):
         return ()
 
     @property
-    def reads_again(self) -> bool:
+    def supports_retry_ranges(self) -> bool:
         """Return whether plans respect `SourceState.to_read_again`. If not, `task.retry_across_runs` is rejected."""
         return True
 
     @property
-    def reads_whole(self) -> bool:
+    def reads_whole_units(self) -> bool:
         """Return whether a work unit can only end at its planned end. If so, `limits.seconds` is rejected."""
         return False
 
@@ -383,7 +383,7 @@ class SourceSettings(Source):
         return ""
 
     @property
-    def turns_away(self) -> Converter | None:
+    def rejection_check(self) -> Converter | None:
         """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
         return None
 

@@ -249,7 +249,7 @@ class CommitStep(ABC):
         return errors
 
     @classmethod
-    def execute_whole(
+    def execute_atomically(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
         """Execute steps with a `sink_name` all or none. Arguments and result as for `execute_all`, which the default

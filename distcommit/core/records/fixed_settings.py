@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class FixedSetting:
     """The value of a fixed setting, which the store records with its first run.
 
     Attributes:
@@ -26,7 +26,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedSettings:
+class FixedSettings:
     """The job's fixed settings.
 
     Attributes:
@@ -34,16 +34,18 @@ class PinnedSettings:
         carried_by: the command that carries the stored state over to other values, for messages.
     """
 
-    settings: Mapping[str, Pin] = field(default_factory=dict)
+    settings: Mapping[str, FixedSetting] = field(default_factory=dict)
     carried_by: str = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
 
     def __getitem__(self, name: str) -> str:
         """Return the value of a setting."""
         return self.settings[name].value
 
-    def with_values(self, values: Mapping[str, str]) -> PinnedSettings:
+    def with_values(self, values: Mapping[str, str]) -> FixedSettings:
         """Return a copy with other values for these settings."""
-        return replace(self, settings={**self.settings, **{name: Pin(value) for name, value in values.items()}})
+        return replace(
+            self, settings={**self.settings, **{name: FixedSetting(value) for name, value in values.items()}}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +58,4 @@ class SourceFact:
     """
 
     name: str
-    pin: Pin
+    pin: FixedSetting

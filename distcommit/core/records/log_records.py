@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from msgspec import Struct
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
-from distcommit.core.records.read_failures import FailedReading, Unread
+from distcommit.core.records.read_failures import ReadFailure, Unread
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 
@@ -149,7 +149,7 @@ class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
     sequences: tuple[SequenceName, ...]
 
 
-class HandAction(StrEnum):
+class OperatorAction(StrEnum):
     """An operator's action on a dataset. `protocol.validity.BY_HAND` has the required and the resulting status of
     each."""
 
@@ -176,7 +176,7 @@ class ByHand(Struct, frozen=True, array_like=True, tag="ByHand"):
     """An operator's action on a sequence, without a fence. `skipped`: positions that an accepted sequence does not
     publish."""
 
-    action: HandAction
+    action: OperatorAction
     sequence: SequenceName
     who: str
     skipped: tuple[SkippedRange, ...] = ()
@@ -275,7 +275,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     done_files: int = 0
     done_left_out: str = ""
     done_content_sum: str = ""
-    unread: FailedReading | None = None
+    unread: ReadFailure | None = None
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
     forgotten: Watermark | None = None

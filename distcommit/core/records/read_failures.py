@@ -7,7 +7,7 @@ from msgspec import Struct
 from distcommit.core.watermark import Watermark
 
 
-class UnreadDataset(Struct, frozen=True, array_like=True):
+class DatasetReadFailure(Struct, frozen=True, array_like=True):
     """A dataset of which a run could not read everything that it had planned.
 
     Attributes:
@@ -36,10 +36,10 @@ class Unread(Struct, frozen=True, array_like=True, tag="Unread"):
     """
 
     epoch: int
-    datasets: tuple[UnreadDataset, ...]
+    datasets: tuple[DatasetReadFailure, ...]
 
 
-class FailedReading(Struct, frozen=True, array_like=True):
+class ReadFailure(Struct, frozen=True, array_like=True):
     """Read failures of a dataset since its watermark last moved as planned.
 
     Attributes:

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from distcommit.core.watermark import Watermark
 
-CutName = tuple[int, int]
+SnapshotName = tuple[int, int]
 """The epoch of the snapshot's run, and its place in the run (`CutPhase`)."""
 
 
-class SeenDataset(Struct, frozen=True, array_like=True):
+class DatasetSnapshot(Struct, frozen=True, array_like=True):
     """How far a dataset is published.
 
     Attributes:
@@ -22,7 +22,7 @@ class SeenDataset(Struct, frozen=True, array_like=True):
     watermark: Watermark | None
 
 
-class SeenBucket(Struct, frozen=True):
+class BucketSnapshot(Struct, frozen=True):
     """A bucket as its owner read it for the run's next snapshot.
 
     Attributes:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from distcommit.core.errors import add_ids, copied
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 
 Result = TypeVar("Result")
 
@@ -28,12 +28,12 @@ _MIN_BATCH = 8
 """Generators that run at a time, at least. More would share more, but use more memory: on a disk, 16 take as long."""
 
 
-class Request(Protocol):
+class IoRequest(Protocol):
     """An operation that costs about as much for many requests as for one."""
 
     @classmethod
     @abstractmethod
-    def answer_all(cls, requests: Sequence[Self]) -> Sequence[Any]:
+    def answer_batch(cls, requests: Sequence[Self]) -> Sequence[Any]:
         """Execute at least one request; return the answers in order.
 
         An Exception among the answers is raised in the generator that made the request. An Exception raised here is
@@ -42,7 +42,7 @@ class Request(Protocol):
         ...
 
 
-Work = Generator[Request, Any, Result]
+BatchedWork = Generator[IoRequest, Any, Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Ended(Generic[Result]):
     outcome: Result | Exception
 
 
-def with_ids(work: Work[Result], **ids: object) -> Work[Result]:
+def with_ids(work: BatchedWork[Result], **ids: object) -> BatchedWork[Result]:
     """Add ids, such as the bucket, to every error that leaves the work."""
     try:
         return (yield from work)
@@ -59,26 +59,26 @@ def with_ids(work: Work[Result], **ids: object) -> Work[Result]:
         raise
 
 
-def in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result]:
+def run_batched(works: Sequence[BatchedWork[Result]], threads: int = 1) -> list[Result]:
     """Run the works, batching their requests. Return their results in order; see `run_batched_outcomes`.
 
     Raises:
         Exception: the first error of a work, once all have ended.
     """
     results: list[Result] = []
-    for outcome in outcomes_in_step(works, threads):
+    for outcome in run_batched_outcomes(works, threads):
         if isinstance(outcome, Exception):
             raise outcome
         results.append(outcome)
     return results
 
 
-def alone(work: Work[Result]) -> Result:
+def run_alone(work: BatchedWork[Result]) -> Result:
     """Run one work and return its result."""
-    return in_step([work])[0]
+    return run_batched([work])[0]
 
 
-def outcomes_in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Result | Exception]:
+def run_batched_outcomes(works: Sequence[BatchedWork[Result]], threads: int = 1) -> list[Result | Exception]:
     """Run the works, batching their requests. Return the result or the error of each, in order.
 
     Works run in groups of 8, or of `threads` if that is more. The requests of a group are batched.
@@ -89,16 +89,16 @@ def outcomes_in_step(works: Sequence[Work[Result]], threads: int = 1) -> list[Re
     """
     size = max(_MIN_BATCH, threads)
     groups = (works[begin : begin + size] for begin in range(0, len(works), size))
-    return [outcome for group in groups for outcome in _group_in_step(group, threads)]
+    return [outcome for group in groups for outcome in _run_group(group, threads)]
 
 
-def _group_in_step(works: Sequence[Work[Result]], threads: int) -> list[Result | Exception]:
+def _run_group(works: Sequence[BatchedWork[Result]], threads: int) -> list[Result | Exception]:
     outcomes: dict[int, Result | Exception] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(works)))
     while answers:
-        requests: dict[type[Request], dict[int, Request]] = {}
+        requests: dict[type[IoRequest], dict[int, IoRequest]] = {}
         indices = list(answers)
-        steps = in_flight(threads, _resume, [(works[index], answers[index]) for index in indices])
+        steps = run_parallel(threads, _resume, [(works[index], answers[index]) for index in indices])
         for index, step in zip(indices, steps, strict=True):
             if isinstance(step, _Ended):
                 outcomes[index] = step.outcome
@@ -112,7 +112,7 @@ def _group_in_step(works: Sequence[Work[Result]], threads: int) -> list[Result |
     return [outcomes[index] for index in range(len(works))]
 
 
-def _resume(turn: tuple[Work[Result], Any]) -> Request | _Ended[Result]:
+def _resume(turn: tuple[BatchedWork[Result], Any]) -> IoRequest | _Ended[Result]:
     work, answer = turn
     try:
         return work.throw(answer) if isinstance(answer, Exception) else work.send(answer)
@@ -122,8 +122,8 @@ def _resume(turn: tuple[Work[Result], Any]) -> Request | _Ended[Result]:
         return _Ended(error)
 
 
-def _answers(kind: type[Request], requests: Sequence[Request]) -> Sequence[Any]:
+def _answers(kind: type[IoRequest], requests: Sequence[IoRequest]) -> Sequence[Any]:
     try:
-        return kind.answer_all(requests)
+        return kind.answer_batch(requests)
     except Exception as error:  # noqa: BLE001 - raised again in each work
         return [error, *(copied(error) for _ in requests[1:])]

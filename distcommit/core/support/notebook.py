@@ -14,7 +14,7 @@ _MOST_ROWS = 200
 _CELL = "text-align:left;vertical-align:top"
 
 
-class Shown:
+class NotebookTable:
     """Mixin that displays a Struct as a table without its empty fields. Names and messages are escaped."""
 
     __slots__ = ()

@@ -15,7 +15,7 @@ _calls_in_flight: ContextVar[int] = ContextVar("sharing", default=1)
 """Number of calls that are in flight already, including this thread's."""
 
 
-def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def run_parallel(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return the results of `act` for all items, in order, with at most `calls` running concurrently.
 
     With one call, everything runs in this thread, one item after the other. Nested calls share the limit. The first
@@ -30,7 +30,7 @@ def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) 
         return list(pool.map(act, items))
 
 
-def beside(calls: int, act: Callable[[], Result]) -> Result:
+def run_sharing_limit(calls: int, act: Callable[[], Result]) -> Result:
     """Return the result of `act`, run as one of `calls` concurrent calls, so that nested calls share the limit."""
     token = _calls_in_flight.set(calls)
     try:
@@ -39,7 +39,7 @@ def beside(calls: int, act: Callable[[], Result]) -> Result:
         _calls_in_flight.reset(token)
 
 
-def ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+def run_ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
     """Yield the results of `act` in order, with at most `calls` items started and not yet yielded.
 
     With one call, each item runs in this thread. Nested calls do not share this limit.

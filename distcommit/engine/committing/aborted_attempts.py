@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.committer import LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt
 from distcommit.core.interfaces.steps import CommitStep, StepContext, require_success
 from distcommit.core.records.log_records import SequenceName
 from distcommit.core.work import TaskState
@@ -123,9 +123,9 @@ def _discard(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Map
     return all_discarded
 
 
-def _lost_attempt(noted: NotedAttempt, state: TaskState | None, sink: str) -> LostAttempt:
+def _lost_attempt(noted: NotedAttempt, state: TaskState | None, sink: str) -> AbortedAttempt:
     results = [result for result in state.branches if result.sink == sink] if state is not None else []
-    return LostAttempt(
+    return AbortedAttempt(
         epoch=noted.epoch,
         work_unit_id=noted.work_unit_id,
         attempt=noted.attempt,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.core.support.io_batching import Request
+from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work import DatasetPlan
 from distcommit.engine.committing.aborted_attempts import discard_aborted
 from distcommit.engine.settings import RunSettings
@@ -16,7 +16,7 @@ from distcommit.stores.folders.staging import list_attempts, remove_attempts
 logger = logging.getLogger(__name__)
 
 
-class RemoveProbes(Request):
+class RemoveProbes(IoRequest):
     """Deletes output probes of dead committers, for many buckets with one listing: the folders may be large.
 
     A dead committer's bucket has a pending sequence, so it is enough to ask before such a sequence is taken over. A
@@ -27,7 +27,7 @@ class RemoveProbes(Request):
         self._context, self._bucket = context, bucket
 
     @classmethod
-    def answer_all(cls, requests: Sequence[RemoveProbes]) -> list[None]:
+    def answer_batch(cls, requests: Sequence[RemoveProbes]) -> list[None]:
         context, buckets = requests[0]._context, {each._bucket for each in requests}
         for root in (context.output_root, context.staging_root):
             try:

@@ -9,20 +9,20 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, FencedError, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
-from distcommit.core.support.io_batching import Work
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.counts import CommitCounts
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.reading.task_events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
-from distcommit.steps.failures import Failure, judged, judging
+from distcommit.steps.failures import Failure, classify_failure, classify_failures
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log import CommitLog
 
 logger = logging.getLogger(__name__)
 
 
-def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> Work[None]:
+def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> BatchedWork[None]:
     """Record why sequences stay pending although no attempt counts as failed, so that `status` can report it.
 
     A reason that is recorded already is not repeated. If the log cannot be written, the failure is only logged.
@@ -47,7 +47,7 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
 
 def record_failed_attempt(
     log: CommitLog, epoch: int, name: SequenceName, failure: Failure, max_attempts: int
-) -> Work[DatasetStatus]:
+) -> BatchedWork[DatasetStatus]:
     """Record this run's failed attempt at a sequence, once. The last attempt, or a loss, quarantines its dataset.
 
     Returns:
@@ -81,7 +81,7 @@ def record_failures(
     *,
     replaying: bool,
     last: bool,
-) -> Work[dict[str, Failure]]:
+) -> BatchedWork[dict[str, Failure]]:
     """Report failed sequences, and record them in the log. A lost sequence is quarantined at once. Any other failure
     counts as this run's attempt only in replay, and only if neither an outage nor this program's version or sink
     settings caused it.
@@ -106,15 +106,15 @@ def record_failures(
     fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
     still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (
-        (yield from judging(still_open, loaded, context, bucket))
+        (yield from classify_failures(still_open, loaded, context, bucket))
         if last
-        else {name: judged(error) for name, error in still_open.items()}
+        else {name: classify_failure(error) for name, error in still_open.items()}
     )
     unfinished: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
         tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
         tally.add(CommitCounts(executions_failed=1))
-        if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
+        if failure.lost or (replaying and not failure.outage and not failure.needs_other_version):
             status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(CommitCounts(datasets_quarantined=1))

@@ -16,7 +16,7 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, LostError, printable
 from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
-from distcommit.core.support.io_batching import Work
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work import DatasetPlan, TaskState
 from distcommit.engine.committing.aborted_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
@@ -86,7 +86,7 @@ class BucketCommitter:
         """
         return self._open.poll_states()
 
-    def commit_ready(self, *, ended: bool) -> Work[None]:
+    def commit_ready(self, *, ended: bool) -> BatchedWork[None]:
         """Seal datasets that are complete; then execute, close and clean up the sequences sealed here. With
         at-least-once, complete datasets are published first, then sealed and closed by one record.
 
@@ -112,7 +112,7 @@ class BucketCommitter:
         if not self._settings.job_level:
             yield from self.publish(take_over=ended)
 
-    def publish(self, *, take_over: bool) -> Work[None]:
+    def publish(self, *, take_over: bool) -> BatchedWork[None]:
         """Execute and close pending sequences of this run: those sealed here, or all of them with `take_over`.
 
         Must follow `commit_ready`, whose last view of the log it uses.
@@ -125,7 +125,7 @@ class BucketCommitter:
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(fold)
 
-    def replay(self, decided_epochs: frozenset[int]) -> Work[None]:
+    def replay(self, decided_epochs: frozenset[int]) -> BatchedWork[None]:
         """Finish sequences that older runs sealed: verify every step, execute missing ones, close.
 
         Held sequences without a decision are dropped. A lost step quarantines the dataset at once, another failure
@@ -149,7 +149,7 @@ class BucketCommitter:
         """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
         return count_held(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
-    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
+    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> BatchedWork[None]:
         """In the drain: record which datasets of the plan this run failed to read. Raises as `commit_ready`."""
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
@@ -169,7 +169,7 @@ class BucketCommitter:
             sequences.append(sequence)
         return sequences
 
-    def _seal(self, sequences: list[SealedSequence]) -> Work[Fold]:
+    def _seal(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         """Write the sequences ahead, as one record; with at-least-once the record also closes them. Sequences that
         another committer sealed first are left to it."""
         own = {sequence_name(sequence): sequence for sequence in sequences}
@@ -193,7 +193,7 @@ class BucketCommitter:
 
     # -- executing and closing
 
-    def _publish_unsealed(self, sequences: list[SealedSequence]) -> Work[Fold]:
+    def _publish_unsealed(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         """At-least-once: execute unsealed steps, make the effects durable, then move the watermarks. If the process
         dies in between, no record names the files, and the next run reads their records again."""
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
@@ -222,7 +222,7 @@ class BucketCommitter:
 
     def _execute_and_close(
         self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False, last: bool = True
-    ) -> Work[Fold]:
+    ) -> BatchedWork[Fold]:
         """Execute and close sequences.
 
         Args:
@@ -277,12 +277,12 @@ class BucketCommitter:
             return built[1]
         return list(load_steps(sequence.steps, self._context))
 
-    def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
+    def _close(self, names: Sequence[SequenceName]) -> BatchedWork[Fold]:
         fold = yield from self.log.settling(partial(next_record.close, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
-    def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
+    def _drop(self, names: Sequence[SequenceName]) -> BatchedWork[None]:
         fold = yield from self.log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         self.tally.add(CommitCounts(sequences_dropped=len(names)))

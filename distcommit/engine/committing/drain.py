@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import DistcommitError, FencedError
-from distcommit.core.support.io_batching import Work, in_step, with_ids
+from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import rows_of
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
@@ -60,7 +60,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                     for bucket in buckets
                 ]
                 with times.committing():
-                    results = dict(zip(buckets, in_step(drains, settings.store.fs.parallel_buckets), strict=True))
+                    results = dict(zip(buckets, run_batched(drains, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
                 to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
                 for bucket, result in results.items():
@@ -121,7 +121,7 @@ class _PartitionInputs:
 
 def _finish_bucket(
     settings: RunSettings, tables: _PartitionInputs, bucket: int, anchor: _SnapshotBase, times: TaskTimes, *, seal: bool
-) -> Work[_BucketResult]:
+) -> BatchedWork[_BucketResult]:
     """Seal and publish the remaining sequences of a bucket. Report its log head, unless the log lacks the head that the
     job log recorded."""
     last = anchor.job_fold.heads.get(bucket)

@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.core.ports import OutsideRootError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.io_batching import Work, in_step, with_ids
+from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.aborted_attempts import sweep_aborted
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.sealing import step_context
@@ -83,7 +83,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             for bucket in settings.buckets_of(partition)
         ]
         with times.committing():
-            reports = in_step(recoveries, store.fs.parallel_buckets)
+            reports = run_batched(recoveries, store.fs.parallel_buckets)
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)
         times.write()
         for bucket in reports:
@@ -167,7 +167,7 @@ def _job_fold(settings: RunSettings) -> Fold:
 
 def _recover_bucket(
     settings: RunSettings, recovery: _RecoveryContext, bucket: int, rows: list[RunDataset], times: TaskTimes
-) -> Work[RecoverReport]:
+) -> BatchedWork[RecoverReport]:
     """Recover one bucket. A lost tail, or an output older than the log, is detected before anything is done. Rows of
     replayed datasets are added to `rows`."""
     store, tally = settings.store, Tally(RecoverCounts())

@@ -9,7 +9,7 @@ from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
-from distcommit.core.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
+from distcommit.core.work import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.expire import Horizon
 from distcommit.protocol.paths.output import tombstones_among
@@ -78,8 +78,8 @@ def build_sequence(
         records=sum(result.records_written + result.records_diverted for result in results),
         files=sum(count for _, count in files),
         left_out=plain_text(ready.left_out, 1000),
-        content_sum=added_content(result.content_sum for result, count in files if count),
-        schemas=added_schemas(*(state.schemas for state in ready.winners)),
+        content_sum=sum_content(result.content_sum for result, count in files if count),
+        schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
         replaces=replacement is not None or any(Horizon.of(unit) is not None for unit in plan.work_units),
     )
@@ -125,4 +125,4 @@ def _steps(
 
 def _commit_order(sink: Sink) -> tuple[bool, bool]:
     """Return the commit order of a branch: files, which cannot be refused, then revocable targets, then the others."""
-    return bool(sink.committers), not sink.abilities.can_be_taken_back
+    return bool(sink.committers), not sink.abilities.can_roll_back

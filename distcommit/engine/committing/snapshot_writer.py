@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.support.io_batching import Work
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.reports import PhaseCounts, Tally
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
@@ -23,7 +23,7 @@ def write_bucket_snapshot(
     log: CommitLog,
     decided: Collection[int],
     tally: Tally[PhaseCounts],
-) -> Work[None]:
+) -> BatchedWork[None]:
     """Write the bucket's snapshot delta, and add its entry to the tally. On failure readers keep the previous snapshot,
     and the run continues.
 

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from distcommit.core.errors import plain_text, reason_text
 from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.records.job_records import Head
-from distcommit.core.records.snapshot_names import SeenBucket
+from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.engine.driver.counts import Counts
 from distcommit.engine.reading.task_events import KEPT_EVENTS, TaskEvent, TaskEvents, TaskObserver
 
@@ -95,7 +95,7 @@ class Report(msgspec.Struct, Generic[PhaseCounts_co], frozen=True):
     stale: str = ""
     heads: tuple[Head, ...] = ()
     flow: FlowCounts = FlowCounts()
-    seen: tuple[SeenBucket, ...] = ()
+    seen: tuple[BucketSnapshot, ...] = ()
 
 
 class Tally(Generic[PhaseCounts]):
@@ -109,7 +109,7 @@ class Tally(Generic[PhaseCounts]):
     def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
         self.counts, self.fenced, self.stale = counts, "", ""
         self.heads: tuple[Head, ...] = ()
-        self.seen: tuple[SeenBucket, ...] = ()
+        self.seen: tuple[BucketSnapshot, ...] = ()
         self.flow = FlowCounts()
         self.reasons = self.notes = Reasons()
         self._observer = observer

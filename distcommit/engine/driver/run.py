@@ -22,11 +22,11 @@ from distcommit.core.errors import (
     TransientError,
 )
 from distcommit.core.ports import Clock
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
-from distcommit.core.records.snapshot_names import SeenBucket
+from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.core.support.notebook import Shown
+from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_retired_files, oldest_held, recover_partition
 from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
@@ -51,11 +51,11 @@ from distcommit.stores.state.task_states import record_ingest_ended
 logger = logging.getLogger(__name__)
 
 
-_NO_FIXED_SETTINGS, _NULL_OBSERVER = PinnedSettings(), Nobody()
+_NO_FIXED_SETTINGS, _NULL_OBSERVER = FixedSettings(), Nobody()
 Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
-class RecoverResult(Shown, msgspec.Struct, frozen=True):
+class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
     """The result of `recover`. `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
 
     run_id: str
@@ -64,7 +64,7 @@ class RecoverResult(Shown, msgspec.Struct, frozen=True):
     totals: Totals
 
 
-class RunResult(Shown, msgspec.Struct, frozen=True):
+class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     """The result of a run.
 
     Attributes:
@@ -133,7 +133,7 @@ def run(
     settings: RunSettings,
     *,
     max_seconds: float = 0,
-    pinned: PinnedSettings = _NO_FIXED_SETTINGS,
+    pinned: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
     """Run a job whose epoch is fenced in the job log.
@@ -186,7 +186,7 @@ def run(
 
 
 def _plan(
-    launch: Launch, settings: RunSettings, phases: Phases, pinned: PinnedSettings
+    launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSettings
 ) -> tuple[Report[PlanCounts], Manifest]:
     """Plan, and put the manifest, which makes the plan valid. Raises as `run`."""
     store = settings.store
@@ -206,7 +206,7 @@ class _BucketEnds(NamedTuple):
     """Log heads and snapshot entries of all buckets, for a CUT."""
 
     heads: tuple[Head, ...]
-    seen: tuple[SeenBucket, ...]
+    seen: tuple[BucketSnapshot, ...]
 
 
 def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _BucketEnds:
@@ -225,7 +225,7 @@ def _end_run(settings: RunSettings, bucket_ends: _BucketEnds, decided_from: int 
     cut_ended(settings.store, settings.epoch, bucket_ends.heads, decided_from=decided_from)
 
 
-def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[SeenBucket]) -> None:
+def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[BucketSnapshot]) -> None:
     put_cut(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
 
 
@@ -285,9 +285,9 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
         )
 
 
-def _source_pins(plans: list[PlanReport]) -> dict[str, Pin]:
+def _source_pins(plans: list[PlanReport]) -> dict[str, FixedSetting]:
     """Merge the facts about the source that all partitions report."""
-    found: dict[str, Pin] = {}
+    found: dict[str, FixedSetting] = {}
     for plan in plans:
         for name, pin in plan.found.items():
             if found.setdefault(name, pin) != pin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import DistcommitError, SourceError
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.work import DatasetPlan
 from distcommit.pipeline.task_flow import TaskFlow
@@ -30,7 +30,9 @@ class LoopCheck:
         """Add a fact that the source reports of its system."""
         self._facts.append(fact)
 
-    def check(self, planned: DatasetPlan | DatasetProblem | PassedOver) -> DatasetPlan | DatasetProblem | PassedOver:
+    def check(
+        self, planned: DatasetPlan | DatasetProblem | SkippedDataset
+    ) -> DatasetPlan | DatasetProblem | SkippedDataset:
         """Return the plan, or a problem if the dataset's sink writes to its own source."""
         if not isinstance(planned, DatasetPlan):
             return planned
@@ -47,7 +49,7 @@ class LoopCheck:
             expected="a target that the source does not read",
             found=target,
             todo="exclude it from the source (such as source.exclude), or let the sink write elsewhere"
-            + (f", or {self.flow.source.apart_hint}" if self.flow.source.apart_hint else ""),
+            + (f", or {self.flow.source.false_match_hint}" if self.flow.source.false_match_hint else ""),
         )
         return DatasetProblem(urn, str(loop))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError, SourceError, plain_text, reason_text
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
 from distcommit.core.support.storable import storable
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import at_or_past
@@ -18,7 +18,7 @@ LARGEST_SIZE = 1 << 53
 
 def checked_plan(
     planned: object, owned: Callable[[str], bool], before: Container[str], groups: CommitGroups
-) -> DatasetPlan | DatasetProblem | PassedOver:
+) -> DatasetPlan | DatasetProblem | SkippedDataset:
     """Return the plan as it is stored, or the problem or the skip that replaces it.
 
     Args:
@@ -30,8 +30,8 @@ def checked_plan(
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)
         return DatasetProblem(plain_text(planned.dataset_urn), reason_text(planned.error), remedy)
-    if isinstance(planned, PassedOver):
-        return PassedOver(*map(plain_text, (planned.dataset_urn, planned.reason, planned.kind)))
+    if isinstance(planned, SkippedDataset):
+        return SkippedDataset(*map(plain_text, (planned.dataset_urn, planned.reason, planned.kind)))
     if not isinstance(planned, DatasetPlan):
         return DatasetProblem(
             "(no name)", f"the source planned a {type(planned).__name__}; it must be a DatasetPlan: correct its plan()"
@@ -64,7 +64,7 @@ def _checked_for_storage(planned: DatasetPlan) -> DatasetPlan:
             raise _plan_error(plan.dataset_urn, f"a work unit of dataset {unit.dataset_urn!r}")
         if not 0 <= unit.size <= LARGEST_SIZE:
             raise _plan_error(plan.dataset_urn, f"a work unit of size {unit.size}; it must be 0 to {LARGEST_SIZE}")
-        if not unit.can_end_at(unit.least_end):
+        if not unit.can_end_at(unit.known_end):
             raise _plan_error(plan.dataset_urn, f"a work unit from {unit.low} to {unit.expected_high}")
     return plan
 

@@ -19,8 +19,8 @@ from distcommit.core.errors import (
     error_text,
     plain_text,
 )
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver, Planned, SourceState
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -68,7 +68,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     largest: tuple[tuple[int, int, str], ...] = ()
     failure: str = ""
     storage_failure: str = ""
-    found: dict[str, Pin] = {}
+    found: dict[str, FixedSetting] = {}
     misplaced: str = ""
 
 
@@ -79,7 +79,7 @@ class _PartitionPlan:
         self.tally = Tally(PlanCounts())
         self.files: dict[int, str] = {}
         self.loads = Loads()
-        self.found: dict[str, Pin] = {}
+        self.found: dict[str, FixedSetting] = {}
         self.misplaced = ""
         self.rows: list[RunDataset] = []
 
@@ -180,7 +180,7 @@ def _plan(
             loops.add_fact(found)
             continue
         planned = loops.check(checked_plan(found, owned, names, settings.store.groups))
-        if isinstance(planned, PassedOver):
+        if isinstance(planned, SkippedDataset):
             tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
         if isinstance(planned, DatasetProblem):

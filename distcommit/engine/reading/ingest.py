@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError, FencedError, StuckError, err
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.flow_counts import FlowCounts
-from distcommit.core.support.io_batching import outcomes_in_step, with_ids
+from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.counts import CommitCounts, IngestCounts
@@ -274,7 +274,7 @@ class _IngestTask:
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
         commits = [with_ids(self._committer(bucket).commit_ready(ended=False), bucket=bucket) for bucket in buckets]
         with self._live.at("commit"), self._times.committing():
-            outcomes = outcomes_in_step(commits, self._fs.parallel_buckets)
+            outcomes = run_batched_outcomes(commits, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome

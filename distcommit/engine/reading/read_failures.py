@@ -9,8 +9,8 @@ from functools import partial
 from distcommit.core.error_kinds import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.read_failures import UnreadDataset
-from distcommit.core.support.io_batching import Work
+from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.driver.counts import DrainCounts
@@ -30,7 +30,7 @@ def record_read_failures(
     plans: Iterable[DatasetPlan],
     not_committed: Mapping[str, tuple[str, bool]],
     tally: Tally[DrainCounts],
-) -> Work[None]:
+) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read, and report those that are stopped by it. If
     the
     log cannot be written, the failure is only logged: nothing but counts depends on it.
@@ -76,7 +76,7 @@ def stop_reason(state: DatasetState) -> str:
 
 def _read_failures(
     fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, tuple[str, bool]]
-) -> Iterator[UnreadDataset]:
+) -> Iterator[DatasetReadFailure]:
     for plan in plans:
         state = fold.state_of(plan.dataset_urn)
         reason, failed = not_committed.get(plan.dataset_urn, ("", False))
@@ -86,7 +86,7 @@ def _read_failures(
         ends = _unread_ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
-            yield UnreadDataset(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
+            yield DatasetReadFailure(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
 
 
 def _is_open(unit: WorkUnit) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from distcommit.core.error_kinds import has_ended_its_worker
+from distcommit.core.error_kinds import has_killed_its_worker
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError
 from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.launch import JobFailedError, Launch
@@ -22,7 +22,7 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
     skipped."""
     states = list(states)
     finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
-    stuck = {state.work_unit_id for state in states if has_ended_its_worker(state.error)} - finished
+    stuck = {state.work_unit_id for state in states if has_killed_its_worker(state.error)} - finished
     remaining = [unit for unit in units if unit.work_unit_id not in finished | stuck]
     return remaining, sum(1 for unit in units if unit.work_unit_id in stuck)
 
@@ -42,7 +42,7 @@ def count_stuck_units(settings: RunSettings, partition: int) -> StuckUnits:
     except (DistcommitError, OSError) as error:
         logger.warning("task states cannot be read: %s", error, extra={"partition": partition})
         return StuckUnits(0)
-    return StuckUnits(len({state.work_unit_id for state in states if has_ended_its_worker(state.error)}))
+    return StuckUnits(len({state.work_unit_id for state in states if has_killed_its_worker(state.error)}))
 
 
 def total_stuck_units(launch: Launch, settings: RunSettings) -> int:

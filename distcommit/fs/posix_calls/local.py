@@ -16,7 +16,7 @@ from functools import partial
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.ports import FileAccess, FileStatus, FolderEntry, not_put
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.protocol.paths.temporary import temporary_name
@@ -102,15 +102,15 @@ class LocalFileSystem:
         """See the port. For two files or more one `syncfs` is faster than an `fsync` each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
-        in_flight(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
+        run_parallel(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
         if together:
             self._sync_puts([put for put in puts if put.error is None], named=False)
-        in_flight(self.parallel_calls, self._take_name, [put for put in puts if put.error is None])
+        run_parallel(self.parallel_calls, self._take_name, [put for put in puts if put.error is None])
         won = [put for put in puts if put.won]
         if together:
             self._sync_puts(won, named=True)
         else:
-            in_flight(self.parallel_calls, self._sync_name, won)
+            run_parallel(self.parallel_calls, self._sync_name, won)
         return [put.won if put.error is None else put.error for put in puts]
 
     def _write_aside(self, put: _Put, *, sync: bool) -> None:
@@ -208,7 +208,7 @@ class LocalFileSystem:
             self._calls.syncfs(root)
             return
         deepest_first = sorted(touched, key=len, reverse=True)
-        in_flight(self.parallel_calls, self._calls.fsync_folder, deepest_first)
+        run_parallel(self.parallel_calls, self._calls.fsync_folder, deepest_first)
 
     def sync_tree(self, root: str) -> None:
         if self._durable:

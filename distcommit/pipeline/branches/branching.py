@@ -24,7 +24,7 @@ from distcommit.core.work import (
     SchemaIds,
     SkippedRange,
     WorkUnit,
-    errors_of,
+    error_branch_of,
 )
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
 from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
@@ -175,7 +175,7 @@ class Branches:
     def _open(self, pipeline: BranchPipeline) -> SinkWriter:
         """Open a branch's writer; for a diverted branch, that of its error branch."""
         if pipeline.is_diverted:
-            return self._open_errors(errors_of(pipeline.branch.name))
+            return self._open_errors(error_branch_of(pipeline.branch.name))
         return pipeline.branch.sink.open_writer(*self._place(pipeline.branch.name), self._origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
@@ -216,10 +216,10 @@ class Branches:
         self._holes = self._note_filtered(reached, recorded or Filtered({}, {}))
 
     @property
-    def prepares_apart(self) -> bool:
+    def prepares_in_background(self) -> bool:
         """Whether `prepare` may run in another thread, and is worth it."""
         writers = (*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())
-        return all(writer is not None and writer.prepares_apart for writer in writers)
+        return all(writer is not None and writer.prepares_in_background for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
         """Prepare the commits of all branches and error branches."""
@@ -256,7 +256,7 @@ class Branches:
     def schemas(self) -> SchemaIds:
         """Return the schemas of the dataset that converters know now."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
-        with at_most(self._flow.construct_seconds, "schemas_known"):
+        with at_most(self._flow.construct_seconds, "known_schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
@@ -284,7 +284,7 @@ class Branches:
             return ()
         if self._origin.replaces:  # no range of a reprocess unit can hold it
             if self._schema is not None:
-                writer = self._open_errors(errors_of(self._only_branch))
+                writer = self._open_errors(error_branch_of(self._only_branch))
                 writer.keep_without_records(filtered, error_schema(self._schema))
             return ()
         if not has_offsets or any(pipeline.written for pipeline in self._pipelines):
@@ -334,7 +334,7 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
     by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
     for branch, rejections in rejected:
         if rejections:
-            of_name = by_name.setdefault(errors_of(_shown(branch)), {})
+            of_name = by_name.setdefault(error_branch_of(_shown(branch)), {})
             of_name.update((row, (branch, why)) for row, why in rejections.items())
     return by_name
 

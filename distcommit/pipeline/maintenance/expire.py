@@ -129,7 +129,7 @@ class _AgedExtraction(MaintenanceExtraction):
         super().__init__(unit)
         self._source = source
 
-    def staged_with(
+    def with_own_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the results with a staged tombstone that names the expired files and the previous replacement."""

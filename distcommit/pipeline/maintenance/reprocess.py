@@ -18,7 +18,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, errors_of
+from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, error_branch_of
 from distcommit.pipeline.branches.error_columns import given_records
 from distcommit.pipeline.maintenance.units import (
     LiveFile,
@@ -172,7 +172,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def said_on(self) -> tuple[Filtered, Sequence[SkippedRange]]:
+    def superseded_notes(self) -> tuple[Filtered, Sequence[SkippedRange]]:
         positions: dict[str, OffsetSets] = {}
         counts: dict[str, int] = {}
         holes: list[SkippedRange] = []
@@ -189,7 +189,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             ]
         return Filtered({branch: sets.to_text() for branch, sets in positions.items()}, counts), holes
 
-    def staged_with(
+    def with_own_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the results with a staged tombstone, beside the new error files, that names the files read to their
@@ -211,7 +211,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             rejected=sum(result.records_diverted for result in results),
             files=tuple(self._retired),
         )
-        staged, name = stage_tombstone(area, tombstone), errors_of(reprocessed.branch)
+        staged, name = stage_tombstone(area, tombstone), error_branch_of(reprocessed.branch)
         if all(result.branch != name for result in results):
             return (*results, BranchResult(name, self._source.flow.errors.name, (staged,)))
         return tuple(

@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.urn import folder_of
-from distcommit.core.work import MAIN_BRANCH, is_errors, rejecting_branch
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, epoch_name
+from distcommit.core.work import MAIN_BRANCH, is_error_branch, rejecting_branch
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for the error branches of all datasets. Readers treat names with a leading `_` as
 hidden."""
 
-LEDGERS = f"{CLAIM_FOLDER}/ledgers"
+LEDGERS = f"{OWNERSHIP_FOLDER}/ledgers"
 """Folder of the output root for ledgers of tables that do not hold their own."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
@@ -26,12 +26,12 @@ _TOMBSTONE_SUFFIX = ".tombstone"
 _TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
 
 
-def mark_name(epoch: int, mark: str) -> str:
+def run_marker_name(epoch: int, mark: str) -> str:
     """Return the file name of a run marker in the output, beside the owner file."""
     return f"{epoch_name(epoch)}-{mark}"
 
 
-def mark_of(name: str) -> tuple[int, str] | None:
+def run_marker_of(name: str) -> tuple[int, str] | None:
     """Return the epoch and the mark of a run marker's name, None for any other name."""
     match = _MARK.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
@@ -40,8 +40,8 @@ def mark_of(name: str) -> tuple[int, str] | None:
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
     """Return the folder of a branch's published files, below the output root: the dataset's, or one with the branch's
     name in it."""
-    parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_errors(branch) else [folder_of(dataset_urn)]
-    named = rejecting_branch(branch) if is_errors(branch) else branch
+    parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_error_branch(branch) else [folder_of(dataset_urn)]
+    named = rejecting_branch(branch) if is_error_branch(branch) else branch
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 

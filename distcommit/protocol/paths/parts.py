@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-CLAIM_FOLDER = ".distcommit"
+OWNERSHIP_FOLDER = ".distcommit"
 """Folder in the staging and the output root that records its owner. No dataset's folder starts with a dot."""
 
 OWNER = "owner.json"

@@ -45,7 +45,7 @@ SCHEDULE = "schedule"
 PAUSED = "paused.json"
 """File in that folder: scheduled runs are suspended."""
 
-HORIZONS = "horizons"
+EXPIRY_CUTOFFS = "horizons"
 """Folder in the store of expiry cutoffs, in numbered documents. The newest counts."""
 
 RUN_DATASETS = "run_datasets"
@@ -60,10 +60,10 @@ LOCK = "lock"
 SCHEMAS = "schemas"
 """Folder in the store of inferred schemas."""
 
-CUTS = "cuts"
+SNAPSHOTS = "cuts"
 """Folder in the store of snapshots."""
 
-PIECES = f"{CUTS}/pieces"
+SNAPSHOT_DELTAS = f"{SNAPSHOTS}/pieces"
 """Folder of snapshot deltas, by bucket."""
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
@@ -126,18 +126,18 @@ def run_id_of(name: str) -> str:
     return name.removeprefix(_RUN)
 
 
-def cut_name(epoch: int, phase: int) -> str:
+def snapshot_manifest_name(epoch: int, phase: int) -> str:
     """Return the file name of a snapshot manifest."""
     return f"{epoch_name(epoch)}-{phase}.json"
 
 
-def cut_of(name: str) -> tuple[int, int] | None:
+def snapshot_manifest_of(name: str) -> tuple[int, int] | None:
     """Return the epoch and the phase of a snapshot manifest's name, None for any other name."""
     match = _CUT.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
-def piece_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
+def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
     """Return the file name of a snapshot delta.
 
     Args:
@@ -149,7 +149,7 @@ def piece_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
     return f"{epoch_name(epoch)}-{bucket:05d}-{number:012d}-{checksum}.json"
 
 
-def piece_epoch(name: str) -> int | None:
+def snapshot_delta_epoch(name: str) -> int | None:
     """Return the epoch of a snapshot delta's name, None for any other name."""
     match = _PIECE.fullmatch(name)
     return int(match[1]) if match else None

@@ -35,7 +35,7 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
             outcomes.update(zip(indices, answers, strict=True))
         return [outcomes[index] for index in range(len(requests))]
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests in one commit or none.
 
         A request that `combine` refuses is found by combining each by itself. If only the commit is refused, the cause

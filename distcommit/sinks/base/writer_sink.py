@@ -23,7 +23,7 @@ class WriterSink(Sink):
     """
 
     abilities: ClassVar[Abilities] = Abilities(
-        exactly_once=False, at_least_once=True, can_be_taken_back=False, atomic=False
+        exactly_once=False, at_least_once=True, can_roll_back=False, atomic=False
     )
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:

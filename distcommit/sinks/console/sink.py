@@ -41,7 +41,7 @@ class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
         return self.type
 
     @property
-    def shown_records(self) -> int:
+    def preview_records(self) -> int:
         return self.rows
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, StagingArea
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
@@ -35,7 +35,7 @@ class Preparing(Protocol):
         """
         ...
 
-    def discard(self, lost: list[LostAttempt]) -> None:
+    def discard(self, lost: list[AbortedAttempt]) -> None:
         """Roll back what aborted attempts have prepared. See `SinkCommitter.discard`."""
         ...
 
@@ -88,4 +88,4 @@ class PreparedRows(StagedRows):
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix
             with closing(self._opens(self._context)) as preparing:
-                preparing.discard([LostAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])
+                preparing.discard([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])

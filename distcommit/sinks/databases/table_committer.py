@@ -140,7 +140,7 @@ class TableCommitter(SinkCommitter):
             outcomes += self._tried(requests[begin : begin + _DATASETS_AT_ONCE])
         return outcomes
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests in one transaction, however many there are; if one of them can't be, it is rolled
         back."""
         try:
@@ -174,7 +174,7 @@ class TableCommitter(SinkCommitter):
 
     def _tried(self, requests: Sequence[CommitRequest], *, whole: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
-            self.tried_again += 1 if number > 1 else 0
+            self.retry_count += 1 if number > 1 else 0
             try:
                 return self._in_one_transaction(requests, whole=whole)
             except CollisionError:

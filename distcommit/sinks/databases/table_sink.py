@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
@@ -80,8 +80,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     def name(self) -> str:
         return self.name_of(f"{self.type}:{self.table}")
 
-    def pins(self) -> Mapping[str, Pin]:
-        return {"table": Pin(self.table, ANOTHER_TARGET)}
+    def pins(self) -> Mapping[str, FixedSetting]:
+        return {"table": FixedSetting(self.table, ANOTHER_TARGET)}
 
     @abstractmethod
     def table_of(self, dataset_urn: str) -> str:
@@ -102,7 +102,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Whether the rows of an epoch can be identified, and so be taken back."""
         return self.tags and self.mode == "append"
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return (*self.keys, *([self.version] if self.version else []))
 
     @property

@@ -26,7 +26,7 @@ from distcommit.core.errors import (
     LostError,
     TransientError,
 )
-from distcommit.core.interfaces.committer import CommitRequest, FailedForGood, LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.error_collection import OneByOne
@@ -253,7 +253,7 @@ class TwoPhaseCommitter(ProofCommitter):
             "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs.
 
         A transaction that can't be rolled back does not prevent the others. Its proof is not barred, as the insert

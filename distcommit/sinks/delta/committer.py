@@ -14,17 +14,17 @@ from deltalake import DeltaTable
 
 from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, error_text
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     FailedForGood,
-    LostAttempt,
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.error_collection import OneByOne
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.altered import altered
@@ -71,7 +71,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
     def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
         answers: dict[int, CommitOutcome] = {}
-        others = in_flight(self._tables.location.parallel_calls, self._commit, batches)
+        others = run_parallel(self._tables.location.parallel_calls, self._commit, batches)
         for batch, other in zip(batches, others, strict=True):
             answers |= batch.answers | dict.fromkeys(batch.requests.keys() - batch.answers.keys(), other)
         done = [
@@ -83,7 +83,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
         self._ledgers.delete(name for batch in batches for name in batch.superseded)
         return [answers[index] for index in range(len(requests))]
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         location = self._tables.location
         location.check()
         errors = OneByOne("data files of aborted attempts can't be deleted", self.probe)
@@ -136,7 +136,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
 
     def missing_files(self, table: DeltaTable, request: CommitRequest) -> Sequence[str]:
         location, files = self._tables.location, files_of(request)
-        sizes = in_flight(location.parallel_calls, location.size_of, [file["path"] for file in files])
+        sizes = run_parallel(location.parallel_calls, location.size_of, [file["path"] for file in files])
         return [location.uri(file["path"]) for file, size in zip(files, sizes, strict=True) if size != file["bytes"]]
 
     def altered(self, name: str, table: DeltaTable, request: CommitRequest) -> FailedForGood | None:
@@ -173,7 +173,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
         """Commit the accepted requests, with the answers in the batch; return the outcome of all others."""
         reason, failures = ALWAYS_CHANGED, 0
         for number in tries():
-            self.tried_again += 1 if number > 1 else 0
+            self.retry_count += 1 if number > 1 else 0
             try:
                 if self._try(batch):
                     break

@@ -12,14 +12,14 @@ from collections.abc import Set as AbstractSet
 
 from deltalake import DeltaTable
 
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.delta.data_files import name_in_table
 from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.table_formats.data_files import left_by, warn_of_gone_table, warn_of_kept
 
 
-def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> dict[str, set[str]]:
+def leftovers(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> dict[str, set[str]]:
     """Return the paths of a sink's data files of these attempts, by the table's name."""
     by_table: dict[str, set[str]] = {}
     for path in (path for each in lost for path in left_by(context, sink, each)):
@@ -30,7 +30,7 @@ def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt])
 def existing(location: Location, paths: AbstractSet[str]) -> set[str]:
     """Return those of the files that exist."""
     names = sorted(paths)
-    sizes = in_flight(location.parallel_calls, location.size_of, names)
+    sizes = run_parallel(location.parallel_calls, location.size_of, names)
     return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
 

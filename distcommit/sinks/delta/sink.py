@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.interfaces.targets import Target
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
@@ -24,12 +24,12 @@ class DeltaSink(DeltaSettings, DataFileSink):
     type: Literal["delta"]
 
     @property
-    def turns_away(self) -> PartitionValues | None:
+    def rejection_check(self) -> PartitionValues | None:
         rule = f"a partition's value must not be an empty text or {NO_VALUE}, which Delta reads as null"
         return PartitionValues(self.partition_by, _is_read_back, rule) if self.partition_by else None
 
-    def pins(self) -> Mapping[str, Pin]:
-        return {"location": Pin(self.location), "table": Pin(self.table)}
+    def pins(self) -> Mapping[str, FixedSetting]:
+        return {"location": FixedSetting(self.location), "table": FixedSetting(self.table)}
 
     @property
     def writes_to(self) -> str:

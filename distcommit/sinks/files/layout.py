@@ -141,7 +141,7 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
                 return folder_end_ms(folder, level)
         return None
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         """Return the columns that folders, order and encodings use."""
         by = [each.column if isinstance(each, TimePartition) else each.field for each in self.partitions]
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins
 from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.core.provenance import Provenance
-from distcommit.core.work import SkippedRange, is_errors, rejecting_branch
+from distcommit.core.work import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import Encoder
 from distcommit.sinks.files.footer import Footer
@@ -170,7 +170,7 @@ class OpenFile:
         return rows
 
     def _metadata(self) -> Mapping[str, str]:
-        branch, has_errors = self._identity.branch, is_errors(self._identity.branch)
+        branch, has_errors = self._identity.branch, is_error_branch(self._identity.branch)
         return Footer(
             dataset_urn=self._identity.dataset_urn,
             epoch=self._identity.epoch,

@@ -25,14 +25,14 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.ports import FileAccess
-from distcommit.core.records.fixed_settings import Pin
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import (
     MAIN_BRANCH,
     SkippedRange,
     StagedFile,
-    added_content,
-    is_errors,
+    is_error_branch,
+    sum_content,
 )
 from distcommit.protocol.paths.output import published_folder, published_name, published_start
 from distcommit.protocol.paths.staging import staged_name, writing_name
@@ -105,13 +105,13 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
         return self.publish
 
     @property
-    def turns_away(self) -> PartitionValues | None:
+    def rejection_check(self) -> PartitionValues | None:
         return folder_names(self.partitions)
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return the partitions if the sink replaces them: with others, old files in other folders would stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
-        return {"partition_by": Pin(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
+        return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{published_folder(dataset_urn, branch)}"
@@ -227,7 +227,7 @@ class AttemptFiles(SinkWriter):
         self._state = "open"
 
     @property
-    def prepares_apart(self) -> bool:
+    def prepares_in_background(self) -> bool:
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
@@ -245,14 +245,14 @@ class AttemptFiles(SinkWriter):
         for file in sorted(self._closed, key=lambda closed: (len(closed.path), closed.path)):
             by_target.setdefault(file.final_path.rpartition("/")[0], []).append(file)
         apart = len(by_target) > 1 and self._fs.has_folders
-        placed = in_flight(
+        placed = run_parallel(
             self._fs.parallel_calls,
             lambda numbered: self._put_in_place(f"/{staged_name(numbered[0])}" if apart else "", numbered[1]),
             list(enumerate(by_target.values(), 1)),
         )
         outputs = [output for outputs_of_folder in placed for output in outputs_of_folder]
         self._state = "closed"
-        content = added_content(file.content_sum for file in self._closed)
+        content = sum_content(file.content_sum for file in self._closed)
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
@@ -326,7 +326,7 @@ class AttemptFiles(SinkWriter):
         """Finish files, several at a time if calls wait for a network."""
         files = [self._files[key] for key in keys]
         self._waiting_bytes -= sum(file.waiting_bytes for file in files)
-        self._closed += in_flight(self._fs.parallel_calls, OpenFile.finish, files)
+        self._closed += run_parallel(self._fs.parallel_calls, OpenFile.finish, files)
         for key in keys:
             del self._files[key]  # only now, as `abort` needs it until then
 
@@ -354,7 +354,7 @@ class AttemptFiles(SinkWriter):
     def _new_file(self, folder: str, schema: pa.Schema) -> OpenFile:
         settings, self._newest = self._settings, (folder, schema)
         written = without_origins(schema)
-        if not is_errors(self._identity.branch):  # error files have input records with their original names
+        if not is_error_branch(self._identity.branch):  # error files have input records with their original names
             settings.check_names(written)
         encoder = settings.encoder(written)
         self._numbers += 1

@@ -25,7 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, local_path, probe_folder
 
@@ -207,7 +207,7 @@ class KnownTables:
             asked = [name for name in names if name not in self._known]
             if asked and self._listed is None:
                 self._listed = self._tables.listed(self._namespace)
-            found = dict(zip(asked, in_flight(self._tables.parallel_calls, self._from_list, asked), strict=True))
+            found = dict(zip(asked, run_parallel(self._tables.parallel_calls, self._from_list, asked), strict=True))
             self._known.update((name, table) for name, table in found.items() if table is not None)
             left = self._tables.read([name for name, table in found.items() if table is None])
             self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))

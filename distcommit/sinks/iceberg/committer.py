@@ -14,16 +14,16 @@ from pyiceberg.table import Table, TableProperties
 
 from distcommit.core.errors import ConflictError, CorruptError, error_text
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     FailedForGood,
-    LostAttempt,
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.error_collection import OneByOne
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.altered import altered
@@ -74,7 +74,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
         reason, failures = ALWAYS_CHANGED, 0
         for number in tries():
-            self.tried_again += 1 if number > 1 else 0
+            self.retry_count += 1 if number > 1 else 0
             try:
                 self._round(batches)
             except Exception as error:
@@ -89,7 +89,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
                 break
         return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         errors = OneByOne("data files of aborted attempts can't be deleted", self.probe)
         for name, files in leftovers(self._context, self._sink.name, lost).items():
             with errors.to(".".join(name)):
@@ -142,7 +142,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
 
     def missing_files(self, table: Table, request: CommitRequest) -> Sequence[str]:
         paths = [file["path"] for file in files_of(request)]
-        there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
+        there = run_parallel(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         return [path for path, ok in zip(paths, there, strict=True) if not ok]
 
     def altered(self, name: Identifier, table: Table, request: CommitRequest) -> FailedForGood | None:
@@ -183,7 +183,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
     def _round(self, batches: list[_Batch]) -> None:
         """Try once to commit all batches. If this raises, the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
-        changes = in_flight(
+        changes = run_parallel(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
         )
         going = [(batch, change) for batch, change in zip(batches, changes, strict=True) if change is not None]

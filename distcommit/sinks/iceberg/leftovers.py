@@ -18,8 +18,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
+from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalogs import Identifier, Tables
 from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_gone_table, warn_of_kept
@@ -43,7 +43,7 @@ def note_of(table: Table) -> tuple[str, str]:
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
-def leftovers(context: CommitterContext, sink: str, lost: Sequence[LostAttempt]) -> Leftovers:
+def leftovers(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> Leftovers:
     """Return the data files of a sink's aborted attempts."""
     by_table: Leftovers = {}
     for each in lost:
@@ -61,7 +61,7 @@ def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
         found: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
         return found
 
-    there = in_flight(tables.parallel_calls, exists, list(files))
+    there = run_parallel(tables.parallel_calls, exists, list(files))
     return {path: number for (path, number), ok in zip(files.items(), there, strict=True) if ok}
 
 
@@ -79,7 +79,7 @@ def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int)
     needed: set[str] = set()
     for table in tables if files else ():
         manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
-        if in_table := files.keys() & set().union(*in_flight(parallel_calls, _paths_of, manifests)):
+        if in_table := files.keys() & set().union(*run_parallel(parallel_calls, _paths_of, manifests)):
             warn_of_kept(".".join(table.name()), in_table)
             needed |= in_table
     places = _data_places(tables)
@@ -94,7 +94,7 @@ def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]
     if snapshot is None or not files:
         return set()
     manifests = [(table.io, manifest) for manifest in snapshot.manifests(table.io)]
-    return set(files & set().union(*in_flight(parallel_calls, _paths_of, manifests)))
+    return set(files & set().union(*run_parallel(parallel_calls, _paths_of, manifests)))
 
 
 def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
@@ -121,7 +121,7 @@ def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
             else:
                 load_file_io(properties, path).delete(path)
 
-    in_flight(tables.parallel_calls, forget, sorted(paths))
+    run_parallel(tables.parallel_calls, forget, sorted(paths))
 
 
 def _data_places(tables: Iterable[Table]) -> list[str]:

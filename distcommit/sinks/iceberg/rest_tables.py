@@ -26,7 +26,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, RemovePro
 from requests.adapters import HTTPAdapter
 
 from distcommit.core.errors import TransientError
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
 from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
@@ -61,7 +61,7 @@ class RestTables(Tables):
         catalog._session.mount(catalog.uri, HTTPAdapter(pool_maxsize=_CALLS))
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        tables = in_flight(_CALLS, self._read, list(names))
+        tables = run_parallel(_CALLS, self._read, list(names))
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
@@ -80,7 +80,7 @@ class RestTables(Tables):
             answers[first.table.name()] = self._try(first)
         most = self._most if self._tried else 1
         parts += [remaining[begin : begin + most] for begin in range(0, len(remaining), most)]
-        for part, made in zip(parts, in_flight(_CALLS, self._commit_some, parts), strict=True):
+        for part, made in zip(parts, run_parallel(_CALLS, self._commit_some, parts), strict=True):
             answers.update(zip((change.table.name() for change in part), made, strict=True))
         unknown = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
         self._alone = self._alone - answers.keys() | unknown.keys()
@@ -90,7 +90,7 @@ class RestTables(Tables):
 
     def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables by one request each, many concurrently. See `Tables.create`."""
-        tables = in_flight(_CALLS, self._create, list(wanted))
+        tables = run_parallel(_CALLS, self._create, list(wanted))
         return {new.name: table for new, table in zip(wanted, tables, strict=True) if table is not None}
 
     def _create(self, new: NewTable) -> Table | Exception | None:
@@ -151,7 +151,7 @@ class RestTables(Tables):
             commit_together(self._rest, changes)
         except _REFUSED:
             half = len(changes) // 2
-            parts = in_flight(_CALLS, self._commit_some, [changes[:half], changes[half:]])
+            parts = run_parallel(_CALLS, self._commit_some, [changes[:half], changes[half:]])
             return [answer for part in parts for answer in part]
         except Exception as error:  # noqa: BLE001 - the outcome is unknown; the caller looks it up
             self._most = max(2, len(changes) // _FEWER)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.interfaces.targets import ICEBERG, Target, catalog_addresses
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.iceberg.settings import IcebergSettings
@@ -22,8 +22,8 @@ class IcebergSink(IcebergSettings, DataFileSink):
 
     type: Literal["iceberg"]
 
-    def pins(self) -> Mapping[str, Pin]:
-        return {"namespace": Pin(self.namespace), "table": Pin(self.table)}
+    def pins(self) -> Mapping[str, FixedSetting]:
+        return {"namespace": FixedSetting(self.namespace), "table": FixedSetting(self.table)}
 
     @property
     def writes_to(self) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import IntegrityError
 
 from distcommit.core.errors import TransientError
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
@@ -57,12 +57,12 @@ class SqlTables(Tables):
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        tables = in_flight(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
+        tables = run_parallel(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
-        written = in_flight(self.parallel_calls, self._tried_write, changes)
+        written = run_parallel(self.parallel_calls, self._tried_write, changes)
         made = [(change, found) for change, found in zip(changes, written, strict=True) if isinstance(found, tuple)]
         same = self._moved(made, sync) if made else []
         for found in written:
@@ -88,7 +88,7 @@ class SqlTables(Tables):
         else:
             raise TransientError("other writers changed the tables during each try", catalog=self._catalog_name)
         moved_on = [(change, after) for (change, (_, after)), ok in zip(made, same, strict=True) if ok]
-        in_flight(self.parallel_calls, self._forget_old, moved_on)
+        run_parallel(self.parallel_calls, self._forget_old, moved_on)
         return same
 
     def _forget_old(self, moved: tuple[Change, TableMetadata]) -> None:
@@ -105,7 +105,7 @@ class SqlTables(Tables):
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
         # in one order, so that two sessions that create the same tables do not deadlock
-        begun = in_flight(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
+        begun = run_parallel(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
         errors = {found.name: found.error for found in begun if isinstance(found, _NotMade)}
         remaining = [table for table in begun if isinstance(table, Table)]
         sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
@@ -121,7 +121,7 @@ class SqlTables(Tables):
             raise TransientError("other writers created some of the tables during each try", catalog=self._catalog_name)
         created = {table.name() for table in remaining}
         forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in created]
-        in_flight(self.parallel_calls, self._forget, forgotten)
+        run_parallel(self.parallel_calls, self._forget, forgotten)
         return {**errors, **{table.name(): table for table in remaining}}
 
     def _begin(self, new: NewTable) -> Table | _NotMade:

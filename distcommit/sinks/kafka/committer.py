@@ -27,7 +27,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
@@ -83,7 +83,7 @@ class KafkaCommitter(SinkCommitter):
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self._commit(requests, whole=False)
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self._commit(requests, whole=True)
 
     def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
@@ -107,7 +107,7 @@ class KafkaCommitter(SinkCommitter):
             answers = self._commit_lane(lane, [requests[index] for index in lanes[lane]], whole=whole)
             outcomes.update(zip(lanes[lane], answers, strict=True))
 
-        in_flight(_AT_ONCE, act, list(lanes))
+        run_parallel(_AT_ONCE, act, list(lanes))
         return [outcomes[index] for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -181,7 +181,7 @@ class KafkaCommitter(SinkCommitter):
         """Try until the outcomes are known. After being fenced, or without an answer, read the ledger again."""
         denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
-            self.tried_again += 1 if number > 1 else 0
+            self.retry_count += 1 if number > 1 else 0
             try:
                 return self._try(lane, requests, whole=whole, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:

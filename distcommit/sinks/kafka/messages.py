@@ -151,7 +151,7 @@ class KafkaWriter(SinkWriter):
         return self._covering.note_filtered(filtered)
 
     @property
-    def prepares_apart(self) -> bool:
+    def prepares_in_background(self) -> bool:
         return self._area.fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.interfaces.targets import Target, broker_addresses
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
@@ -69,7 +69,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: ClassVar[str] = "kafka"
-    abilities: ClassVar[Abilities] = Abilities(audit=True, can_be_taken_back=False)
+    abilities: ClassVar[Abilities] = Abilities(audit=True, can_roll_back=False)
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)
@@ -105,8 +105,8 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
             raise ValueError("topic and ledger must be different topics")
         return self
 
-    def pins(self) -> Mapping[str, Pin]:
-        return {"ledger": Pin(self.ledger), "transactional_ids": Pin(str(self.transactional_ids))}
+    def pins(self) -> Mapping[str, FixedSetting]:
+        return {"ledger": FixedSetting(self.ledger), "transactional_ids": FixedSetting(str(self.transactional_ids))}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"topic {topic_of(self.topic, dataset_urn)} of {self.brokers}"
@@ -131,7 +131,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         """Return the group of all datasets of a transactional id, so that no two buckets fence each other."""
         return f"transactional id {lane_of(dataset_urn, self.transactional_ids)}"
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         return self.mapping.asked
 
     def check_schema(self, schema: pa.Schema) -> None:

@@ -136,9 +136,9 @@ class MariadbCommitter(SqlCommitter):
                 outcomes[index] = outcome
         return outcomes
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests or none, after creating and widening their tables."""
-        outcomes = super().commit_whole(requests)
+        outcomes = super().commit_atomically(requests)
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
             if not to_alter or any(isinstance(outcome, FailedForGood) for outcome in outcomes):
@@ -148,7 +148,7 @@ class MariadbCommitter(SqlCommitter):
                 if failed is not None:
                     key = (dataset_urn, branch)
                     return [failed if key == (r.dataset_urn, r.branch) else HeldBack(dataset_urn) for r in requests]
-            outcomes = super().commit_whole(requests)
+            outcomes = super().commit_atomically(requests)
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.targets import Target, database_address
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.database_tls import check_mysql_url
 from distcommit.sinks.base.clients import committing_by, needing_client
@@ -53,9 +53,9 @@ class MariadbSink(ServerSink):
         """The database's name."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return table and database. The server is not fixed, as servers may be renamed."""
-        return {**super().pins(), "database": Pin(self.database, ANOTHER_TARGET)}
+        return {**super().pins(), "database": FixedSetting(self.database, ANOTHER_TARGET)}
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
         names = (self.table_of(dataset_urn), LEDGER, PROOFS)

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field
 
 from distcommit.core.interfaces.targets import Target, database_address
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.database_tls import check_postgresql_url
 from distcommit.sinks.base.table_names import table_name
@@ -38,12 +38,12 @@ class PostgresqlSettings(ServerSink):
     def check_options(self) -> None:
         check_postgresql_url(self.url, self.tls)
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return table, database and schemas. The server is not fixed, as servers may be renamed."""
         database = unquote(urlsplit(self.url).path.removeprefix("/"))
         ledger = self.ledger_schema or self.schema_name
         named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}
-        return {**super().pins(), **{name: Pin(value, ANOTHER_TARGET) for name, value in named.items()}}
+        return {**super().pins(), **{name: FixedSetting(value, ANOTHER_TARGET) for name, value in named.items()}}
 
     @property
     def writes_to(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from distcommit.core.errors import ConfigurationError, plain_text
 from distcommit.core.interfaces.sink import BY_DATASET, Sink, SinkSettings
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
 
 
@@ -34,9 +34,9 @@ class PythonSink(
             )
         _check_grouping(made, self.class_name)
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         with self.guard():
-            return {"name": Pin(self.made.name), **self.made.pins()}
+            return {"name": FixedSetting(self.made.name), **self.made.pins()}
 
 
 def _check_grouping(made: Sink, class_name: str) -> None:

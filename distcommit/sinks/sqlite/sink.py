@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities
 from distcommit.core.interfaces.targets import Target, database_address
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import committing_by
 from distcommit.sinks.base.table_names import table_name
@@ -49,9 +49,9 @@ class SqliteSink(TableSink):
             )
         return path
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return table and file name. The folder is not fixed, as the file may be moved."""
-        return {**super().pins(), "file": Pin(PurePosixPath(self.path).name, ANOTHER_TARGET)}
+        return {**super().pins(), "file": FixedSetting(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
     @property
     def writes_to(self) -> str:

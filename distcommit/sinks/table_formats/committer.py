@@ -79,7 +79,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self.commit_all(requests, whole=False)
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self.commit_all(requests, whole=True)
 
     def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:

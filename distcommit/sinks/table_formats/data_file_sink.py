@@ -62,6 +62,6 @@ class DataFileSink(DataFileTables, GroupsByTable, SinkSettings):
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
-    def asked_columns(self) -> Sequence[str]:
+    def required_columns(self) -> Sequence[str]:
         """Return none: `partition_by` and `sort_by` apply to created tables only."""
         return ()

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlparse
 
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.interfaces.sink import StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -41,7 +41,7 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
         note.close_file(sync=False)
 
 
-def left_by(context: CommitterContext, sink: str, lost: LostAttempt) -> dict[str, Sequence[str]]:
+def left_by(context: CommitterContext, sink: str, lost: AbortedAttempt) -> dict[str, Sequence[str]]:
     """Return the locations of an attempt's data files by its commit infos and notes, with the notes' further lines.
 
     Behind a fork each branch has its notes in a folder of its own.

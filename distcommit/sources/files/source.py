@@ -16,7 +16,7 @@ from distcommit.core.interfaces.extract import Extract, TableType
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Position
 from distcommit.core.watermark_types import WATERMARK_PIN
@@ -118,21 +118,23 @@ class FilesSource(BaseModel, SourceSettings):
         return LINE_SCHEMA if self.format == "jsonl" else None
 
     @property
-    def turns_away(self) -> Converter | None:
+    def rejection_check(self) -> Converter | None:
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
         return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """The patterns from their first wildcard on, which name datasets and files.
 
         The folders before it may move if files keep their times. Patterns that are alike from there on may only move
         together.
         """
-        folders = {"paths (folders)": Pin(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
+        folders = (
+            {"paths (folders)": FixedSetting(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
+        )
         return {
-            "paths": Pin(" ".join(map(str, self._patterns())), _OTHER_PATHS),
+            "paths": FixedSetting(" ".join(map(str, self._patterns())), _OTHER_PATHS),
             **folders,
-            "dataset": Pin(self.dataset),
+            "dataset": FixedSetting(self.dataset),
             WATERMARK_PIN: WATERMARKS.pin(),
         }
 

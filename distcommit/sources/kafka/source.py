@@ -16,15 +16,15 @@ from distcommit.core.interfaces.source import (
     DatasetProblem,
     GroupPositions,
     Lag,
-    PassedOver,
     Planned,
+    SkippedDataset,
     SourceSettings,
     SourceState,
-    kept_incarnations,
+    stored_incarnations,
 )
 from distcommit.core.interfaces.targets import Target, broker_addresses
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.patterns import check_patterns
 from distcommit.core.watermark import Position
@@ -99,7 +99,7 @@ class KafkaSource(BaseModel, SourceSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(
-        "kafka_partition", "kafka_offset", thing_of=topic_named_by, unique_incarnations=True
+        "kafka_partition", "kafka_offset", offset_space_of=topic_named_by, unique_incarnations=True
     )
 
     type: Literal["kafka"]
@@ -152,10 +152,10 @@ class KafkaSource(BaseModel, SourceSettings):
         columns = (self.provenance.partition_column, self.provenance.offset_column) if self.provenance else ()
         return Extract("kafka", topic_named_by(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
         renamed."""
-        return {"dataset": Pin(self.dataset)}
+        return {"dataset": FixedSetting(self.dataset)}
 
     @property
     def named_by(self) -> str:
@@ -195,7 +195,7 @@ class KafkaSource(BaseModel, SourceSettings):
         queries = KafkaQueries(self.connection())
         selected = list(self._datasets(queries, owned, states))
         if queries.cluster_id:
-            yield SourceFact("cluster", Pin(queries.cluster_id, _ANOTHER_CLUSTER))
+            yield SourceFact("cluster", FixedSetting(queries.cluster_id, _ANOTHER_CLUSTER))
         yield from (problem for problem in selected if not isinstance(problem, KafkaDataset))
         datasets = (dataset for dataset in selected if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
@@ -211,7 +211,7 @@ class KafkaSource(BaseModel, SourceSettings):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
-        return kept_incarnations(states, ids_of(_impatient(self), {urn: topic_named_by(urn) for urn in states}))
+        return stored_incarnations(states, ids_of(_impatient(self), {urn: topic_named_by(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
@@ -253,7 +253,7 @@ class KafkaSource(BaseModel, SourceSettings):
 
     def _datasets(
         self, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
-    ) -> Iterator[KafkaDataset | DatasetProblem | PassedOver]:
+    ) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
         """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
         select = self.selection
         missing = {topic for topic in self.topics if topic in select}
@@ -263,7 +263,7 @@ class KafkaSource(BaseModel, SourceSettings):
             if self.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
                 continue
             if select.skips_internal(name) and owned(name):
-                yield PassedOver(name, _INTERNAL)
+                yield SkippedDataset(name, _INTERNAL)
             if name not in select:
                 continue
             if topic.error or not topic.partitions:

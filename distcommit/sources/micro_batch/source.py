@@ -22,7 +22,7 @@ from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, plain_text
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings, SourceState
 from distcommit.core.ports import FileSystem, StagedWriter
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position, Watermark
@@ -50,19 +50,19 @@ class MicroBatchSource(BaseModel, SourceSettings):
     dataset_column: str = Field(min_length=1)
 
     @property
-    def reads_whole(self) -> bool:
+    def reads_whole_units(self) -> bool:
         return True
 
     @property
-    def reads_again(self) -> bool:
+    def supports_retry_ranges(self) -> bool:
         return False
 
     @property
     def batch_column(self) -> str:
         return self.dataset_column
 
-    def pins(self) -> Mapping[str, Pin]:
-        return {"dataset_column": Pin(self.dataset_column)}
+    def pins(self) -> Mapping[str, FixedSetting]:
+        return {"dataset_column": FixedSetting(self.dataset_column)}
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         return iter(())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from distcommit.core.interfaces.source import Source, SourceSettings
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
 
 
@@ -24,7 +24,7 @@ class PythonSource(
     is_imported: ClassVar[bool] = True
     type: Literal["python"]
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """Return the class name and the class's own pins. A renamed class can pin its old name as `class`."""
         with self.guard():
-            return {"class": Pin(self.class_name), **self.made.pins()}
+            return {"class": FixedSetting(self.class_name), **self.made.pins()}

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.extract import Extract, TableType
-from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, SourceState, kept_incarnations
+from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, SourceState, stored_incarnations
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position
@@ -134,11 +134,11 @@ class RestSource(BaseModel, SourceSettings):
         return RECORD_SCHEMA
 
     @property
-    def reads_again(self) -> bool:
+    def supports_retry_ranges(self) -> bool:
         """True for times only, whose ranges end at a planned position. The end of other ranges is found by reading."""
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark
         field is in each dataset's watermark, as its incarnation."""
         another = (
@@ -146,8 +146,8 @@ class RestSource(BaseModel, SourceSettings):
             " (paths)."
         )
         named = "&".join(f"{name}={text}" for name, text in sorted(self.params.items()) if _DATASET in text)
-        by_params = {"params ({dataset})": Pin(named, another)} if named else {}
-        return {"url": Pin(urlsplit(self.url).path, another), **by_params}
+        by_params = {"params ({dataset})": FixedSetting(named, another)} if named else {}
+        return {"url": FixedSetting(urlsplit(self.url).path, another), **by_params}
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
         return dataset_urn in self.datasets
@@ -176,7 +176,7 @@ class RestSource(BaseModel, SourceSettings):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose field in the job file is still that of their state."""
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
-        return {urn: kept for urn, kept in kept_incarnations(states, {}).items() if kept == current.get(urn)}
+        return {urn: kept for urn, kept in stored_incarnations(states, {}).items() if kept == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Yield the problems of positions that are neither a value of the dataset's field nor a number of records."""

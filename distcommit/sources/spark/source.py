@@ -95,11 +95,11 @@ class SparkSource(BaseModel, SourceSettings):
         return self
 
     @property
-    def reads_whole(self) -> bool:
+    def reads_whole_units(self) -> bool:
         return True
 
     @property
-    def reads_again(self) -> bool:
+    def supports_retry_ranges(self) -> bool:
         return not self.is_snapshot
 
     @property

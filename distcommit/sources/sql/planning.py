@@ -11,7 +11,7 @@ from msgspec import structs
 
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.extract import Extract, with_extract
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver, Planned, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
@@ -86,7 +86,7 @@ def _plan_one(
     name: str,
     found: Reflected | None,
     states: SourceState,
-) -> Iterator[DatasetPlan | DatasetProblem | PassedOver]:
+) -> Iterator[DatasetPlan | DatasetProblem | SkippedDataset]:
     select, state = rules.selection, states.get(name)
     asked = select.rules_of(name)
     untold, notes = "", list[str]()
@@ -115,7 +115,7 @@ def _plan_one(
             )
     for text in notes:
         logger.warning("table %s: %s", name, text)
-        yield PassedOver(name, text, "rows may never be read")
+        yield SkippedDataset(name, text, "rows may never be read")
     if untold:
         yield DatasetProblem(name, untold)
     if planned is not None:

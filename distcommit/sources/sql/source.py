@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.extract import Extract, TableType
-from distcommit.core.interfaces.source import Planned, SourceSettings, SourceState, kept_incarnations
+from distcommit.core.interfaces.source import Planned, SourceSettings, SourceState, stored_incarnations
 from distcommit.core.interfaces.targets import Target
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.patterns import check_patterns
 from distcommit.core.watermark import Position
@@ -189,19 +189,19 @@ class SqlSource(BaseModel, SourceSettings):
         return self.table_type == "snapshot_only"
 
     @property
-    def reads_whole(self) -> bool:
+    def reads_whole_units(self) -> bool:
         return self.is_snapshot
 
     @property
-    def reads_again(self) -> bool:
+    def supports_retry_ranges(self) -> bool:
         return not self.is_snapshot
 
-    def pins(self) -> Mapping[str, Pin]:
+    def pins(self) -> Mapping[str, FixedSetting]:
         """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark
         column and query are in each dataset's watermark, as its incarnation."""
         return {
-            "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
-            "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),
+            "database": FixedSetting(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
+            "schema": FixedSetting(self.schema_name or "", _ANOTHER_DATABASE),
         }
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
@@ -211,7 +211,7 @@ class SqlSource(BaseModel, SourceSettings):
         return reads_table(target, self.url, self.schema_name, self.selection)
 
     @property
-    def apart_hint(self) -> str:
+    def false_match_hint(self) -> str:
         needs_schema = self._dialect == "postgresql" and not self.schema_name
         return "set source.schema if the source reads another schema" if needs_schema else ""
 
@@ -252,7 +252,7 @@ class SqlSource(BaseModel, SourceSettings):
         rules = {urn: self.selection.rules_of(urn) for urn in states}
         return {
             urn: kept
-            for urn, kept in kept_incarnations(states, {}).items()
+            for urn, kept in stored_incarnations(states, {}).items()
             if counts_in(kept, rules[urn].watermark, rules[urn].query_id)
         }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distcommit.core.ports import FileSystem
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.staging import attempt_note, attempt_of, bucket_folder, noted_attempt, work_unit_of
 from distcommit.protocol.paths.temporary import is_temporary
 
@@ -82,4 +82,4 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
     """Delete notes. Missing ones are ignored."""
-    in_flight(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{attempt_note(each.folder)}"), list(noted))
+    run_parallel(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{attempt_note(each.folder)}"), list(noted))

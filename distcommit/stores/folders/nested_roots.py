@@ -8,7 +8,7 @@ from contextlib import suppress
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import is_published_name
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER
 from distcommit.stores.folders.ownership import read_owner
 
@@ -42,7 +42,7 @@ def first_published(fs: FileSystem, root: str) -> str | None:
     subfolders: list[str] = []
     for entry in fs.list_folder(root):
         path = f"{root}/{entry.name}"
-        if entry.is_folder and entry.name != CLAIM_FOLDER:
+        if entry.is_folder and entry.name != OWNERSHIP_FOLDER:
             subfolders.append(path)
         elif not entry.is_folder and is_published_name(entry.name):
             return path
@@ -71,7 +71,7 @@ def _is_store(fs: FileSystem, folder: str) -> bool:
 
 
 def _claim_of(fs: FileSystem, folder: str) -> str:
-    if fs.status(f"{folder}/{CLAIM_FOLDER}/{OWNER}") is None:
+    if fs.status(f"{folder}/{OWNERSHIP_FOLDER}/{OWNER}") is None:
         return ""
     owner = read_owner(fs, folder)
     return "" if owner is None else f"a folder of job {owner.job!r}"

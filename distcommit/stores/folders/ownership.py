@@ -15,8 +15,8 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.core.ports import FileSystem
-from distcommit.protocol.paths.output import mark_name, mark_of
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.output import run_marker_name, run_marker_of
+from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.state.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
@@ -65,9 +65,9 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
     if found is None:
         # The store's creator may have died before its sync, and a claim must not outlive the store.
         fs.sync([owner.store], owner.store)
-        fs.make_folders(f"{root}/{CLAIM_FOLDER}")
-        fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{OWNER}", encode_document(owner))
-        fs.sync([f"{root}/{CLAIM_FOLDER}"], root)
+        fs.make_folders(f"{root}/{OWNERSHIP_FOLDER}")
+        fs.put_if_absent(f"{root}/{OWNERSHIP_FOLDER}/{OWNER}", encode_document(owner))
+        fs.sync([f"{root}/{OWNERSHIP_FOLDER}"], root)
         found = read_owner(fs, root) or owner
     if found.store_id != owner.store_id:
         raise not_the_owner(root, found, owner.job, f"the store with id {owner.store_id} at {owner.store}")
@@ -79,7 +79,7 @@ def read_owner(fs: FileSystem, root: str) -> Owner | None:
     Raises:
         UnknownVersionError, CorruptError: if the claim cannot be read.
     """
-    path = f"{root}/{CLAIM_FOLDER}/{OWNER}"
+    path = f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
     try:
         return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path, todo=_REMEDY)
     except FileNotFoundError:
@@ -109,8 +109,8 @@ def not_the_owner(root: str, found: Owner, job: str, store: str = "no store") ->
 def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
     """Return the newest epoch of each marker; 0 if there is none."""
     newest = dict.fromkeys(Mark, 0)
-    for entry in fs.list_folder(f"{output}/{CLAIM_FOLDER}"):
-        epoch, mark = mark_of(entry.name) or (0, "")
+    for entry in fs.list_folder(f"{output}/{OWNERSHIP_FOLDER}"):
+        epoch, mark = run_marker_of(entry.name) or (0, "")
         if mark in newest:
             newest[Mark(mark)] = max(newest[Mark(mark)], epoch)
     return newest
@@ -123,11 +123,11 @@ def newest_end(marks: dict[Mark, int]) -> int:
 
 def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
     """Put a marker, durably, and delete older ones of its kind."""
-    folder = f"{output}/{CLAIM_FOLDER}"
+    folder = f"{output}/{OWNERSHIP_FOLDER}"
     fs.make_folders(folder)
-    fs.put_if_absent(f"{folder}/{mark_name(epoch, mark)}", b"")
+    fs.put_if_absent(f"{folder}/{run_marker_name(epoch, mark)}", b"")
     fs.sync([folder], output)
     for entry in fs.list_folder(folder):
-        other_epoch, other = mark_of(entry.name) or (epoch, "")
+        other_epoch, other = run_marker_of(entry.name) or (epoch, "")
         if other == mark and other_epoch < epoch:
             fs.delete(f"{folder}/{entry.name}")

@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.ports import FileSystem, FolderEntry
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.parts import bucket_number, epoch_name
@@ -50,7 +50,7 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
     """Delete attempt folders with their content. Return the number of deleted files. Missing folders are ignored."""
-    return sum(in_flight(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
+    return sum(run_parallel(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
 def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
@@ -114,7 +114,7 @@ class StagedFiles:
         """List the folders of these states' files, in parallel as far as the file system benefits."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
-        in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
+        run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
         """Return whether all its files exist and, if the listing shows file ids, are the same files."""

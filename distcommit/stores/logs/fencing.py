@@ -7,8 +7,8 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.support.io_batching import Work, alone
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.io_batching import BatchedWork, run_alone
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.nested_roots import require_apart
@@ -177,7 +177,7 @@ def is_other_staging(store: JobStore) -> bool:
     if not store.job_log().refresh().began_epoch or read_owner(store.fs, store.roots.staging) is not None:
         return False
     return any(
-        in_flight(
+        run_parallel(
             store.fs.parallel_calls, _has_open_dataset, [store.bucket_log(bucket) for bucket in range(store.buckets)]
         )
     )
@@ -223,10 +223,10 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
     """As `fencing_bucket`, for one bucket alone."""
-    return alone(fencing_bucket(log, epoch, run_id))
+    return run_alone(fencing_bucket(log, epoch, run_id))
 
 
-def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
+def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
     """Fence one bucket's log and return its fold, which contains the fence.
 
     Raises:

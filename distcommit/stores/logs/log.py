@@ -15,7 +15,7 @@ from functools import partial
 from distcommit.core.errors import OutcomeUnknownError, storage_error
 from distcommit.core.ports import FileSystem, NotPutError, not_put
 from distcommit.core.records.log_records import Checkpoint, Record
-from distcommit.core.support.io_batching import Request, Work, alone
+from distcommit.core.support.io_batching import BatchedWork, IoRequest, run_alone
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
@@ -31,25 +31,25 @@ _CHEAP_EVERY, _DATASETS_A_SEGMENT = 8, 32
 _TRIES = 3
 
 
-class PutIfAbsent(Request):
+class PutIfAbsent(IoRequest):
     """A put of one file, batched with puts of other logs on the same file system."""
 
     def __init__(self, fs: FileSystem, path: str, data: bytes) -> None:
         self._fs, self._path, self._data = fs, path, data
 
     @classmethod
-    def answer_all(cls, requests: Sequence[PutIfAbsent]) -> list[bool | OSError]:
+    def answer_batch(cls, requests: Sequence[PutIfAbsent]) -> list[bool | OSError]:
         return requests[0]._fs.put_all_if_absent([(request._path, request._data) for request in requests])
 
 
-class MakeDurable(Request):
+class MakeDurable(IoRequest):
     """A sync of one log's folder, batched with syncs of other logs on the same file system."""
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
         self._fs, self._folder = fs, folder
 
     @classmethod
-    def answer_all(cls, requests: Sequence[MakeDurable]) -> list[None]:
+    def answer_batch(cls, requests: Sequence[MakeDurable]) -> list[None]:
         folders = [request._folder for request in requests]
         requests[0]._fs.sync(folders, posixpath.commonpath(folders))
         return [None] * len(folders)
@@ -92,9 +92,9 @@ class CommitLog(LogView):
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
         """As `settling`, for this log alone."""
-        return alone(self.settling(decide))
+        return run_alone(self.settling(decide))
 
-    def settling(self, decide: Callable[[Fold], Record | None]) -> Work[Fold]:
+    def settling(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
         """Append the records that `decide` returns until it returns None. Return the fold on which it returned None.
 
         That fold is durable, whichever writers wrote it, and was read in this call.
@@ -164,7 +164,7 @@ class CommitLog(LogView):
             return fold, record
         return self._decided(decide, refresh=True)
 
-    def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> Work[None]:
+    def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> BatchedWork[None]:
         """Write the fold as a checkpoint if at least `at_least` segments are above the newest one. Then delete, listed
         and in ascending order, all segments below the second newest checkpoint. Refreshes only if it writes."""
         due_checkpoint = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
@@ -190,16 +190,16 @@ class CommitLog(LogView):
 
     def make_durable(self) -> None:
         """As `making_durable`, for this log alone."""
-        alone(self.making_durable())
+        run_alone(self.making_durable())
 
-    def making_durable(self) -> Work[None]:
+    def making_durable(self) -> BatchedWork[None]:
         """Sync the folder if the fold contains records of other writers. Afterwards the whole fold is durable."""
         if self._durable_to < self._last:
             durable_to = self._last
             yield MakeDurable(self._fs, self.folder)
             self._durable_to = durable_to
 
-    def _putting(self, path: str, data: bytes) -> Work[bool]:
+    def _putting(self, path: str, data: bytes) -> BatchedWork[bool]:
         """Put a segment above durable ones, and return whether it was the first of its number.
 
         Raises:

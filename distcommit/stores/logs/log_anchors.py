@@ -15,7 +15,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, LostTailError,
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.log_records import Intent
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import TaskOutcome, TaskState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -79,7 +79,7 @@ def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStat
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
-            found = in_flight(store.fs.parallel_calls, store.fs.status, paths)
+            found = run_parallel(store.fs.parallel_calls, store.fs.status, paths)
             yield from ((state, path) for path, status in zip(paths, found, strict=True) if status is not None)
 
 
@@ -162,9 +162,9 @@ def cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from
     log.truncate()
 
 
-def forget_heads(store: JobStore, epoch: int, who: str) -> None:
+def discard_heads(store: JobStore, epoch: int, who: str) -> None:
     """Forget all heads, so that the logs count as they are, on an operator's decision. Only for the newest epoch."""
-    store.job_log(epoch).settle(partial(next_record.forget_heads, epoch=epoch, who=who))
+    store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, who=who))
 
 
 def heads_now(store: JobStore) -> Iterator[Head]:

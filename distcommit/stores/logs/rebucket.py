@@ -16,8 +16,8 @@ from functools import partial
 from distcommit.core.errors import ConflictError, CorruptError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Checkpoint, DatasetStatus
-from distcommit.core.support.io_batching import Work, in_step, with_ids
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import SchemaIds
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -100,18 +100,18 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
     require_newest(store)
     _require_whole_logs(store, fold)
     if fold.under_way is None:  # reject before anything is changed
-        _require_movable(store, move, in_flight(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
+        _require_movable(store, move, run_parallel(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
     report_step("fence")
     epoch = fence_job(store, run_id, moving=True)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     _require_whole_logs(store, store.job_log(epoch).refresh())
-    fenced = in_step(
+    fenced = run_batched(
         [with_ids(_fence_log(log, run_id), log=log.folder) for log in _logs(store, epoch)], store.fs.parallel_buckets
     )
     _require_movable(store, move, fenced)
     after = _begin(store, epoch, move)
     report_step("end logs")
-    ended = in_step(
+    ended = run_batched(
         [with_ids(_end_log(log, after.generation), log=log.folder) for log in _logs(store, epoch)],
         store.fs.parallel_buckets,
     )
@@ -193,7 +193,7 @@ def _first_names(names: Sequence[str]) -> str:
     )
 
 
-def _fence_log(log: CommitLog, run_id: str) -> Work[Fold]:
+def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
     """Fence a log, unless it has ended already."""
     fold = yield from log.settling(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
@@ -218,7 +218,7 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
     require_fence(log.refresh(), epoch, log.folder)
 
 
-def _end_log(log: CommitLog, generation: int) -> Work[Fold]:
+def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
     """End a log: no later record in it is valid."""
     fold = yield from log.settling(partial(next_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
@@ -242,7 +242,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
         found = [segment.record if isinstance(segment, Segment) else segment for _, segment in log.segments()]
         return "" if found == [beginning] else log.folder
 
-    found = in_flight(after.fs.parallel_calls, make, list(zip(logs, beginnings, strict=True)))
+    found = run_parallel(after.fs.parallel_calls, make, list(zip(logs, beginnings, strict=True)))
     foreign_folders = [folder for folder in found if folder]
     if foreign_folders:
         job_log = after.job_log(epoch)

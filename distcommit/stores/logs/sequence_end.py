@@ -9,10 +9,10 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, LostError, plain_text
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, SequenceName
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.steps.failures import judging
+from distcommit.steps.failures import classify_failures
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.generation import require_not_moved
 from distcommit.stores.logs.log import CommitLog
@@ -79,8 +79,8 @@ class SequenceEnd:
         if name.epoch >= opened.epoch:
             return error
         bucket = opened.store.bucket_of(name.dataset_urn)
-        failure = alone(judging({name: error}, {name: steps}, context, bucket))[name]
-        if failure.outage or failure.not_for_us:
+        failure = run_alone(classify_failures({name: error}, {name: steps}, context, bucket))[name]
+        if failure.outage or failure.needs_other_version:
             return error
         fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
         if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:

@@ -22,9 +22,15 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, require_success, step_name
-from distcommit.core.records.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
-from distcommit.core.records.read_failures import FailedReading
-from distcommit.core.watermark import Watermark, shown_in_short
+from distcommit.core.records.log_records import (
+    DatasetState,
+    DatasetStatus,
+    OperatorAction,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.core.records.read_failures import ReadFailure
+from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work import SkippedRange
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -88,7 +94,7 @@ def retry_all(store: JobStore, who: str) -> Retried:
                         _read_again(log, state.dataset_urn, state.unread, who)
                         retried.datasets.append(state.dataset_urn)
                     if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
-                        _act(log, HandAction.RETRY, state.sequence, who)
+                        _act(log, OperatorAction.RETRY, state.sequence, who)
                         retried.datasets.append(state.dataset_urn)
             except ConflictError:
                 raise
@@ -118,7 +124,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
                 found=f"epoch {sequence.epoch}, which has not decided to publish",
                 todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
             )
-        after = _act(log, HandAction.QUARANTINE, sequence, who).state_of(urn)
+        after = _act(log, OperatorAction.QUARANTINE, sequence, who).state_of(urn)
         if after.status is not DatasetStatus.QUARANTINED:
             raise _wrong_status(urn, after, "still pending")
 
@@ -135,7 +141,7 @@ def retry(store: JobStore, urn: str, who: str) -> None:
         if state.unread is not None and state.is_stopped:
             _read_again(log, urn, state.unread, who)
             return
-        _act(log, HandAction.RETRY, _require_status(log, urn), who)
+        _act(log, OperatorAction.RETRY, _require_status(log, urn), who)
 
 
 NotPublished = Callable[[SealedSequence], tuple[SkippedRange, ...]]
@@ -167,8 +173,8 @@ def accept(
             _require_published_tombstone(store, sequence)
         in_doubt = InDoubt(store, sequence, committers or {})
         unpublished = not_published(sequence)
-        _act(log, HandAction.GIVEN_UP, sequence, who, unpublished)
-        after = _act(log, HandAction.ACCEPT, sequence, who, unpublished).state_of(urn)
+        _act(log, OperatorAction.GIVEN_UP, sequence, who, unpublished)
+        after = _act(log, OperatorAction.ACCEPT, sequence, who, unpublished).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _wrong_status(urn, after, "still quarantined")
     return in_doubt.roll_back()
@@ -215,14 +221,14 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
     steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first and undone last: they never refuse
     irrevocable = next((step for step in steps if not step.can_be_abandoned()), None)
     if irrevocable is not None:
-        _act(log, HandAction.RESTORED, sequence, who)
+        _act(log, OperatorAction.RESTORED, sequence, who)
         raise ConflictError(
             "this kind of commit step cannot be abandoned",
             dataset=urn,
             step=repr(irrevocable),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
-    fold = _act(log, HandAction.REVOKING, sequence, who)
+    fold = _act(log, OperatorAction.REVOKING, sequence, who)
     if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
         raise _wrong_status(urn, fold.state_of(urn), "still quarantined")  # a run may publish it, or has
     withdrawn: list[CommitStep] = []
@@ -232,11 +238,11 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
             withdrawn.append(step)
     except ConflictError:
         if _allow_again(withdrawn):
-            _act(log, HandAction.RESTORED, sequence, who)
+            _act(log, OperatorAction.RESTORED, sequence, who)
         raise
     for step in steps:
         require_success(step_name(step), "undo", step.undo())
-    _act(log, HandAction.ABANDONED, sequence, who)
+    _act(log, OperatorAction.ABANDONED, sequence, who)
 
 
 def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
@@ -324,13 +330,13 @@ def _name(sequence: SealedSequence) -> SequenceName:
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
-def _read_again(log: CommitLog, urn: str, unread: FailedReading, who: str) -> None:
+def _read_again(log: CommitLog, urn: str, unread: ReadFailure, who: str) -> None:
     name = SequenceName(urn, unread.epoch)
-    log.settle(partial(next_record.by_hand, action=HandAction.READ_AGAIN, name=name, who=who))
+    log.settle(partial(next_record.by_hand, action=OperatorAction.READ_AGAIN, name=name, who=who))
 
 
 def _act(
-    log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, skipped: tuple[SkippedRange, ...] = ()
+    log: CommitLog, action: OperatorAction, sequence: SealedSequence, who: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
     """Append the action if the sequence has the status that it needs. The fold shows whether it had."""
     return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who, skipped=skipped))
@@ -347,7 +353,7 @@ _REMEDY_STOPPED = "release it with retry; or set its watermark past the unreadab
 
 
 def _wrong_status(urn: str, state: DatasetState, expected: str) -> DistcommitError:
-    watermark = shown_in_short(state.watermark.positions if state.watermark else {})
+    watermark = format_watermark(state.watermark.positions if state.watermark else {})
     return ConflictError(
         "the action is not possible in the dataset's status",
         dataset=urn,

@@ -17,7 +17,7 @@ from typing import Any
 
 from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
 from distcommit.protocol.paths.store import numbered_name
 from distcommit.protocol.renaming import NamedNow
@@ -76,7 +76,7 @@ def to_carry(
         previous = by_urn.get(state.dataset_urn) or DatasetState(state.dataset_urn)
         return _copy_of(store, state, previous, [by_urn[urn] for urn in sorted(sources[state.dataset_urn])], epoch)
 
-    return in_flight(store.fs.parallel_calls, carried, renamed_states)
+    return run_parallel(store.fs.parallel_calls, carried, renamed_states)
 
 
 def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
@@ -86,7 +86,7 @@ def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
         CorruptError: if a file with other content exists.
     """
     documents = [item for schema_copy in carried for item in schema_copy.documents.items()]
-    in_flight(store.fs.parallel_calls, partial(_put, store), documents)
+    run_parallel(store.fs.parallel_calls, partial(_put, store), documents)
     folders = sorted({path.rpartition("/")[0] for path, _ in documents})
     if folders:
         store.fs.sync(folders, store.roots.store)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, CorruptError
-from distcommit.core.interfaces.constructs import KeptSchemas
+from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.ports import FileSystem
 from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.store import SCHEMAS, number_of, numbered_name
@@ -86,7 +86,7 @@ class SchemaStore:
     epoch: int
     read: dict[str, KeptSchema] = field(default_factory=dict)
 
-    def of(self, dataset_urn: str, converter: str) -> KeptSchemas:
+    def of(self, dataset_urn: str, converter: str) -> InferredSchemaStore:
         """Return the schemas of a dataset and a converter."""
         return _DatasetSchemas(self, dataset_urn, converter, kept_in(self.store_root, dataset_urn, converter))
 

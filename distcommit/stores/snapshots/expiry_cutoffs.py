@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.protocol.paths.store import HORIZONS, number_of, numbered_name
+from distcommit.protocol.paths.store import EXPIRY_CUTOFFS, number_of, numbered_name
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
@@ -45,7 +45,7 @@ class RetentionHorizon(msgspec.Struct, frozen=True):
 
 def put_horizon(store: JobStore, before_ms: int, asked_ms: int, who: str) -> RetentionHorizon:
     """Record a cutoff durably. Raises DistcommitError, OSError if that fails."""
-    fs, folder = store.fs, f"{store.roots.store}/{HORIZONS}"
+    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_CUTOFFS}"
     epoch = store.job_log().refresh().fence_epoch
     horizon = RetentionHorizon(HORIZON_VERSION, before_ms, asked_ms, who, epoch)
     fs.make_folders(folder)
@@ -62,7 +62,7 @@ def newest_horizon(store: JobStore) -> RetentionHorizon | None:
     Raises:
         CorruptError, UnknownVersionError: if it cannot be read.
     """
-    fs, folder = store.fs, f"{store.roots.store}/{HORIZONS}"
+    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_CUTOFFS}"
     newest = max(_numbers(fs, folder), default=None)
     if newest is None:
         return None

@@ -17,10 +17,10 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
-from distcommit.core.support.io_batching import Work
+from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
+from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.store import PIECES, piece_name
+from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, snapshot_delta_name
 from distcommit.stores.logs.log import CommitLog, PutIfAbsent
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
@@ -46,34 +46,34 @@ class SnapshotDelta(msgspec.Struct, frozen=True):
     version: int
     bucket: int
     is_base: bool
-    datasets: dict[str, SeenDataset]
+    datasets: dict[str, DatasetSnapshot]
 
 
-def published_datasets(fold: Fold) -> dict[str, SeenDataset]:
+def published_datasets(fold: Fold) -> dict[str, DatasetSnapshot]:
     """Return the published datasets of a bucket."""
     return {
-        state.dataset_urn: SeenDataset(state.done_epoch, state.watermark)
+        state.dataset_urn: DatasetSnapshot(state.done_epoch, state.watermark)
         for state in fold.datasets.values()
         if state.done_epoch
     }
 
 
-def checksum_of(datasets: Mapping[str, SeenDataset]) -> str:
+def checksum_of(datasets: Mapping[str, DatasetSnapshot]) -> str:
     """Return a checksum of datasets, independent of their order: 16 hexadecimal digits."""
     total = sum(xxh3_64_intdigest(_ENCODER.encode(each)) for each in datasets.items())
     return f"{total % 2**64:016x}"
 
 
-def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, SeenDataset]:
+def read_chain(fs: FileSystem, store_root: str, seen: BucketSnapshot) -> dict[str, DatasetSnapshot]:
     """Return done epoch and watermark of a bucket's datasets.
 
     Raises:
         FileNotFoundError: if a delta is missing.
         UnknownVersionError, CorruptError: if a delta cannot be read, or the datasets do not match their checksum.
     """
-    datasets: dict[str, SeenDataset] = {}
+    datasets: dict[str, DatasetSnapshot] = {}
     for index, name in enumerate(seen.pieces):
-        path = f"{store_root}/{PIECES}/{name}"
+        path = f"{store_root}/{SNAPSHOT_DELTAS}/{name}"
         piece = decode_document(fs.read(path), SnapshotDelta, PIECE_VERSION, "a snapshot delta", path)
         if piece.bucket != seen.bucket or piece.is_base != (index == 0):
             raise _corrupt_chain(
@@ -82,7 +82,7 @@ def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, S
         datasets |= piece.datasets
     if checksum_of(datasets) != seen.total:
         raise _corrupt_chain(
-            f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", checksum_of(datasets)
+            f"{store_root}/{SNAPSHOT_DELTAS}", f"a total of {seen.total} in bucket {seen.bucket}", checksum_of(datasets)
         )
     return datasets
 
@@ -98,8 +98,8 @@ def _corrupt_chain(path: str, expected: str, found: str) -> CorruptError:
 
 
 def write_snapshot_entry(
-    store: JobStore, former: SeenBucket | None, bucket: int, log: CommitLog, decided: Collection[int]
-) -> Work[SeenBucket]:
+    store: JobStore, former: BucketSnapshot | None, bucket: int, log: CommitLog, decided: Collection[int]
+) -> BatchedWork[BucketSnapshot]:
     """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
 
     Args:
@@ -125,10 +125,10 @@ def write_snapshot_entry(
     else:
         piece, earlier = _next_piece(store, former, bucket, datasets)
         data = encode_document(piece)
-        name = piece_name(log.epoch, bucket, head.number, f"{xxh3_64_intdigest(data):016x}")
+        name = snapshot_delta_name(log.epoch, bucket, head.number, f"{xxh3_64_intdigest(data):016x}")
         yield from _put_delta(store, name, data)
         pieces = (*earlier, name)
-    return SeenBucket(
+    return BucketSnapshot(
         bucket,
         head.number,
         head.checksum,
@@ -140,7 +140,7 @@ def write_snapshot_entry(
 
 
 def _next_piece(
-    store: JobStore, former: SeenBucket | None, bucket: int, datasets: dict[str, SeenDataset]
+    store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
     """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
     base = SnapshotDelta(PIECE_VERSION, bucket, True, datasets)
@@ -157,8 +157,8 @@ def _next_piece(
     return SnapshotDelta(PIECE_VERSION, bucket, False, changed), former.pieces
 
 
-def _put_delta(store: JobStore, name: str, data: bytes) -> Work[None]:
-    fs, folder = store.fs, f"{store.roots.store}/{PIECES}"
+def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
+    fs, folder = store.fs, f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     for tries_left in reversed(range(_TRIES)):
         try:
             won: bool = yield PutIfAbsent(fs, f"{folder}/{name}", data)
@@ -172,6 +172,6 @@ def _put_delta(store: JobStore, name: str, data: bytes) -> Work[None]:
                 fs.make_folders(folder)
 
 
-def pieces_of(chains: Iterable[SeenBucket]) -> set[str]:
+def pieces_of(chains: Iterable[BucketSnapshot]) -> set[str]:
     """Return the names of all deltas of these chains."""
     return {name for seen in chains for name in seen.pieces}

@@ -20,9 +20,15 @@ import msgspec
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError, storage_error
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.job_records import CutPhase
-from distcommit.core.records.snapshot_names import CutName, SeenBucket
+from distcommit.core.records.snapshot_names import BucketSnapshot, SnapshotName
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.store import CUTS, PIECES, cut_name, cut_of, piece_epoch
+from distcommit.protocol.paths.store import (
+    SNAPSHOT_DELTAS,
+    SNAPSHOTS,
+    snapshot_delta_epoch,
+    snapshot_manifest_name,
+    snapshot_manifest_of,
+)
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.snapshots.snapshot_deltas import pieces_of, read_chain
@@ -41,7 +47,7 @@ class BucketInCut(msgspec.Struct, frozen=True):
     """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `seen`: the entry."""
 
     epoch: int
-    seen: SeenBucket
+    seen: BucketSnapshot
 
 
 class CutRoot(msgspec.Struct, frozen=True):
@@ -66,29 +72,29 @@ class CutRoot(msgspec.Struct, frozen=True):
     run_id: str
     time_ms: int
     generation: int
-    parent: CutName | None
+    parent: SnapshotName | None
     repeats: bool
     settled: bool
     buckets: dict[int, BucketInCut]
 
     @property
-    def name(self) -> CutName:
+    def name(self) -> SnapshotName:
         """Its epoch and phase."""
         return self.epoch, self.phase
 
 
-def newest_cut(fold: Fold) -> CutName | None:
+def newest_cut(fold: Fold) -> SnapshotName | None:
     """Return the newest CUT in the fold of the job log; None if there is none."""
     cuts = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
     return max(((epoch, int(phase)) for epoch, phase in cuts if epoch), default=None)
 
 
-def root_path(store_root: str, name: CutName) -> str:
+def root_path(store_root: str, name: SnapshotName) -> str:
     """Return the path of a snapshot's manifest."""
-    return f"{store_root}/{CUTS}/{cut_name(*name)}"
+    return f"{store_root}/{SNAPSHOTS}/{snapshot_manifest_name(*name)}"
 
 
-def read_root(fs: FileSystem, store_root: str, name: CutName) -> CutRoot | None:
+def read_root(fs: FileSystem, store_root: str, name: SnapshotName) -> CutRoot | None:
     """Return a manifest; None if it does not exist.
 
     Raises:
@@ -128,13 +134,15 @@ def root_to_go_on(store: JobStore, fold: Fold) -> CutRoot | None:
 
 def prepare_cuts(store: JobStore) -> None:
     """Create the folders, durably, if they do not exist."""
-    folder = f"{store.roots.store}/{PIECES}"
+    folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if store.fs.has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
         store.fs.sync([folder], store.roots.store)
 
 
-def put_cut(store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Iterable[SeenBucket], now_ms: int) -> None:
+def put_cut(
+    store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Iterable[BucketSnapshot], now_ms: int
+) -> None:
     """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Must precede the CUT.
 
     Args:
@@ -171,7 +179,7 @@ def put_cut(store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Ite
 
 
 def _next_buckets(
-    store: JobStore, fold: Fold, epoch: int, before: CutRoot | None, seen: Mapping[int, SeenBucket]
+    store: JobStore, fold: Fold, epoch: int, before: CutRoot | None, seen: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, BucketInCut], bool]:
     """Return the buckets of the next snapshot, and whether it repeats the previous one because it would otherwise show
     a part of a decided job."""
@@ -187,7 +195,7 @@ def _next_buckets(
 
 
 def _put(store: JobStore, root: CutRoot) -> None:
-    fs, folder = store.fs, f"{store.roots.store}/{CUTS}"
+    fs, folder = store.fs, f"{store.roots.store}/{SNAPSHOTS}"
     path, data = root_path(store.roots.store, root.name), encode_document(root)
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -236,26 +244,26 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
     if not is_to_come and (not kept or kept[0].epoch != epoch):
         return  # fenced
     names = {root.name for root in kept}
-    entries = fs.list_folder(f"{root_folder}/{CUTS}")
-    present = sorted(name for entry in entries if (name := cut_of(entry.name)) is not None)
+    entries = fs.list_folder(f"{root_folder}/{SNAPSHOTS}")
+    present = sorted(name for entry in entries if (name := snapshot_manifest_of(entry.name)) is not None)
     superseded = [name for name in present if name not in names and name[0] < epoch]
     for name in superseded:
         fs.delete(root_path(root_folder, name))
     if superseded:
-        fs.sync([f"{root_folder}/{CUTS}"], root_folder)
+        fs.sync([f"{root_folder}/{SNAPSHOTS}"], root_folder)
     needed = pieces_of(entry.seen for root in kept for entry in root.buckets.values())
-    for entry in fs.list_folder(f"{root_folder}/{PIECES}"):
-        delta_epoch = piece_epoch(entry.name)
+    for entry in fs.list_folder(f"{root_folder}/{SNAPSHOT_DELTAS}"):
+        delta_epoch = snapshot_delta_epoch(entry.name)
         if is_temporary(entry.name) or (delta_epoch is not None and delta_epoch < epoch and entry.name not in needed):
-            fs.delete(f"{root_folder}/{PIECES}/{entry.name}")
+            fs.delete(f"{root_folder}/{SNAPSHOT_DELTAS}/{entry.name}")
     for entry in entries:
         if is_temporary(entry.name):
-            fs.delete(f"{root_folder}/{CUTS}/{entry.name}")
+            fs.delete(f"{root_folder}/{SNAPSHOTS}/{entry.name}")
 
 
 def end_cuts(store: JobStore) -> None:
     """Delete all snapshots, durably, because files that they need will be deleted. The next run starts a new chain."""
-    delete_tree(store.fs, f"{store.roots.store}/{CUTS}")
+    delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
 
@@ -277,7 +285,7 @@ class OldestCut:
         fs, store_root = self.store.fs, self.store.roots.store
         try:
             if not self._root:
-                names = (cut_of(entry.name) for entry in fs.list_folder(f"{store_root}/{CUTS}"))
+                names = (snapshot_manifest_of(entry.name) for entry in fs.list_folder(f"{store_root}/{SNAPSHOTS}"))
                 oldest = min((name for name in names if name is not None), default=None)
                 self._root.append(read_root(fs, store_root, oldest) if oldest else None)
             root = self._root[0]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.ports import FileSystem
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
 from distcommit.stores.folders.ownership import read_owner
 from distcommit.stores.state.fixed_settings import read_settings
@@ -50,7 +50,7 @@ def is_damaged(error: Exception) -> bool:
 
 def claim_path(root: str) -> str:
     """Return the path of a folder's claim."""
-    return f"{root}/{CLAIM_FOLDER}/{OWNER}"
+    return f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
 
 
 def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
@@ -83,7 +83,7 @@ def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[st
 
 
 def _name_aside(path: str) -> str:
-    return "-".join(path.rpartition(f"/{CLAIM_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
+    return "-".join(path.rpartition(f"/{OWNERSHIP_FOLDER}/")[0].rpartition("/")[2:] + path.rpartition("/")[2:])
 
 
 def _unreadable(name: str, error: Exception) -> Unreadable:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, storage_error
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 SETTINGS_VERSION = 1
-_NOT_SET = Pin("not set")
+_NOT_SET = FixedSetting("not set")
 _TODO = (
     "restore the file from a backup; or make sure that the job file has the settings that the store was filled with"
     " (`distcommit report` shows those of the newest run), then `distcommit store rebuild` records them again"
@@ -52,7 +52,7 @@ def read_settings(store: JobStore) -> RecordedSettings:
     return _newest_record(store)[1]
 
 
-def require_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
+def require_settings(store: JobStore, pinned: FixedSettings, found: Mapping[str, FixedSetting] | None = None) -> None:
     """Compare with the recorded settings. A setting that is not recorded may have any value.
 
     Raises:
@@ -62,7 +62,7 @@ def require_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str
     _require(store, read_settings(store), pinned, found or {})
 
 
-def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
+def record_settings(store: JobStore, pinned: FixedSettings, found: Mapping[str, FixedSetting] | None = None) -> None:
     """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
     Idempotent, also concurrently.
 
@@ -84,7 +84,7 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
             fs.delete(f"{folder}/{entry.name}")
 
 
-def record_settings_anew(store: JobStore, pinned: PinnedSettings) -> str:
+def record_settings_anew(store: JobStore, pinned: FixedSettings) -> str:
     """Record settings, durably, above a document that cannot be read. Return the path of the unreadable one.
 
     Raises:
@@ -149,7 +149,9 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
     return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path, todo=_TODO)
 
 
-def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> None:
+def _require(
+    store: JobStore, recorded: RecordedSettings, pinned: FixedSettings, found: Mapping[str, FixedSetting]
+) -> None:
     values = {**recorded.settings, **recorded.found}
     if recorded.settings:  # else no run has recorded any, and any value is allowed
         values = {**{name: pin.unrecorded for name, pin in pinned.settings.items() if pin.unrecorded}, **values}
@@ -173,7 +175,9 @@ def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings
     )
 
 
-def _recorded_with(recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> RecordedSettings:
+def _recorded_with(
+    recorded: RecordedSettings, pinned: FixedSettings, found: Mapping[str, FixedSetting]
+) -> RecordedSettings:
     """Return the recorded settings together with the present ones."""
     binding = {name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded}
     return RecordedSettings(
@@ -184,7 +188,7 @@ def _recorded_with(recorded: RecordedSettings, pinned: PinnedSettings, found: Ma
     )
 
 
-def _noted_with(recorded: RecordedSettings, pinned: PinnedSettings) -> dict[str, tuple[str, ...]]:
+def _noted_with(recorded: RecordedSettings, pinned: FixedSettings) -> dict[str, tuple[str, ...]]:
     """Return the noted values together with present values of settings that are not fixed and never were."""
     noted = dict(recorded.noted or {})
     for name, pin in pinned.settings.items():

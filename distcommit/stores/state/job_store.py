@@ -22,7 +22,7 @@ import msgspec
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreError, UnknownVersionError
 from distcommit.core.ports import FileSystem
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
 from distcommit.stores.folders.nested_roots import first_published, require_apart
 from distcommit.stores.folders.ownership import not_the_owner, read_owner
@@ -304,7 +304,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         _finish_removal(fs, roots.store)
         # Not probed under the store's id: concurrent rebuilds create the store with the same one.
         probe_file_system(fs, roots.store, roots.staging, roots.output, uuid.uuid4().hex)
-        in_flight(fs.parallel_buckets, CommitLog.create, logs)
+        run_parallel(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
         marker = StoreMarker(STORE_FORMAT, STORE_VERSION, job, buckets, store_id)

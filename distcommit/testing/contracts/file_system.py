@@ -16,7 +16,7 @@ from distcommit.core.ports import FileAccess, FileStatus, FileSystem
 NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
 
 
-class OpenedFileSystem(ABC):
+class FileSystemUnderTest(ABC):
     """The file system under test, and the operations that the contract's tests use."""
 
     @abstractmethod
@@ -48,9 +48,9 @@ class OpenedFileSystem(ABC):
         """Write a new file and return its status. With `target`, it can be renamed to that path."""
         writer = fs.create(path, target)
         writer.write(data)
-        return self.told_of(fs, path, writer.close_file(sync=sync))
+        return self.closed_status(fs, path, writer.close_file(sync=sync))
 
-    def told_of(self, fs: FileSystem, path: str, closed: FileStatus) -> FileStatus:
+    def closed_status(self, fs: FileSystem, path: str, closed: FileStatus) -> FileStatus:
         """Return the status of a closed file, which must be the one that closing returned if files have ids."""
         status = fs.status(path)
         assert status is not None
@@ -85,7 +85,7 @@ class OpenedFileSystem(ABC):
         assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
 
 
-class FileSystemContract(OpenedFileSystem):
+class FileSystemContract(FileSystemUnderTest):
     """Names are taken exclusively, renames never replace, one of several concurrent puts wins, and readers see whole
     files.
 
@@ -112,7 +112,7 @@ class FileSystemContract(OpenedFileSystem):
         for piece in (b"one", bytearray(b"two"), memoryview(b"three")):
             assert writer.write(piece) == len(piece)
         assert (writer.size_bytes, writer.checksum) == (11, xxh3_64_intdigest(b"onetwothree"))
-        closed = self.told_of(fs, path, writer.close_file(sync=True))
+        closed = self.closed_status(fs, path, writer.close_file(sync=True))
         assert fs.read(path) == b"onetwothree"
         assert closed.size_bytes == 11
         assert not closed.is_folder

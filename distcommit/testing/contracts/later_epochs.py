@@ -12,8 +12,8 @@ from pathlib import Path
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood, RetryLater
-from distcommit.testing.contracts.killed import SHARED, commit_all, nursery
-from distcommit.testing.contracts.tried_sink import TriedSink
+from distcommit.testing.contracts.killed_processes import SHARED, commit_all, fork_server
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 
 _MANY = 8
 _LINES = 2
@@ -21,7 +21,7 @@ _LINES = 2
 _SEEN = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 
 
-class LaterEpochs(TriedSink):
+class LaterEpochs(SinkUnderTest):
     """The target has a ledger row of the dataset already. The first epoch of one branch is the easiest case."""
 
     def test_later_epoch_killed_or_failed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ class LaterEpochs(TriedSink):
         requests = self._later(whole)
         places = [*self.committers_folders(whole), *SHARED]
         chosen = random.Random(f"{type(self).__name__} later")
-        with nursery(self.preloaded) as processes:
+        with fork_server(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
             assert self.seen(whole) == _SEEN
             for harm in (processes.killed_at, processes.failed_at):
@@ -66,7 +66,7 @@ class LaterEpochs(TriedSink):
     def test_branches_that_share_a_target_are_committed_independently(self, tmp_path: Path) -> None:
         """One branch has records, none, and records in three runs. Each request is repeated."""
         if not self.branches_share_a_target:
-            self.passes_over("branches never share a target")
+            self.report_not_applicable("branches never share a target")
             return
         seen: list[tuple[str, int]] = []
         for epoch, branches in ((1, {"main": 0, "other": 0}), (2, {"other": 1}), (3, {"main": 1, "other": 2})):
@@ -84,7 +84,7 @@ class LaterEpochs(TriedSink):
     def test_branch_rolled_back_leaves_the_other_branch_unchanged(self, tmp_path: Path) -> None:
         """Abandon a commit of each branch in turn, then commit both branches again."""
         if not self.branches_share_a_target:
-            self.passes_over("branches never share a target")
+            self.report_not_applicable("branches never share a target")
             return
         for branch, kept in (("other", "main"), ("main", "other")):
             place = tmp_path / branch
@@ -97,7 +97,7 @@ class LaterEpochs(TriedSink):
                     self.abandon(place, taken)
             except ConflictError:
                 assert self.seen(place) == [("a", 0), ("a", 1)], "a refused roll back changed the target"
-                self.passes_over("the sink refuses and changes nothing")
+                self.report_not_applicable("the sink refuses and changes nothing")
                 return
             assert self.seen(place) == [("a", 1)], branch
             assert self.commit(place, stays) == [AlreadyCommitted()], branch
@@ -111,7 +111,7 @@ class LaterEpochs(TriedSink):
     def test_branch_allowed_again_leaves_the_other_branch_rolled_back(self, tmp_path: Path) -> None:
         """For a sink with `allow`."""
         if not self.branches_share_a_target:
-            self.passes_over("branches never share a target")
+            self.report_not_applicable("branches never share a target")
             return
         for branch, kept in (("other", "main"), ("main", "other")):
             place = tmp_path / branch
@@ -121,7 +121,7 @@ class LaterEpochs(TriedSink):
                 self.allow(place, allowed)
             except (ConflictError, NotImplementedError):
                 assert self.seen(place) == []
-                self.passes_over("the sink does not support it")
+                self.report_not_applicable("the sink does not support it")
                 return
             assert isinstance(self.commit(place, stays)[0], FailedForGood), branch
             assert self.commit(place, allowed) == [Committed()], branch

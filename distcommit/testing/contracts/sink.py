@@ -26,10 +26,10 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.testing.contracts.killed import SHARED, Nursery, commit_all, nursery
-from distcommit.testing.contracts.known_bases import KnownBases
-from distcommit.testing.contracts.taken_back import TakenBack
-from distcommit.testing.contracts.tried_sink import batch_of
+from distcommit.testing.contracts.killed_processes import SHARED, ForkServer, commit_all, fork_server
+from distcommit.testing.contracts.ledger_mismatch import LedgerMismatch
+from distcommit.testing.contracts.roll_backs import RollBacks
+from distcommit.testing.contracts.sink_under_test import batch_of
 
 _MANY = 8
 
@@ -40,7 +40,7 @@ _KILLS_BESIDE = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
-class SinkContract(KnownBases, TakenBack):
+class SinkContract(LedgerMismatch, RollBacks):
     """Nothing is visible before a commit, and each request exactly once after it, however often and by however many
     committers it is committed.
 
@@ -73,17 +73,17 @@ class SinkContract(KnownBases, TakenBack):
         sink = self.sink(tmp_path)
         urns = [urn for urn in ("a", "b", "c") if sink.commit_group(urn) == sink.commit_group("a")]
         if len(urns) == 1:
-            self.passes_over("it has no commit groups")
+            self.report_not_applicable("it has no commit groups")
             return
         requests = {urn: self.prepare(tmp_path, urn, 4, [0], [1]) for urn in urns}
         if self.lose(tmp_path, requests["a"]):
-            lost, *held = self.commit_whole(tmp_path, *requests.values())
+            lost, *held = self.commit_atomically(tmp_path, *requests.values())
             assert isinstance(lost, FailedForGood)
             assert held == [HeldBack("a")] * len(held)
             assert self.seen(tmp_path) == []
             del requests["a"]
-        assert self.commit_whole(tmp_path, *requests.values()) == [Committed()] * len(requests)
-        assert self.commit_whole(tmp_path, *requests.values()) == [AlreadyCommitted()] * len(requests)
+        assert self.commit_atomically(tmp_path, *requests.values()) == [Committed()] * len(requests)
+        assert self.commit_atomically(tmp_path, *requests.values()) == [AlreadyCommitted()] * len(requests)
         assert self.seen(tmp_path) == [(urn, offset) for urn in requests for offset in (0, 1)]
 
     # -- before commit
@@ -128,7 +128,7 @@ class SinkContract(KnownBases, TakenBack):
     def test_aborted_attempts_are_discarded_and_others_are_kept(self, tmp_path: Path) -> None:
         """For a sink with `discards`: attempts that were not chosen, and attempts that died."""
         if not self.sink(tmp_path).discards:
-            self.passes_over("its writers leave nothing at the target")
+            self.report_not_applicable("its writers leave nothing at the target")
             return
         lost = [self.lost(tmp_path, "a", 1, died=died) for died in (False, True)]
         chosen, waiting = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "b", 1, [1])
@@ -186,7 +186,7 @@ class SinkContract(KnownBases, TakenBack):
 
     def kill_before_lines(self, tmp_path: Path, apart: int = 1, module: str = "") -> None:
         """Kill before every `apart`th line of the committer's module, or of `module` alone if it is given."""
-        with nursery(self.preloaded) as processes:
+        with fork_server(self.preloaded) as processes:
             for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
                 place.mkdir(parents=True)
@@ -198,7 +198,7 @@ class SinkContract(KnownBases, TakenBack):
             if not module:
                 self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE)
 
-    def _kill_beside(self, processes: Nursery, folder: Path, kills: int) -> None:
+    def _kill_beside(self, processes: ForkServer, folder: Path, kills: int) -> None:
         """Kill before some lines of the committer's folder and the shared folders, the same lines in each run of a test
         class."""
         whole = folder / "whole"
@@ -217,7 +217,9 @@ class SinkContract(KnownBases, TakenBack):
     def _to_commit(self, place: Path) -> list[CommitRequest]:
         return [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
 
-    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path, modules: Collection[str]) -> bool:
+    def _is_committed_after_a_kill(
+        self, processes: ForkServer, line: int, place: Path, modules: Collection[str]
+    ) -> bool:
         """Return whether the committer reached that line."""
         requests = self._to_commit(place)
         died = processes.killed_at(line, modules, commit_all, self.sink(place), self.context(place), tuple(requests))
@@ -230,7 +232,7 @@ class SinkContract(KnownBases, TakenBack):
     def test_ledger_records_the_committed_epoch_and_rows_of_each_dataset(self, tmp_path: Path) -> None:
         """For a sink whose ledger can be audited."""
         if not self.sink(tmp_path).abilities.audit:
-            self.passes_over("it cannot be audited")
+            self.report_not_applicable("it cannot be audited")
             return
         assert self.ledger(tmp_path) == {}
         urns = [f"{urn}/{number}" for urn in ("a", "b/ü") for number in range(4)]
@@ -254,7 +256,7 @@ class SinkContract(KnownBases, TakenBack):
     def test_lost_output_never_counts_as_committed(self, tmp_path: Path) -> None:
         request, other = self.prepare(tmp_path, "a", 1, [0], [1]), self.prepare(tmp_path, "b", 1, [0])
         if not self.lose(tmp_path, request):
-            self.passes_over("prepared output cannot be lost")
+            self.report_not_applicable("prepared output cannot be lost")
             return
         for _ in range(2):
             (outcome,) = self.commit(tmp_path, request)
@@ -280,7 +282,7 @@ class SinkContract(KnownBases, TakenBack):
     def test_probe_raises_during_an_outage(self, tmp_path: Path) -> None:
         self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0]))
         if not self.cut_off(tmp_path):
-            self.passes_over("its target cannot be made unusable")
+            self.report_not_applicable("its target cannot be made unusable")
             return
         for _ in range(2):
             try:

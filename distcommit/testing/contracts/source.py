@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.source import DatasetProblem, Extractor, PassedOver, Planned, Source, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, Extractor, Planned, SkippedDataset, Source, SourceState
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.urn import check_urn
@@ -70,7 +70,7 @@ class SourceContract(ABC):
         elements: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
         """Return the plans and problems of datasets."""
-        return [planned for planned in elements if not isinstance(planned, SourceFact | PassedOver)]
+        return [planned for planned in elements if not isinstance(planned, SourceFact | SkippedDataset)]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """Return the plans of all datasets. A problem fails the test."""
@@ -84,10 +84,10 @@ class SourceContract(ABC):
         at = {**(plan.planned_low.positions if plan.planned_low else {}), **plan.start.positions}
         for unit in sorted(plan.work_units, key=lambda unit: sorted(unit.low.positions.items())):
             assert unit.dataset_urn == plan.dataset_urn
-            assert unit.can_end_at(unit.least_end)
+            assert unit.can_end_at(unit.known_end)
             for partition, low in unit.low.positions.items():
                 assert at[partition] == low, f"a gap or an overlap before {unit}"
-                at[partition] = unit.least_end.positions[partition]
+                at[partition] = unit.known_end.positions[partition]
         return Watermark(at, plan.start.incarnation)
 
     def read_to(self, extractor: Extractor, plan: DatasetPlan, units: Iterable[WorkUnit]) -> Watermark:

@@ -15,14 +15,14 @@ from distcommit.core.interfaces.source import (
     Extraction,
     Extractor,
     Lag,
-    PassedOver,
     Planned,
+    SkippedDataset,
     Source,
     SourceState,
-    kept_incarnations,
+    stored_incarnations,
 )
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
@@ -99,7 +99,7 @@ class ModelSource(Source):
             yield from _nonsense(states)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        return kept_incarnations(
+        return stored_incarnations(
             states, {urn: self.datasets[urn].incarnation for urn in states if urn in self.datasets}
         )
 
@@ -117,8 +117,8 @@ class ModelSource(Source):
 def _nonsense(states: SourceState) -> Iterator[Planned]:
     """Yield the other output of a careless source: facts, skipped datasets, and impossible plans."""
     states.anywhere("of no bucket that is known")
-    yield SourceFact("kind", Pin("model"))
-    yield PassedOver("passed over", "by a rule of its own")
+    yield SourceFact("kind", FixedSetting("model"))
+    yield SkippedDataset("passed over", "by a rule of its own")
     yield cast(DatasetPlan, "no plan")
     low, high = Watermark({"0": 1}), Watermark({"0": 2})
     for urn, unit in {

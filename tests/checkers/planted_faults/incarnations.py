@@ -24,7 +24,7 @@ INCARNATIONS = (
         FaultClass.INCARNATION,
         "earlier-incarnations-forgotten",
         "the store forgets how far the incarnation before was read",
-        ("protocol.setting", "readings_after", "(*others, EarlierReading(before, state.origin))", "()"),
+        ("protocol.setting", "earlier_readings_after", "(*others, EarlierReading(before, state.origin))", "()"),
         tests=_SEES,
     ),
     fault(
@@ -56,7 +56,7 @@ INCARNATIONS = (
         "positions of a recreated source are set beside those of the one before",
         (
             "core.interfaces.source",
-            "kept_incarnations",
+            "stored_incarnations",
             'state.watermark is not None and before and there not in ("", before)',
             "False",
         ),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from distcommit.app.admin.rebuild import known_states
 from distcommit.app.auditing.published import read_published
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import errors_of
+from distcommit.core.work import error_branch_of
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource
@@ -25,7 +25,7 @@ def _live(store: JobStore) -> dict[str, list[str]]:
     for folder in read_published(store.fs, store.roots.output):
         for file in folder.live(done[folder.dataset_urn].done_epoch):
             name = file.footer.branch
-            place = errors_of(name) if file.footer.kind == "rejected" else name
+            place = error_branch_of(name) if file.footer.kind == "rejected" else name
             for value in read_records(store.fs, file.path).column("value").to_pylist():
                 found.setdefault(value, []).append(place)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import errors_of
+from distcommit.core.work import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.reprocess import ErrorFiles
@@ -66,8 +66,8 @@ def _forks_optional(machine: SimulatedPosix) -> Mapping[str, Act]:
 def _without_right(_: str, offset: int) -> tuple[str, ...]:
     """Where what a right that fails would have been given is an error of its."""
     places = places_of(offset)
-    lost = (errors_of(RIGHT),) if {RIGHT, errors_of(RIGHT)} & set(places) else ()
-    return *(place for place in places if place not in (RIGHT, errors_of(RIGHT))), *lost
+    lost = (error_branch_of(RIGHT),) if {RIGHT, error_branch_of(RIGHT)} & set(places) else ()
+    return *(place for place in places if place not in (RIGHT, error_branch_of(RIGHT))), *lost
 
 
 def _violation_of_either(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
@@ -89,9 +89,9 @@ _MENDED = World(flow=TurningAway(frozenset({"a/1/0"}), branches=_OF_RIGHT))
 def _mended_places(value: str, _: int) -> tuple[str, ...]:
     match value:
         case "a/1/0":
-            return (errors_of(""),)
+            return (error_branch_of(""),)
         case "b/0/1":
-            return LEFT, errors_of(RIGHT)
+            return LEFT, error_branch_of(RIGHT)
     return LEFT, RIGHT
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tests.simulation.programs.attempts import ATTEMPTS
 from tests.simulation.programs.broken_steps import BROKEN_STEPS
 from tests.simulation.programs.by_hand import BY_HAND
-from tests.simulation.programs.cuts import CUTS
+from tests.simulation.programs.cuts import SNAPSHOTS
 from tests.simulation.programs.damage import DAMAGE
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.delivery import DELIVERY
@@ -68,7 +68,7 @@ _ALL = (
     *RETAINED,
     *UNREAD,
     *PARTIAL,
-    *CUTS,
+    *SNAPSHOTS,
     *KEPT,
     *WHOLES,
     *DAMAGED_FILES,

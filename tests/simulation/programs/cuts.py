@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.records.snapshot_names import CutName
+from distcommit.core.records.snapshot_names import SnapshotName
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -40,7 +40,7 @@ def _named(world: World, passed: int) -> int:
     return passed - before
 
 
-def _wrong_at(name: CutName, seen: Seen, world: World) -> str:
+def _wrong_at(name: SnapshotName, seen: Seen, world: World) -> str:
     counts = {records for _, records, _ in seen.values()}
     if any(records != _named(world, passed) for _, records, passed in seen.values()):
         return f"the cut {name} names what is not there, or a part of it: {seen}"
@@ -49,7 +49,9 @@ def _wrong_at(name: CutName, seen: Seen, world: World) -> str:
     return ""
 
 
-def _look(machine: SimulatedPosix, world: World, before: Mapping[CutName, Seen]) -> tuple[dict[CutName, Seen], str]:
+def _look(
+    machine: SimulatedPosix, world: World, before: Mapping[SnapshotName, Seen]
+) -> tuple[dict[SnapshotName, Seen], str]:
     """What is seen at each cut, and what is wrong with that: one is another than it was, or a part."""
     store = world.store(machine)
     found = dict(seen_at_cuts(store))
@@ -88,7 +90,7 @@ def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, h
     return Program(name, find, act, recover)
 
 
-CUTS = (
+SNAPSHOTS = (
     _program("cuts-of-a-job", _JOB, _ENDS[:1], _ENDS[1]),
     _program("cuts-of-a-half-done-job", _JOB, _ENDS[:1], _ENDS[1], half=True),
     _program("cuts-of-what-is-replaced", _REPLACES, _ENDS[:2], _ENDS[2]),

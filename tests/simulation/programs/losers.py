@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     FailedForGood,
-    LostAttempt,
     SinkCommitter,
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
@@ -115,7 +115,7 @@ class _PreparedCommitter(SinkCommitter):
             if not fs.put_if_absent(note, _TAKEN_BACK) and fs.read(note) != _TAKEN_BACK:
                 raise ConflictError("a note that stands can't be taken back", dataset=request.dataset_urn)
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         if self.sink.down:
             raise ConnectionError("the target is down")
         self._take_away([each.attempt for each in lost])

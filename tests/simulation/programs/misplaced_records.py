@@ -11,13 +11,13 @@ from distcommit.core.records.log_records import (
     ByHand,
     Done,
     Dropped,
-    HandAction,
     Intent,
+    OperatorAction,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol.fold import Fold
@@ -34,7 +34,7 @@ def _misplaced(fold: Fold) -> tuple[Record, ...]:
     twice, of a place in another log that was passed long ago, of a generation that nobody moves to."""
     epoch, next_low = fold.fence_epoch, Watermark({"0": 7})
     new = SealedSequence("new", epoch, None, None, ())
-    unread = UnreadDataset("new", None, next_low, "made up")
+    unread = DatasetReadFailure("new", None, next_low, "made up")
     passed = Head(0, max([0, *(head.number for head in fold.heads.values())]) - 1, "")
     pending = tuple(SequenceName(each.sequence.dataset_urn, each.sequence.epoch) for each in fold.pending())
     return (
@@ -45,7 +45,7 @@ def _misplaced(fold: Fold) -> tuple[Record, ...]:
         Intent(epoch, (replace_field(new, low=next_low),)),
         Unread(epoch, (unread, unread)),
         Unread(epoch, (replace_field(unread, low=next_low),)),
-        ByHand(HandAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
+        ByHand(OperatorAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
         *([Dropped(epoch, pending)] if pending else []),
         Cut(epoch, CutPhase.BEGAN, (Head(0, 1, ""), Head(0, 1, ""))),
         *([Cut(epoch, CutPhase.BEGAN, (passed,))] if fold.heads else []),

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError
-from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
@@ -20,7 +20,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.planning.planner import plan_partition, share_out
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.plans import put_manifest
@@ -126,7 +126,7 @@ def staged(machine: SimulatedPosix) -> list[str]:
     return sorted(
         path
         for _, path, data in machine.files()
-        if path.startswith(f"{ROOTS.staging}/") and f"/{CLAIM_FOLDER}/" not in path and data is not None
+        if path.startswith(f"{ROOTS.staging}/") and f"/{OWNERSHIP_FOLDER}/" not in path and data is not None
     )
 
 
@@ -192,7 +192,7 @@ def require_refused(refused: Iterable[Callable[[], object]], kind: type[Distcomm
         raise AssertionError(f"not refused: {call}")
 
 
-def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: PinnedSettings) -> None:
+def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: FixedSettings) -> None:
     """A whole run, as a job does it whose settings are held against those of the store."""
     require_settings(world.store(machine), pinned)
     settings = world.begin(machine, source)

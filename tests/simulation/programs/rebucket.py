@@ -12,7 +12,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.engine.driver.run import new_run_id, run
 from distcommit.engine.reading.ingest import ingest_partition
@@ -142,9 +142,9 @@ NAMED = {
 NAMED_BY = "source.dataset"
 
 
-def named(kind: str) -> PinnedSettings:
+def named(kind: str) -> FixedSettings:
     """The setting, as a job pins it."""
-    return PinnedSettings({NAMED_BY: Pin(kind)})
+    return FixedSettings({NAMED_BY: FixedSetting(kind)})
 
 
 def renames(kind: str) -> Move:

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.protocol.paths.output import REJECTED_FOLDER
-from distcommit.protocol.paths.store import HORIZONS
+from distcommit.protocol.paths.store import EXPIRY_CUTOFFS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
@@ -160,7 +160,7 @@ def _untold(machine: SimulatedPosix) -> str:
     told = _gone_cut(machine)
     if "expired: somebody requested" not in told:
         return f"who has it taken is not told: {told}"
-    for path in files_below(machine, f"{ROOTS.store}/{HORIZONS}"):
+    for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_CUTOFFS}"):
         machine.unlink(path)
         put_file(machine, path, b"damaged")
     told = _gone_cut(machine)

@@ -8,7 +8,7 @@ from functools import partial
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Planned, SourceState
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
@@ -19,8 +19,8 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 
 _WORLD = World()
-_BY_TOPIC = PinnedSettings({"source.dataset": Pin("topic")})
-_BY_PARTITION = PinnedSettings({"source.dataset": Pin("partition")})
+_BY_TOPIC = FixedSettings({"source.dataset": FixedSetting("topic")})
+_BY_PARTITION = FixedSettings({"source.dataset": FixedSetting("partition")})
 _TOPICS = ModelSource({"a": ModelDataset({"0": 2, "1": 1})})
 _PARTITIONS = ModelSource({"a@0": ModelDataset({"0": 2}), "a@1": ModelDataset({"1": 1})})
 
@@ -50,8 +50,8 @@ def _run_with_others(machine: SimulatedPosix) -> str:
     return _WORLD.violation(machine, _PARTITIONS, {})
 
 
-def _pinned(value: str, *, binds: bool) -> PinnedSettings:
-    return PinnedSettings({"sink.partition_by": Pin(value, binds=binds)})
+def _pinned(value: str, *, binds: bool) -> FixedSettings:
+    return FixedSettings({"sink.partition_by": FixedSetting(value, binds=binds)})
 
 
 def _first_run_that_only_notes(machine: SimulatedPosix) -> None:

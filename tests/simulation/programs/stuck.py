@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary import OUTPUT_PROBE
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
@@ -35,7 +35,7 @@ def _failing(machine: SimulatedPosix, code: int, concerns: Callable[[str, tuple[
 def _publishes(name: str, arguments: tuple[Any, ...]) -> bool:
     """Whether something moves into the output, but for the job's own notes."""
     into = str(arguments[1]) if name == "rename_noreplace" else ""
-    return into.startswith(f"{ROOTS.output}/") and CLAIM_FOLDER not in into
+    return into.startswith(f"{ROOTS.output}/") and OWNERSHIP_FOLDER not in into
 
 
 def _publishes_a_dataset(name: str, arguments: tuple[Any, ...]) -> bool:

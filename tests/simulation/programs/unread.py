@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.records.read_failures import ReadFailure
 from distcommit.protocol.readiness import RetryPolicy
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -26,7 +26,7 @@ def _after(*sources: ModelSource) -> SimulatedPosix:
     return machine
 
 
-def _unread(machine: SimulatedPosix) -> FailedReading | None:
+def _unread(machine: SimulatedPosix) -> ReadFailure | None:
     return _WORLD.store(machine).bucket_log(0).refresh().state_of("a").unread
 
 

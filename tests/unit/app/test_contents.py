@@ -135,7 +135,7 @@ FOOTERS = [
 ]
 
 
-def told_of(state: DatasetState, *footers: Footer) -> str:
+def closed_status(state: DatasetState, *footers: Footer) -> str:
     content = SequenceContent(state)
     for footer in footers:
         content.add(footer)
@@ -146,11 +146,11 @@ def test_a_sequence_is_told_only_where_its_sum_says_something() -> None:
     one, two = FOOTERS
     other = replace(two, content_sum=SUM)
     older = replace(other, epoch=2)
-    assert told_of(DONE, one, two, older) == ""
-    assert "found 0000000000000154" in told_of(DONE, one, other, older)
-    assert told_of(DONE, one) == "", "a file less is a gap"
-    assert told_of(DONE, one, other, two) == "", "a file more has duplicates"
-    assert told_of(DONE, one, replace(other, records=4)) == "", "and so have more records"
-    assert told_of(DONE, one, replace(two, content_sum="")) == "", "older than such sums"
-    assert told_of(replace(DONE, done_content_sum=""), one, other) == "", "sealed before there were any"
-    assert told_of(replace(DONE, accepted_epochs=(3,)), one, other) == "", "a person accepted it as it is"
+    assert closed_status(DONE, one, two, older) == ""
+    assert "found 0000000000000154" in closed_status(DONE, one, other, older)
+    assert closed_status(DONE, one) == "", "a file less is a gap"
+    assert closed_status(DONE, one, other, two) == "", "a file more has duplicates"
+    assert closed_status(DONE, one, replace(other, records=4)) == "", "and so have more records"
+    assert closed_status(DONE, one, replace(two, content_sum="")) == "", "older than such sums"
+    assert closed_status(replace(DONE, done_content_sum=""), one, other) == "", "sealed before there were any"
+    assert closed_status(replace(DONE, accepted_epochs=(3,)), one, other) == "", "a person accepted it as it is"

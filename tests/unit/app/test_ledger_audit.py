@@ -158,7 +158,7 @@ def test_rows_of_a_dataset_that_the_store_does_not_know_are_told(tmp_path: Path)
 
 def test_what_two_datasets_have_published_is_told(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST, in_files=ALONE)
-    one = Provenance("partition", "offset", thing_of=lambda urn: "all")
+    one = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
     with open_ledgers(job.flow_of(FIRST), job.store) as ledgers:
         found = audit_store(job.store, one, deep=False, ledgers=ledgers)
     assert (found.exact, found.published_by_two_count) == (False, 3)

@@ -12,7 +12,7 @@ from distcommit.app.job_file.config import JobConfig, parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.targets import Target, broker_addresses, database_address
-from distcommit.core.records.fixed_settings import Pin, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.engine.planning.loop_check import LoopCheck
@@ -206,7 +206,7 @@ def test_sink_whose_cluster_can_not_be_asked_fails_the_dataset_that_may_be_a_loo
     away = {"brokers": "127.0.0.1:1", "request_timeout_s": 1, "topic": "{dataset}"}
     flow = parsed({**KAFKA, "topics": ["orders", "others"]}, {**TO_KAFKA, **away}, tmp_path).task_flow()
     loops = LoopCheck(flow)
-    loops.add_fact(SourceFact("cluster", Pin("id")))
+    loops.add_fact(SourceFact("cluster", FixedSetting("id")))
     found = loops.check(DatasetPlan("orders", None, Watermark({}), ()))
     assert isinstance(found, DatasetProblem)
     assert "can't be asked for its id" in found.error

@@ -11,7 +11,7 @@ import yaml
 from distcommit import Job
 from distcommit.app.job_file.fixed_settings import pinned_settings
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.fixed_settings import PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.watermark import Position
 from distcommit.stores.state.fixed_settings import record_settings, require_settings
 
@@ -31,7 +31,7 @@ def _job(folder: Path, name: str, *folders: str, **source: Any) -> Job:
     return Job.from_file(file)
 
 
-def _pinned(job: Job) -> PinnedSettings:
+def _pinned(job: Job) -> FixedSettings:
     return pinned_settings(job.config)
 
 
@@ -49,7 +49,7 @@ def test_a_store_of_an_older_program_goes_on(tmp_path: Path) -> None:
     store, pinned = job.open_store(create=True), _pinned(job)
     older = {name: pin for name, pin in pinned.settings.items() if name != "source.paths (folders)"}
     assert len(older) == len(pinned.settings) - 1
-    record_settings(store, PinnedSettings(older))
+    record_settings(store, FixedSettings(older))
     record_settings(store, pinned)
     require_settings(store, pinned)
     with pytest.raises(ConfigurationError):

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.fixed_settings import pinned_settings
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.stores.state.fixed_settings import record_settings, require_settings
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
@@ -25,13 +25,13 @@ MODEL = "tests.unit.app.test_pinned:PinningSource"
 
 
 class PinningSource(ModelSource):
-    def pins(self) -> dict[str, Pin]:
-        return {"class": Pin("as_it_was:Named"), "region": Pin("eu")}
+    def pins(self) -> dict[str, FixedSetting]:
+        return {"class": FixedSetting("as_it_was:Named"), "region": FixedSetting("eu")}
 
 
 class PinningSink(SqliteSink):
-    def pins(self) -> dict[str, Pin]:
-        return {"table": Pin("t")}
+    def pins(self) -> dict[str, FixedSetting]:
+        return {"table": FixedSetting("t")}
 
 
 def pinned(**sections: Any) -> dict[str, str]:
@@ -78,14 +78,14 @@ def test_what_replaces_partitions_pins_what_a_partition_is() -> None:
 def test_files_of_before_stay_beside_what_replaces_partitions_of_other_folders(tmp_path: Path) -> None:
     """Whoever wrote them: also where files were only added at first, or again."""
 
-    def of(publish: str, *granularities: str) -> PinnedSettings:
+    def of(publish: str, *granularities: str) -> FixedSettings:
         parts = [{"column": "t", "granularity": granularity} for granularity in granularities]
         sink = {"publish": publish, "partition_by": parts} if parts else {"publish": publish}
         return pinned_settings(
             parse_config({"job": "j", "source": KAFKA, "paths": PATHS, "sink": sink}, Path("/j.yaml"))
         )
 
-    def filled_with(*before: PinnedSettings) -> JobStore:
+    def filled_with(*before: FixedSettings) -> JobStore:
         places = (str(tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}") for name in PATHS)
         store = open_store(LocalFileSystem(), Roots(*places), "j", 1, create=True)
         for settings in before:

@@ -23,7 +23,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.store import CUTS, PIECES
+from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
@@ -148,11 +148,11 @@ def test_a_run_that_changes_few_datasets_writes_little_and_one_that_changes_none
 
 
 def pieces(place: Place) -> list[str]:
-    return [entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{PIECES}")]
+    return [entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{SNAPSHOT_DELTAS}")]
 
 
 def new_bytes(place: Place, name: str) -> bytes:
-    return place.fs.read(f"{place.roots.store}/{PIECES}/{name}")
+    return place.fs.read(f"{place.roots.store}/{SNAPSHOT_DELTAS}/{name}")
 
 
 def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
@@ -172,7 +172,9 @@ def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
 
 
 def roots(place: Place) -> list[str]:
-    return sorted(entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{CUTS}") if not entry.is_folder)
+    return sorted(
+        entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{SNAPSHOTS}") if not entry.is_folder
+    )
 
 
 def test_what_is_behind_the_oldest_cut_is_told(place: Place) -> None:
@@ -369,7 +371,7 @@ def test_no_cut_goes_back_where_a_bucket_can_not_be_read(place: Place) -> None:
     newest.write_bytes(whole)
 
 
-@pytest.mark.parametrize("folder", [PIECES, CUTS])
+@pytest.mark.parametrize("folder", [SNAPSHOT_DELTAS, SNAPSHOTS])
 def test_damage_is_told_and_the_next_runs_begin_anew(place: Place, folder: str) -> None:
     place.run(3)
     for path in Path(f"{place.roots.store}/{folder}").glob("*.json"):

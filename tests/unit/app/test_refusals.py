@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitE
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.engine.driver.guarded_observer import observed
 from distcommit.engine.driver.run import recover, run
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER
+from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.job_store import JobStore
@@ -55,7 +55,7 @@ def of_another(job: str) -> Callable[[Machine], None]:
     def put(machine: Machine) -> None:
         go(WORLD, machine, source(a=1))
         owner = Owner(1, "other-store", job, "/elsewhere/store")
-        machine.put(f"{ROOTS.output}/{CLAIM_FOLDER}/{OWNER}", encode_document(owner))
+        machine.put(f"{ROOTS.output}/{OWNERSHIP_FOLDER}/{OWNER}", encode_document(owner))
 
     return put
 

@@ -431,7 +431,7 @@ def test_a_run_is_not_given_up_while_its_alerts_may_be_told(folder: Path) -> Non
     write(folder, "a", alerts=alerts)
     plan = read_job_files(folder, (), {})["a.yaml"].plan
     assert plan is not None
-    assert plan.telling_ms == 500_000
+    assert plan.notify_ms == 500_000
 
 
 def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:

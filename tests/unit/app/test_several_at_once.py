@@ -18,7 +18,7 @@ from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file import job_folders
 from distcommit.cli.main import app
 from distcommit.core.ports import FolderEntry
-from distcommit.core.support.parallel import ahead
+from distcommit.core.support.parallel import run_ahead
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
@@ -109,7 +109,7 @@ def test_no_more_are_begun_ahead_than_may_be() -> None:
             taken.append(item)
             yield item
 
-    results = ahead(3, str, items())
+    results = run_ahead(3, str, items())
     assert (next(results), len(taken)) == ("0", 3)
     assert (next(results), len(taken)) == ("1", 4)
     results.close()
@@ -124,5 +124,5 @@ def test_the_first_that_fails_is_raised_in_its_place() -> None:
 
     found: list[int] = []
     with pytest.raises(ValueError, match="2"):
-        found.extend(ahead(4, act, range(50)))
-    assert list(ahead(1, str, range(3))) == list(ahead(5, str, range(3))) == ["0", "1", "2"]
+        found.extend(run_ahead(4, act, range(50)))
+    assert list(run_ahead(1, str, range(3))) == list(run_ahead(5, str, range(3))) == ["0", "1", "2"]

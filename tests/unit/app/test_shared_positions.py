@@ -22,7 +22,7 @@ from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, Machine, go, launch
 
 WORLD = World(buckets=2)
-BY_NAME = Provenance("partition", "offset", thing_of=topic_named_by)
+BY_NAME = Provenance("partition", "offset", offset_space_of=topic_named_by)
 BY_ID = replace(BY_NAME, unique_incarnations=True)
 
 

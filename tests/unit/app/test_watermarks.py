@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.watermark_types import (
     WATERMARK_PIN,
@@ -36,14 +36,14 @@ commit: {buckets: 1, durability: none}
 class Composite(ModelSource):
     """A source of the user's own whose positions are a time and a name."""
 
-    def pins(self) -> dict[str, Pin]:
+    def pins(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(TimestampWatermark(), StringWatermark()).pin()}
 
 
 class Recoded(ModelSource):
     """The same, once its positions are encoded otherwise."""
 
-    def pins(self) -> dict[str, Pin]:
+    def pins(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(LongWatermark(), StringWatermark()).pin()}
 
 

@@ -32,7 +32,7 @@ from distcommit.core.records.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.clock import SystemClock
@@ -387,9 +387,9 @@ class TestStatus:
         end = Watermark({"0": 30})
         known = Watermark({"0": 10})
         told = (
-            UnreadDataset("idle", known, end, "SourceError: a page is damaged"),
-            UnreadDataset("idle", known, end, "TransientError: no answer", outage=True),
-            UnreadDataset("idle", known, end, "SourceError: a page is damaged", stops=True),
+            DatasetReadFailure("idle", known, end, "SourceError: a page is damaged"),
+            DatasetReadFailure("idle", known, end, "TransientError: no answer", outage=True),
+            DatasetReadFailure("idle", known, end, "SourceError: a page is damaged", stops=True),
         )
         shown = (
             "the last run could not read it: SourceError: a page is damaged",

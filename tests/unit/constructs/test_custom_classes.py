@@ -46,7 +46,7 @@ HostileConverter = _hostile(Converter, "convert_schema", "begin_work_unit")
 HostileRowChecker = _hostile(RowChecker, "check_schema", "describe")
 HostileTaskChecker = _hostile(TaskChecker, "check_schema", "begin")
 HostileFork = _hostile(ForkOperator, "accepts", "check_branches")
-HostileSink = _hostile(Sink, "check_schema", "asked_columns", "announce", name="hostile")
+HostileSink = _hostile(Sink, "check_schema", "required_columns", "announce", name="hostile")
 HostileSource = _hostile(Source, batch_schema=property(_raises), position_problems=_raises)
 HostileToMake = _hostile(Converter, "__init__")
 
@@ -66,7 +66,7 @@ CALLS: list[tuple[str, str, Callable[[], object]]] = [
     ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").accepts("b", ROWS)),
     ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").check_branches(["b"])),
     ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").check_schema(ROWS)),
-    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").asked_columns()),
+    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").required_columns()),
     ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").announce(["d"], ROWS, "r")),
     ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").batch_schema),
     ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").position_problems({})),

@@ -30,8 +30,8 @@ def converter(kept: Kept | None = None, known: Sequence[int] = (), urn: str = "a
     made = SchemaConverter.model_validate(pickle.loads(pickle.dumps(made)))
     made.begin_work_unit(urn)
     if kept is not None:
-        made.keep_schemas(kept)
-    made.know_schemas(known)
+        made.use_schema_store(kept)
+    made.load_schema_ids(known)
     return made
 
 
@@ -77,11 +77,11 @@ def test_what_one_work_unit_has_met_others_of_the_run_and_later_runs_go_by() -> 
     assert "id is string here, and int32 before" in convert(two, OTHER)
     assert convert(two, WIDER) == batch(WIDER)
     assert convert(one, FIRST) == batch(FIRST)
-    assert (one.schemas_known(), two.schemas_known()) == ((1,), (1, 2))
+    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
     later = converter(kept, known=(1, 2))
     assert "id is string here, and int64 before" in convert(later, OTHER)
     assert convert(later, FEWER) == batch(FEWER)
-    assert later.schemas_known() == (1, 2)
+    assert later.known_schema_ids() == (1, 2)
     assert len(kept.put) == 2
     assert kept.put[2]["columns"] == {"id": "int64", "name": "string", "new": "bool"}
 
@@ -97,7 +97,7 @@ def test_pin_makes_the_columns_of_those_before() -> None:
     found = convert(pinned, {"more": pa.bool_(), "name": pa.string(), "id": pa.int32()})
     assert found == batch(FIRST)
     assert convert(pinned, WIDER) == "can't be read with the pinned columns: id is int64 here, and int32 before"
-    assert pinned.schemas_known() == (1,)
+    assert pinned.known_schema_ids() == (1,)
     wide = converter(Kept(), evolution="pin")
     convert(wide, WIDER)
     found = convert(wide, FIRST)
@@ -134,7 +134,7 @@ def test_what_is_not_compatible_fails_the_work_unit_or_is_let_in() -> None:
         convert(converter(kept, known=(1,), on_incompatible="fail"), OTHER)
     letting = converter(kept, known=(1,), on_incompatible="accept")
     assert convert(letting, OTHER) == batch(OTHER)
-    assert letting.schemas_known() == (1, 2)
+    assert letting.known_schema_ids() == (1, 2)
     assert "id is int32 here, and string before" in convert(converter(kept, known=(1, 2)), FIRST)
 
 

@@ -45,8 +45,8 @@ def converter(
     made = JsonConverter.model_validate(pickle.loads(pickle.dumps(made)))
     made.begin_work_unit(urn)
     if kept is not None:
-        made.keep_schemas(kept)
-    made.know_schemas(known)
+        made.use_schema_store(kept)
+    made.load_schema_ids(known)
     return made
 
 
@@ -131,7 +131,7 @@ def test_two_who_infer_at_once_go_by_what_the_first_has_put() -> None:
     made = convert(two, {"id": "x", "more": 1}, {"id": 2})
     assert columns(made) == {"id": "int64"}
     assert list(made.rejected) == [0]
-    assert one.schemas_known() == two.schemas_known() == (1,)
+    assert one.known_schema_ids() == two.known_schema_ids() == (1,)
     assert list(kept.put) == [1]
 
 
@@ -144,9 +144,9 @@ def test_fields_that_are_new_become_columns_of_all_who_read_on() -> None:
     made = convert(one, {"in": {"y": 1.5}}, {"id": None, "nothing": None})
     assert columns(made) == {"id": "int64", "in": "struct<x: string, y: double>"}
     assert made.records.column("in").to_pylist() == [{"x": None, "y": 1.5}, None]
-    assert (one.schemas_known(), two.schemas_known()) == ((1, 2, 3), (1, 2))
+    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1, 2, 3), (1, 2))
     assert not convert(one, {"nothing": None}).rejected
-    assert one.schemas_known() == (1, 2, 3), "what has no type is no field"
+    assert one.known_schema_ids() == (1, 2, 3), "what has no type is no field"
 
 
 @given(st.lists(objects, min_size=2, max_size=6), st.integers(1, 5))
@@ -190,7 +190,7 @@ def test_a_type_never_changes(evolution: Policy) -> None:
     of = converter(Kept({7: {"id": "int64", "in": {"x": "string"}}}), evolution, (7,))
     made = convert(of, {"id": 1.5}, {"id": 2}, {"id": "x"}, {"in": {"x": 1}}, {"in": [1]})
     assert list(made.rejected) == [0, 2, 3, 4]
-    assert of.schemas_known() == (7,)
+    assert of.known_schema_ids() == (7,)
 
 
 def test_what_is_pinned_is_all_there_is() -> None:
@@ -230,7 +230,7 @@ def test_nothing_is_put_before_there_is_an_object_and_records_stay_what_they_are
     of = converter(kept)
     made = convert(of, None, b"no JSON", {})
     assert (columns(made), made.records.column("n").to_pylist(), list(made.rejected)) == ({}, [0, 2], [1])
-    assert (kept.put, of.schemas_known()) == ({}, ())
+    assert (kept.put, of.known_schema_ids()) == ({}, ())
     assert columns(convert(of, {"a": 1})) == {"a": "int64"}
 
 
@@ -238,8 +238,8 @@ def test_what_was_learned_of_one_dataset_says_nothing_of_another() -> None:
     of = converter(Kept())
     convert(of, {"a": 1})
     of.begin_work_unit("b")
-    assert of.schemas_known() == ()
-    of.keep_schemas(Kept())
+    assert of.known_schema_ids() == ()
+    of.use_schema_store(Kept())
     assert columns(convert(of, {"b": 1})) == {"b": "int64"}
 
 

@@ -29,7 +29,7 @@ from distcommit.engine.planning.planner import plan_partition, share_out
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.state.plans import put_manifest
@@ -85,7 +85,7 @@ class Machine(SimulatedPosix):
         return {
             path: data
             for _, path, data in self.files()
-            if data is not None and path.startswith(below + "/") and f"/{CLAIM_FOLDER}/" not in path[len(below) :]
+            if data is not None and path.startswith(below + "/") and f"/{OWNERSHIP_FOLDER}/" not in path[len(below) :]
         }
 
     def put(self, path: str, data: bytes) -> None:
@@ -144,7 +144,7 @@ def with_folders(machine: Machine, *urns: str) -> Machine:
 
 def _concerns(path: str, part: str) -> bool:
     """Whether a fault at `part` of a path strikes there; at a job's own notes only where it names them."""
-    return part in path and (CLAIM_FOLDER in part or f"/{CLAIM_FOLDER}" not in path)
+    return part in path and (OWNERSHIP_FOLDER in part or f"/{OWNERSHIP_FOLDER}" not in path)
 
 
 def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:

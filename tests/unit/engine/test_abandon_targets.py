@@ -65,7 +65,7 @@ class Table(LedgerSink):
 @dataclass
 class Messages(LedgerSink):
     name: ClassVar[str] = "messages"
-    abilities: ClassVar[Abilities] = Abilities(can_be_taken_back=False)
+    abilities: ClassVar[Abilities] = Abilities(can_roll_back=False)
     compacted: bool = True
 
 

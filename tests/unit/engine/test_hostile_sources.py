@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, PassedOver
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, SkippedDataset
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult
@@ -228,7 +228,7 @@ def test_any_valid_text_names_a_dataset(urn: str) -> None:
 @pytest.mark.parametrize("world", [World(), World(buckets=2, partitions=2)])
 def test_what_a_source_passes_over_is_told_and_no_failure(world: World) -> None:
     machine, names = Machine(), [f"__{number}" for number in range(50)]
-    passed = tuple(PassedOver(name, "internal \udcff") for name in names)
+    passed = tuple(SkippedDataset(name, "internal \udcff") for name in names)
     result = go(world, machine, Careless(GOOD.datasets, given=passed))
     assert (result.succeeded, result.totals.datasets_skipped, result.totals.reasons) == (True, 0, ())
     assert (len(result.totals.notes) < 50, len(result.totals.notes) + result.totals.notes_more) == (True, 50)

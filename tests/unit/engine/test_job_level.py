@@ -17,7 +17,7 @@ from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.ports import FolderEntry
 from distcommit.core.records.job_records import Decide
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
@@ -211,7 +211,7 @@ def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> N
     ingest_all(settings, tasks)
     for bucket in range(2):
         committer = BucketCommitter(settings, bucket, Tally(CommitCounts()))
-        alone(committer.replay(frozenset()))
+        run_alone(committer.replay(frozenset()))
         assert committer.tally.counts == CommitCounts()
     assert not recover_partition(settings, 0).report.reasons
     assert set(statuses(JOB, machine).values()) == {"pending"}

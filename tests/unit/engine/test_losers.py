@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt, SinkCommitter
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.engine.committing.aborted_attempts import discard_aborted
 from distcommit.engine.driver.run import RunResult, run
@@ -29,7 +29,7 @@ class LeavingSink(MemorySink):
     name: ClassVar[str] = "leaving"
     discards: ClassVar[bool] = True
     spoiled: int = 0
-    discarded: list[LostAttempt] = field(default_factory=list)
+    discarded: list[AbortedAttempt] = field(default_factory=list)
     down: bool = False
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
@@ -49,7 +49,7 @@ class _SpoiledWriter(MemoryWriter):
 class _Committer(MemoryCommitter):
     sink: LeavingSink
 
-    def discard(self, lost: Sequence[LostAttempt]) -> None:
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         if self.sink.down:
             raise ConnectionError("no route to the target")
         self.sink.discarded += lost

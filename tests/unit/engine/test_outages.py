@@ -265,7 +265,7 @@ def test_probes_that_were_removed_do_not_come_back_with_a_power_loss() -> None:
     for root in (ROOTS.output, ROOTS.staging):
         machine.put(f"{root}{PROBE}0-{'0' * 32}", b"")
     machine.syncfs("/")
-    RemoveProbes.answer_all([RemoveProbes(StepContext(WORLD.store(machine).fs, ROOTS.staging, ROOTS.output), 0)])
+    RemoveProbes.answer_batch([RemoveProbes(StepContext(WORLD.store(machine).fs, ROOTS.staging, ROOTS.output), 0)])
     images = [*machine.after_power_loss(random.Random(1), 7, 8)]
     assert images
     assert [path for image in images for _, path, _ in image.files() if PROBE in path] == []

@@ -392,7 +392,7 @@ class LastingSink(MemorySink):
     """What it has committed stays."""
 
     name: ClassVar[str] = "a-lasting-one"
-    abilities: ClassVar[Abilities] = Abilities(can_be_taken_back=False)
+    abilities: ClassVar[Abilities] = Abilities(can_roll_back=False)
 
 
 def test_what_can_not_be_taken_back_is_committed_last_and_only_where_nothing_was_refused() -> None:

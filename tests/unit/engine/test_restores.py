@@ -23,7 +23,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult, recover, run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol import next_record
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.stores.history.retention import USUALLY_KEPT, Retention
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.rebucket import Move, rebucket
@@ -139,8 +139,8 @@ def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
 def test_an_output_that_was_moved_with_its_marks_goes_on() -> None:
     machine = before()
     machine.mkdir("/job/elsewhere")
-    machine.mkdir(f"/job/elsewhere/{CLAIM_FOLDER}")
-    for path, data in files_below(machine, f"{ROOTS.output}/{CLAIM_FOLDER}").items():
+    machine.mkdir(f"/job/elsewhere/{OWNERSHIP_FOLDER}")
+    for path, data in files_below(machine, f"{ROOTS.output}/{OWNERSHIP_FOLDER}").items():
         replace_files(machine, "/nowhere", {path.replace(ROOTS.output, "/job/elsewhere"): data})
     require_newest(replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere")))
 
@@ -297,7 +297,7 @@ def test_staging_that_somebody_emptied_after_a_run_died_is_no_sign_of_anything()
     machine = killed(lambda _, operation: operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a"))
     cut_back_before(machine, Intent)
     for path in files_below(machine, ROOTS.staging):
-        if CLAIM_FOLDER not in path:
+        if OWNERSHIP_FOLDER not in path:
             machine.unlink(path)
     assert WORLD.run(machine, AFTER).succeeded
     assert WORLD.violation(machine, AFTER, {}) == ""

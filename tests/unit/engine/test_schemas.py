@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import added_schemas
+from distcommit.core.work import merge_schema_ids
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.operator import operator_actions
@@ -39,10 +39,10 @@ class Learning(Converter):
     def begin_work_unit(self, dataset_urn: str) -> None:
         self.dataset = dataset_urn
 
-    def know_schemas(self, ids: Sequence[int]) -> None:
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
         self.told.append((self.dataset, tuple(ids)))
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         self.met += 1
         return (*self.told[-1][1], self.met)
 
@@ -100,7 +100,7 @@ class Meeting(Converter):
 
     ids: list[int] = field(default_factory=list)
 
-    def schemas_known(self) -> Sequence[int]:
+    def known_schema_ids(self) -> Sequence[int]:
         return self.ids
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
@@ -149,7 +149,7 @@ def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
 
 
 def test_the_newest_hundred_are_kept() -> None:
-    many = added_schemas({"avro": tuple(range(60))}, {"avro": tuple(range(50, 130)), "key": (1,)}, {})
+    many = merge_schema_ids({"avro": tuple(range(60))}, {"avro": tuple(range(50, 130)), "key": (1,)}, {})
     assert many == {"avro": tuple(range(30, 130)), "key": (1,)}
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from distcommit.core.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings, SourceFact
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.urn import bucket_of
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -21,7 +21,7 @@ from tests.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, go, source
 
 SPREAD = World(buckets=4, partitions=4)
-PINNED = PinnedSettings({"source.type": Pin("model")})
+PINNED = FixedSettings({"source.type": FixedSetting("model")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class AskingSource(ModelSource):
     answers: list[DatasetState | None] = field(default_factory=list)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
+        yield SourceFact("cluster", FixedSetting(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, SourceState)
             assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import FencedError, SourceUnavailableError
 from distcommit.core.records.log_records import SealedSequence, SequenceName
-from distcommit.core.support.io_batching import Work, alone
+from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
@@ -221,7 +221,7 @@ def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_
     log.refresh()
     ended_by: list[Exception] = []
 
-    def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> Work[Fold]:
+    def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         assert sequences
         fence_bucket(log, settings.epoch + 1, "newer")
         try:
@@ -246,7 +246,7 @@ def test_a_committer_that_is_fenced_right_before_it_closes_counts_nothing_as_don
     log, close = settings.store.bucket_log(0, settings.epoch + 1), BucketCommitter._close
     ended_by: list[Exception] = []
 
-    def overtaken(committer: BucketCommitter, names: list[SequenceName]) -> Work[Fold]:
+    def overtaken(committer: BucketCommitter, names: list[SequenceName]) -> BatchedWork[Fold]:
         assert names
         fence_bucket(log, settings.epoch + 1, "newer")
         try:
@@ -275,7 +275,7 @@ def test_a_zombie_s_failure_is_not_counted_and_it_is_told_that_a_newer_run_has_b
     fence_bucket(store.bucket_log(0, newer), newer, "newer")
     name, failure = SequenceName("a", sequence.epoch), Failure("lost", "gone", lost=True)
     with pytest.raises(FencedError):
-        alone(record_failed_attempt(store.bucket_log(0, older), older, name, failure, 1))
+        run_alone(record_failed_attempt(store.bucket_log(0, older), older, name, failure, 1))
     with pytest.raises(FencedError):
-        alone(record_pending_reasons(store.bucket_log(0, older), older, {name: failure}))
+        run_alone(record_pending_reasons(store.bucket_log(0, older), older, {name: failure}))
     check_recovery(machine, data)

@@ -14,7 +14,7 @@ from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark
-from distcommit.core.records.read_failures import FailedReading, Unread
+from distcommit.core.records.read_failures import ReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
@@ -79,7 +79,7 @@ class WithoutEnds(ModelSource):
             yield structs.replace(planned, work_units=tuple(units))
 
 
-def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> FailedReading | None:
+def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> ReadFailure | None:
     return states(world, machine)[urn].unread
 
 
@@ -328,7 +328,7 @@ def test_a_job_that_publishes_all_or_nothing_is_held_back_by_a_stopped_dataset()
 class Watching(ModelSource):
     """Notes what its plans are asked on and what they come to."""
 
-    seen: list[tuple[Watermark | None, Watermark | None, FailedReading | None]] = field(default_factory=list)
+    seen: list[tuple[Watermark | None, Watermark | None, ReadFailure | None]] = field(default_factory=list)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         assert isinstance(states, SourceState)

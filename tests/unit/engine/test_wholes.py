@@ -74,7 +74,7 @@ class TableCommitter(SinkCommitter):
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return [self._commit([request])[0] for request in requests]
 
-    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+    def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         if self.sink.breaks:
             raise ConnectionError("no answer")
         return self._commit(requests)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from distcommit.constructs.registry.client import FoundSchema
 from distcommit.constructs.registry.converter import Decoder
-from distcommit.core.error_kinds import has_ended_its_worker, is_permanent
+from distcommit.core.error_kinds import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.redaction import Redaction
@@ -172,7 +172,7 @@ def test_worker_in_native_code_is_killed_and_its_work_unit_recorded_once(
     assert state.branches == (), "the record names no staged file"
     assert "does not return from native code" in state.error
     assert "dataset=a, work_unit=00000_000001, construct=greedy" in state.error
-    assert has_ended_its_worker(state.error)
+    assert has_killed_its_worker(state.error)
     assert is_permanent(state.error)
     assert has_ended((tmp_path / "watchdog").read_text())
     assert not (tmp_path / "imported").exists(), "nothing is imported from the working folder or the environment"
@@ -347,11 +347,11 @@ class Noting(Converter):
     def begin_work_unit(self, dataset_urn: str) -> None:
         self._note("begin_work_unit")
 
-    def know_schemas(self, ids: Any) -> None:
-        self._note("know_schemas")
+    def load_schema_ids(self, ids: Any) -> None:
+        self._note("load_schema_ids")
 
-    def schemas_known(self) -> tuple[int, ...]:
-        self._note("schemas_known")
+    def known_schema_ids(self) -> tuple[int, ...]:
+        self._note("known_schema_ids")
         return ()
 
     def close(self) -> None:
@@ -371,7 +371,7 @@ def test_every_call_of_a_converter_has_the_limit() -> None:
         noting.limits.clear()
         settings, tasks = begin_ingest(WORLD, Machine(), data)
         ingest_all(dataclasses.replace(settings, flow=flow), tasks)
-        calls = {"convert_schema", "convert", "begin_work_unit", "know_schemas", "schemas_known", "close"}
+        calls = {"convert_schema", "convert", "begin_work_unit", "load_schema_ids", "known_schema_ids", "close"}
         assert {name for name, _ in noting.limits} == calls
         assert [name for name, seconds in noting.limits if not seconds] == []
 

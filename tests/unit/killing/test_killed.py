@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from distcommit.testing.contracts.killed import nursery
+from distcommit.testing.contracts.killed_processes import fork_server
 from tests.unit.killing import beside
 
 
@@ -22,7 +22,7 @@ def noted(folder: Path) -> list[str]:
 def test_it_ends_before_a_line_of_a_thread_that_is_in_another_file_of_the_folder(tmp_path: Path) -> None:
     file = str(Path(beside.__file__))
     folder = str(Path(file).parent)
-    with nursery([]) as processes:
+    with fork_server([]) as processes:
         assert processes.lines_of([file], note_in_a_thread, tmp_path) == 2
         assert processes.lines_of([folder], note_in_a_thread, tmp_path) == 5
         assert processes.lines_of([str(Path(folder).parent)], note_in_a_thread, tmp_path) == 0, "its own files alone"

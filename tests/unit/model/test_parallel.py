@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 
 
 def test_what_is_begun_within_shares_the_number_of_calls() -> None:
@@ -21,10 +21,10 @@ def test_what_is_begun_within_shares_the_number_of_calls() -> None:
         with counting:
             at_once -= 1
 
-    in_flight(4, lambda _: in_flight(8, call, range(8)), range(4))
+    run_parallel(4, lambda _: run_parallel(8, call, range(8)), range(4))
     assert 4 < most <= 8
     most = 0
-    in_flight(4, lambda _: in_flight(2, call, range(8)), range(4))
+    run_parallel(4, lambda _: run_parallel(2, call, range(8)), range(4))
     assert most <= 4, "one at a time in each"
 
 
@@ -33,4 +33,4 @@ def test_results_are_in_order_whatever_takes_longer() -> None:
         time.sleep(0.01 * (number == 0))
         return number
 
-    assert in_flight(4, late, range(9)) == list(range(9))
+    assert run_parallel(4, late, range(9)) == list(range(9))

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.custom_class import make_named
+from distcommit.custom_class import create_custom
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -59,7 +59,7 @@ class Odd(Part):
 
 
 def make(name: str, **options: Any) -> Any:
-    return make_named(Part, "part", f"{__name__}:{name}", options)
+    return create_custom(Part, "part", f"{__name__}:{name}", options)
 
 
 def test_options_are_given_as_their_parameters_have_them() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.support.storable import storable
-from distcommit.core.watermark import Position, Watermark, at_or_past, shown
+from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
 from distcommit.core.watermark_types import (
     CompositeWatermark,
     LongWatermark,
@@ -21,7 +21,7 @@ from distcommit.core.watermark_types import (
     TimestampWatermark,
     WatermarkType,
 )
-from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit, merged, positions_lost
+from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit, merge_ranges, positions_lost
 from distcommit.engine.planning.plan_checks import checked_plan
 from tests.models import strategies
 
@@ -83,13 +83,13 @@ def test_what_can_not_be_told_apart_once_it_is_stored_is_no_position() -> None:
 
 def test_composite_ranges_are_merged_and_none_of_them_can_be_counted() -> None:
     ranges = [SkippedRange("", (1, "a"), (2,), "one"), SkippedRange("", (2,), (2, "b"), "two")]
-    assert merged(ranges) == (SkippedRange("", (1, "a"), (2, "b"), "two"),)
+    assert merge_ranges(ranges) == (SkippedRange("", (1, "a"), (2, "b"), "two"),)
     assert positions_lost(ranges) == 2
 
 
 def test_a_composite_position_is_shown_as_it_can_be_set() -> None:
-    assert [shown(p) for p in ((7, "a b"), "a b", 7)] == ['[7,"a b"]', "a b", "7"]
-    assert shown((7, "x" * 99)) == f'[7,"{"x" * 76}...'
+    assert [format_position(p) for p in ((7, "a b"), "a b", 7)] == ['[7,"a b"]', "a b", "7"]
+    assert format_position((7, "x" * 99)) == f'[7,"{"x" * 76}...'
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES)
@@ -143,7 +143,7 @@ def test_the_pin_of_a_type_tells_encodings_apart() -> None:
 
 def test_an_attempt_may_end_anywhere_from_low_on_where_the_expected_high_is_not_known() -> None:
     unit = WorkUnit("u", "d", Watermark({"0": 5, "1": (1,)}, "i"), Watermark({"1": (2,)}, "i"), 1)
-    assert unit.least_end == Watermark({"0": 5, "1": (2,)}, "i")
+    assert unit.known_end == Watermark({"0": 5, "1": (2,)}, "i")
     assert unit.can_end_at(Watermark({"0": 5, "1": (1, "x")}, "i"))
     assert unit.can_end_at(Watermark({"0": 10**9, "1": (2,)}, "i"))
     for wrong in ({"0": 4, "1": (1,)}, {"0": 5, "1": (2, "a")}, {"0": 5}, {"0": "6", "1": (2,)}, {"0": 5, "1": 2}):

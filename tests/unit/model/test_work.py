@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.core.watermark import as_offset
-from distcommit.core.work import SkippedRange, merged
+from distcommit.core.work import SkippedRange, merge_ranges
 
 RANGES = st.lists(
     st.builds(
@@ -25,15 +25,15 @@ def positions(ranges: list[SkippedRange] | tuple[SkippedRange, ...]) -> set[tupl
 
 @given(RANGES)
 def test_merged_ranges_are_the_same_positions_and_no_more_ranges(ranges: list[SkippedRange]) -> None:
-    found = merged(ranges)
+    found = merge_ranges(ranges)
     assert positions(found) == positions(ranges)
     assert len(found) <= len(ranges)
-    assert merged(found) == found
+    assert merge_ranges(found) == found
 
 
 def test_runs_that_each_met_one_control_record_leave_one_range() -> None:
     met = [SkippedRange(str(partition), at, at + 1, "no record", True) for at in range(2_000) for partition in range(2)]
-    assert merged(met) == (
+    assert merge_ranges(met) == (
         SkippedRange("0", 0, 2_000, "no record", True),
         SkippedRange("1", 0, 2_000, "no record", True),
     )
@@ -43,10 +43,10 @@ def test_what_is_of_another_kind_or_place_stays_by_itself() -> None:
     lost, hole = SkippedRange("0", 1, 2, "expired"), SkippedRange("0", 2, 3, "no record", True)
     elsewhere, text = SkippedRange("0", 3, 4, "no record", True, "new"), SkippedRange("0", "b", "c", "expired")
     apart = SkippedRange("0", 5, 6, "no record", True)
-    assert merged([lost, hole, elsewhere, text, apart]) == (lost, hole, elsewhere, text, apart)
+    assert merge_ranges([lost, hole, elsewhere, text, apart]) == (lost, hole, elsewhere, text, apart)
 
 
 def test_the_reason_is_that_of_the_later_range() -> None:
-    assert merged([SkippedRange("0", "a", "c", "old"), SkippedRange("0", "c", "d", "new")]) == (
+    assert merge_ranges([SkippedRange("0", "a", "c", "old"), SkippedRange("0", "c", "d", "new")]) == (
         SkippedRange("0", "a", "d", "new"),
     )

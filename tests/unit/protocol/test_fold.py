@@ -17,9 +17,9 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Moved,
+    OperatorAction,
     Rebuilt,
     Record,
     SealedSequence,
@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -77,7 +77,7 @@ def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_d
         (Failed(1, D1, True, ""), "failing what was never sealed"),
         (Fence(1, "other"), "two runs of one epoch"),
         (Decide(2), "deciding for another epoch"),
-        (ByHand(HandAction.RETRY, D1, "me"), "releasing what is not quarantined"),
+        (ByHand(OperatorAction.RETRY, D1, "me"), "releasing what is not quarantined"),
     ],
 )
 def test_a_record_that_is_not_valid_where_it_stands_changes_nothing(record: Record, hazard: str) -> None:
@@ -128,7 +128,7 @@ def test_quarantine_and_release() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert fold.state_of("d").status is DatasetStatus.QUARANTINED
     assert fold.pending() == []
-    apply(4, ByHand(HandAction.RETRY, D1, "me"), fold)
+    apply(4, ByHand(OperatorAction.RETRY, D1, "me"), fold)
     assert fold.state_of("d").status is DatasetStatus.PENDING
     assert fold.state_of("d").tried_epochs == ()
 
@@ -136,16 +136,16 @@ def test_quarantine_and_release() -> None:
 def test_done_ends_a_quarantine_but_never_a_revocation() -> None:
     quarantined = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert valid(Done(1, (D1,)), quarantined)
-    apply(4, ByHand(HandAction.REVOKING, D1, "me"), quarantined)
+    apply(4, ByHand(OperatorAction.REVOKING, D1, "me"), quarantined)
     assert not valid(Done(1, (D1,)), quarantined)
-    assert valid(ByHand(HandAction.ABANDONED, D1, "me"), quarantined)
+    assert valid(ByHand(OperatorAction.ABANDONED, D1, "me"), quarantined)
 
 
 def test_abandon_keeps_the_watermark_and_accept_moves_it_with_a_mark() -> None:
-    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(HandAction.REVOKING, D1, "me"))
-    apply(5, ByHand(HandAction.ABANDONED, D1, "me"), fold)
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(OperatorAction.REVOKING, D1, "me"))
+    apply(5, ByHand(OperatorAction.ABANDONED, D1, "me"), fold)
     assert fold.state_of("d").watermark is None
-    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(HandAction.ACCEPT, D1, "me"))
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(OperatorAction.ACCEPT, D1, "me"))
     state = fold.state_of("d")
     assert (state.watermark, state.accepted_epochs, state.status) == (at(5), (1,), DatasetStatus.IDLE)
 
@@ -159,7 +159,7 @@ def test_of_what_people_accepted_the_newest_is_kept_however_often_they_do() -> N
         apply(4 * number, Fence(epoch, "r"), fold)
         apply(4 * number + 1, Intent(epoch, (sealed,)), fold)
         apply(4 * number + 2, Failed(epoch, sequence, True, "x"), fold)
-        apply(4 * number + 3, ByHand(HandAction.ACCEPT, sequence, "me"), fold)
+        apply(4 * number + 3, ByHand(OperatorAction.ACCEPT, sequence, "me"), fold)
     assert fold.state_of("d").accepted_epochs == (49,)
 
 
@@ -211,7 +211,7 @@ def test_schemas_are_those_of_what_is_published_by_converter() -> None:
     apply(6, Done(2, (SequenceName("d", 2),)), first)
     assert first.state_of("d").schemas == {"avro": (1, 2, 3), "key": (9,)}, "one that says nothing is as it was"
     dropped = folded(FENCED, sealed(1, None, avro=(1,)))
-    for action in (HandAction.QUARANTINE, HandAction.REVOKING, HandAction.ABANDONED):
+    for action in (OperatorAction.QUARANTINE, OperatorAction.REVOKING, OperatorAction.ABANDONED):
         apply(3, ByHand(action, D1, "me"), dropped)
     assert (dropped.state_of("d").open, dropped.state_of("d").schemas) == (None, {})
 
@@ -255,18 +255,18 @@ END = Watermark({"0": 8, "1": 4})
 
 
 def not_read(epoch: int, low: Watermark | None, *, stops: bool = False, outage: bool = False, urn: str = "d") -> Unread:
-    return Unread(epoch, (UnreadDataset(urn, low, END, f"SourceError: {epoch}", stops, outage),))
+    return Unread(epoch, (DatasetReadFailure(urn, low, END, f"SourceError: {epoch}", stops, outage),))
 
 
 def test_runs_that_can_not_read_a_dataset_are_counted_in_a_row_and_outages_are_told_only() -> None:
     fold = folded(FENCED, not_read(1, None))
-    assert fold.state_of("d").unread == FailedReading(1, 1, END, "SourceError: 1")
+    assert fold.state_of("d").unread == ReadFailure(1, 1, END, "SourceError: 1")
     apply(3, Fence(2, "r2"), fold)
     apply(4, not_read(2, None, outage=True), fold)
-    assert fold.state_of("d").unread == FailedReading(2, 1, END, "SourceError: 2", outage=True)
+    assert fold.state_of("d").unread == ReadFailure(2, 1, END, "SourceError: 2", outage=True)
     apply(5, Fence(3, "r3"), fold)
     apply(6, not_read(3, None, stops=True), fold)
-    assert fold.state_of("d").unread == FailedReading(3, 2, END, "SourceError: 3", stopped=True)
+    assert fold.state_of("d").unread == ReadFailure(3, 2, END, "SourceError: 3", stopped=True)
     assert fold.state_of("d").is_stopped
     assert fold.ignored == []
 
@@ -304,15 +304,15 @@ def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone_and_the_whole_th
     low, high = Watermark({"0": 5, "1": 4}), Watermark({"0": 5 if stays else 8, "1": 4, "2": 1})
     part = replace(sequence(2, low, high), left_out="" if whole else "SourceError: 2")
     fold = folded(FENCED, SetWatermark("d", low, "me"), Fence(2, "r2"))
-    fold.datasets["d"] = replace(fold.state_of("d"), unread=FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1"))
+    fold.datasets["d"] = replace(fold.state_of("d"), unread=ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1"))
     apply(4, Intent(2, (part,)), fold)
     apply(5, Done(2, (SequenceName("d", 2),)), fold)
     left = fold.state_of("d").unread
-    assert left == (FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
+    assert left == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
 
 
 def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_watermark_that_stays_does_not() -> None:
-    unread = FailedReading(1, 2, END, "SourceError: 1", True)
+    unread = ReadFailure(1, 2, END, "SourceError: 1", True)
     fold = folded(FENCED, Fence(2, "r2"))
     fold.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
     fed_again = Intent(2, (sequence(2, at(5), at(5)),))
@@ -332,13 +332,13 @@ def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_water
 
 def test_a_person_lets_a_stopped_dataset_be_read_again_and_only_such_a_one() -> None:
     fold = folded(FENCED, not_read(1, None, stops=True), not_read(1, None, urn="e"))
-    again = ByHand(HandAction.READ_AGAIN, D1, "me")
+    again = ByHand(OperatorAction.READ_AGAIN, D1, "me")
     for other in (SequenceName("d", 2), SequenceName("e", 1), SequenceName("f", 1)):
-        assert not valid(ByHand(HandAction.READ_AGAIN, other, "me"), fold)
-    for action in HandAction:
-        assert valid(ByHand(action, D1, "me"), fold) is (action is HandAction.READ_AGAIN)
+        assert not valid(ByHand(OperatorAction.READ_AGAIN, other, "me"), fold)
+    for action in OperatorAction:
+        assert valid(ByHand(action, D1, "me"), fold) is (action is OperatorAction.READ_AGAIN)
     apply(4, again, fold)
-    assert fold.state_of("d").unread == FailedReading(1, 0, END, "SourceError: 1")
+    assert fold.state_of("d").unread == ReadFailure(1, 0, END, "SourceError: 1")
     assert not valid(again, fold), "it is done"
     assert not valid(not_read(1, None), fold), "the run has said so already"
 
@@ -392,9 +392,9 @@ def test_done_leaves_the_epoch_that_is_committed_at_each_target() -> None:
 def test_accept_leaves_both_and_what_is_abandoned_or_dropped_leaves_the_old() -> None:
     failed = Failed(1, D1, True, "no")
     sealed = Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),))
-    accepted = folded(FENCED, sealed, failed, ByHand(HandAction.ACCEPT, D1, "p")).state_of("d")
+    accepted = folded(FENCED, sealed, failed, ByHand(OperatorAction.ACCEPT, D1, "p")).state_of("d")
     assert (accepted.bases("main"), accepted.bases("late")) == ((0, 1), (0,))
-    by_hand = [ByHand(action, D1, "p") for action in (HandAction.REVOKING, HandAction.ABANDONED)]
+    by_hand = [ByHand(action, D1, "p") for action in (OperatorAction.REVOKING, OperatorAction.ABANDONED)]
     assert folded(FENCED, sealed, failed, *by_hand).state_of("d").bases("main") == (0,)
 
 
@@ -405,7 +405,7 @@ def test_what_nobody_knows_stays_unknown_by_accept_and_is_known_by_done() -> Non
     then = Intent(2, (with_targets(2, at(5), at(6), main=(2,)),))
     assert folded(*older).state_of("d").bases("main") == ()
     assert folded(*older, then, Done(2, (name,))).state_of("d").bases("main") == (2,)
-    accept = ByHand(HandAction.ACCEPT, name, "p")
+    accept = ByHand(OperatorAction.ACCEPT, name, "p")
     assert folded(*older, then, Failed(2, name, True, "no"), accept).state_of("d").bases("main") == ()
 
 

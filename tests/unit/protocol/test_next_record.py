@@ -18,14 +18,14 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     LeftSequence,
+    OperatorAction,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -60,10 +60,10 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     ]
     before = draw(st.sampled_from([fold, Fold()]))
     wanted = {urn: draw(watermarks()) for urn in urns}
-    action = draw(st.sampled_from(HandAction))
+    action = draw(st.sampled_from(OperatorAction))
     once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
     rebuilt = tuple(DatasetState(urn, watermark=wanted[urn]) for urn in urns)
-    unread = [UnreadDataset(urn, low, wanted[urn], "why", outage=once) for urn in urns]
+    unread = [DatasetReadFailure(urn, low, wanted[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
@@ -88,7 +88,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), seen=heads),
         partial(next_record.heads, generation=fold.generation, seen=heads, who="person"),
         partial(next_record.end, epoch=epoch, seen=heads, at_least=2),
-        partial(next_record.forget_heads, epoch=epoch, who="person"),
+        partial(next_record.discard_heads, epoch=epoch, who="person"),
         partial(next_record.rebucket, epoch=epoch, generation=fold.generation + 1, buckets=2, settings={}),
         partial(next_record.move, epoch=epoch, generation=1),
         partial(next_record.switch, epoch=epoch, generation=fold.generation + once),
@@ -121,7 +121,7 @@ def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
     assert next_record.seal(fold, epoch, sealed) is None
     assert next_record.close(fold, epoch, names) is None
     assert next_record.drop(fold, epoch, names) is None
-    unread = [UnreadDataset(urn, fold.state_of(urn).watermark, Watermark({"0": 9}), "why") for urn in FEW_URNS]
+    unread = [DatasetReadFailure(urn, fold.state_of(urn).watermark, Watermark({"0": 9}), "why") for urn in FEW_URNS]
     assert next_record.unread(fold, epoch, unread, stop_after=1) is None
     assert next_record.decide(fold, epoch) is None
     for name in names:
@@ -196,8 +196,8 @@ def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
         "nothing new of one, and the other's loss is not made good"
     )
     apply(4, by_hand, fold)
-    assert next_record.forget_heads(fold, 0, "me") is None, "a newer run has fenced it"
-    forgotten = next_record.forget_heads(fold, 1, "me")
+    assert next_record.discard_heads(fold, 0, "me") is None, "a newer run has fenced it"
+    forgotten = next_record.discard_heads(fold, 1, "me")
     assert forgotten is not None
     apply(5, forgotten, fold)
     assert not fold.heads

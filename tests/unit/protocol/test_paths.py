@@ -18,7 +18,7 @@ from distcommit.protocol.paths.output import (
     published_name,
     published_start,
 )
-from distcommit.protocol.paths.parts import CLAIM_FOLDER, OWNER, work_unit_name
+from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER, work_unit_name
 from distcommit.protocol.paths.staging import (
     SPOOL_INDEX,
     SPOOLED_FRAMES,
@@ -194,7 +194,7 @@ def test_names_of_tables_and_progress_stay_what_they_are() -> None:
 
 
 def test_names_of_claims_and_ledgers_stay_what_they_are() -> None:
-    assert (CLAIM_FOLDER, OWNER, LEDGERS) == (".distcommit", "owner.json", ".distcommit/ledgers")
+    assert (OWNERSHIP_FOLDER, OWNER, LEDGERS) == (".distcommit", "owner.json", ".distcommit/ledgers")
     assert ledger_file_name("00ff") == "00ff.json"
     assert ledger_text_name(255) == "txn-00000000000000ff.json"
 

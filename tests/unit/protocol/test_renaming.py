@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.records.read_failures import ReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange
 from distcommit.protocol.renaming import renamed
@@ -76,7 +76,7 @@ def test_parts_that_count_in_different_incarnations_are_no_dataset() -> None:
 
 
 def test_what_could_not_be_read_counts_anew() -> None:
-    unread = FailedReading(5, 2, Watermark({"0": 20}, "id"), "no answer")
+    unread = ReadFailure(5, 2, Watermark({"0": 20}, "id"), "no answer")
     (topic, _) = renamed([state("t", {"0": 10}, unread=unread), state("t@0", {"0": 12}, unread=unread)], by_topic)
     assert topic.unread is None
 

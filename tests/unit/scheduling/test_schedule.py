@@ -286,7 +286,7 @@ def test_an_overlong_run_is_told_once_and_hangs_if_it_goes_on() -> None:
 
 
 def test_a_run_that_is_over_and_tells_people_so_does_not_hang() -> None:
-    plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000, telling_ms=600_000)
+    plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000, notify_ms=600_000)
     schedule = Schedule(1).with_job("a", plan, at(0)).at(at(60)).begun("a", at(60)).told("a", at(65))
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000 - 1)) == ()
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000)) == ("a",)
@@ -296,15 +296,15 @@ def test_a_job_whose_storage_does_not_answer_begins_nothing_takes_no_place_and_d
     plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000)
     schedule = Schedule(1).with_job("a", plan, at(0)).with_job("b", plan, at(0)).at(at(60)).begun("a", at(60))
     assert schedule.ready(at(60)) == ()
-    schedule = schedule.silent("a", is_silent=True)
+    schedule = schedule.silent("a", is_unresponsive=True)
     assert schedule.ready(at(60)) == ("b",)
     schedule = schedule.begun("b", at(60)).ended("b", at(61))
     assert (schedule.overlong(at(1000)), schedule.told("a", at(65)).stuck(at(1000))) == ((), ())
     schedule = schedule.taken("a", at(1000))
     assert (schedule.overlong(at(1004)), schedule.overlong(at(1005))) == ((), ("a",)), "from when it began"
-    idle = Schedule(1).with_job("a", plan, at(0)).at(at(60)).silent("a", is_silent=True)
+    idle = Schedule(1).with_job("a", plan, at(0)).at(at(60)).silent("a", is_unresponsive=True)
     assert (idle.ready(at(60)), idle.wait_ms(at(60))) == ((), 60_000)
-    assert idle.silent("a", is_silent=False).ready(at(61)) == ("a",)
+    assert idle.silent("a", is_unresponsive=False).ready(at(61)) == ("a",)
 
 
 def test_another_timetable_counts_from_the_change_on_and_the_same_goes_on() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.errors import TransientError
-from distcommit.core.interfaces.committer import LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt
 
 _NAMES = ("a", "broken", "z")
 
@@ -31,7 +31,7 @@ def require_others_go_on(target: Any, ids: Callable[[int], pa.Table], told: str,
         target.prepare(sink, name, 2, ids(2), attempt=f"dead-{name}")
     for path in metadata.rglob("*.json"):
         path.write_bytes(b"{")
-    lost = [LostAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in _NAMES]
+    lost = [AbortedAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in _NAMES]
     is_named = re.escape(f"names={told}]")
     for _ in range(2):
         with pytest.raises(TransientError, match=is_named):

@@ -51,11 +51,11 @@ class Committing:
         finally:
             committer.close()
 
-    def commit_whole(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
+    def commit_atomically(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
         """What one more process is answered that commits all or none."""
         committer = sink.open_committer(self.context)
         try:
-            return list(committer.commit_whole(requests))
+            return list(committer.commit_atomically(requests))
         finally:
             committer.close()
 

@@ -250,9 +250,9 @@ class TableSinkCases:
         good = [target.prepare(sink, f"d{number:02}", 1, numbers(0), wider) for number in range(70)]
         bad = target.prepare(sink, "bad", 1, pa.record_batch({"n": ["no number"]}))
         ready = target.prepare(sink, "first", 1)
-        assert target.commit_whole(sink, ready) == [Committed()]
+        assert target.commit_atomically(sink, ready) == [Committed()]
         for requests in ([*good, bad], [bad, *good]):
-            outcomes = target.commit_whole(sink, ready, *requests)
+            outcomes = target.commit_atomically(sink, ready, *requests)
             assert outcomes[0] == AlreadyCommitted()
             for request, outcome in zip(requests, outcomes[1:], strict=True):
                 if request is bad:
@@ -261,8 +261,8 @@ class TableSinkCases:
                     assert outcome == HeldBack("bad")
             assert target.rows("shared") == [(1,), (2,), (3,)]
             assert target.ledger() == [("first", 1)]
-        assert target.commit_whole(sink, *good) == [Committed()] * 70
-        assert target.commit_whole(sink, *good, ready) == [AlreadyCommitted()] * 71
+        assert target.commit_atomically(sink, *good) == [Committed()] * 70
+        assert target.commit_atomically(sink, *good, ready) == [AlreadyCommitted()] * 71
         assert len(target.rows("shared")) == 3 + 2 * 70
 
     def test_one_that_can_not_be_now_holds_those_that_go_to_its_table(self, target: TableTarget) -> None:
@@ -272,13 +272,13 @@ class TableSinkCases:
         (path, _), *_ = other.infos[0]["files"]
         (target.folder / path).rename(target.folder / "away")
         (target.folder / path).mkdir()  # it can't be read now
-        held, waits = target.commit_whole(sink, one, other)
+        held, waits = target.commit_atomically(sink, one, other)
         assert held == HeldBack("other")
         assert isinstance(waits, RetryLater)
         assert target.rows("shared") == []
         (target.folder / path).rmdir()
         (target.folder / "away").rename(target.folder / path)
-        assert target.commit_whole(sink, one, other) == [Committed()] * 2
+        assert target.commit_atomically(sink, one, other) == [Committed()] * 2
 
     def test_names_that_a_database_would_not_keep_are_tables_of_their_own(self, target: TableTarget) -> None:
         urns = [*("x" * length for length in (63, 64, 65, 300, 301, 1024)), "distcommit_ledger", "Case", "case"]
@@ -338,7 +338,7 @@ class TableSinkCases:
         drop_ledger(target)
         for _ in range(2):
             refused(target.commit(sink, first)[0], "not the ledger", name, "accept")
-        refused(target.commit_whole(sink, first)[0], "not the ledger")
+        refused(target.commit_atomically(sink, first)[0], "not the ledger")
         with pytest.raises(ConflictError, match="can't be told"):
             target.abort(sink, first)
         assert target.rows("a") == [(1,), (2,), (3,)]

@@ -77,17 +77,17 @@ def test_one_that_is_refused_is_found_by_halves_and_holds_up_no_other(bad: int, 
 
 def test_of_a_whole_one_that_is_refused_alone_holds_the_others() -> None:
     tables = Tables(bad=frozenset({"a.2"}), refused_when="combined")
-    outcomes = tables.commit_whole(requests("a.1", "a.2", "a.3"))
+    outcomes = tables.commit_atomically(requests("a.1", "a.2", "a.3"))
     assert outcomes == [HeldBack("a.2"), FailedForGood("a.2 does not fit"), HeldBack("a.2")]
     assert tables.tries == 0
-    assert tables.commit_whole(requests("a.1", "a.3")) == [Committed(), Committed()]
+    assert tables.commit_atomically(requests("a.1", "a.3")) == [Committed(), Committed()]
     assert tables.commits == [["a.1", "a.3"]]
 
 
 def test_of_a_whole_that_only_the_commit_refuses_nobody_knows_who_is_to_blame() -> None:
     tables = Tables(bad=frozenset({"a.2"}))
     why = FailedForGood("one of 3 requests that are committed together was refused: a.2 does not fit")
-    assert tables.commit_whole(requests("a.1", "a.2", "a.3")) == [why] * 3
+    assert tables.commit_atomically(requests("a.1", "a.2", "a.3")) == [why] * 3
     assert (tables.tries, tables.commits) == (1, [])
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.work import added_content
+from distcommit.core.work import sum_content
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import FileFormat
@@ -349,7 +349,7 @@ def test_order_does_not_matter_and_sums_of_parts_add_up(order: list[int], cut: i
     rows = ROWS.take(pa.array(order)).select(columns)
     assert content_sum(rows) == content_sum(ROWS)
     parts = [content_sum(rows[:cut]), content_sum(rows[cut:])]
-    assert added_content(map(as_text, parts)) == as_text(content_sum(ROWS))
+    assert sum_content(map(as_text, parts)) == as_text(content_sum(ROWS))
 
 
 def test_batches_of_any_size_come_to_the_same() -> None:
@@ -365,9 +365,9 @@ def test_batches_of_any_size_come_to_the_same() -> None:
 
 
 def test_a_sum_that_is_not_known_makes_the_whole_unknown() -> None:
-    assert added_content([]) == ""
-    assert added_content(["00000000000000ff", ""]) == ""
-    assert added_content(["00000000000000ff", "ffffffffffffff01"]) == "0000000000000000"
+    assert sum_content([]) == ""
+    assert sum_content(["00000000000000ff", ""]) == ""
+    assert sum_content(["00000000000000ff", "ffffffffffffff01"]) == "0000000000000000"
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -385,4 +385,4 @@ def test_files_say_what_their_records_come_to(tmp_path: Path, form: FileFormat) 
         assert found.content_sum == as_text(content_sum(read_records(LocalFileSystem(), path)))
         said.append(found.content_sum)
     assert len(set(said)) == len(said)
-    assert prepared.content_sum == added_content(said)
+    assert prepared.content_sum == sum_content(said)

@@ -27,11 +27,11 @@ from distcommit.core.errors import (
     TransientError,
 )
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     Committed,
     FailedForGood,
-    LostAttempt,
     RetryLater,
 )
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -630,7 +630,10 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
     foreign = {**loser.infos[0], "files": [{"path": "t/somebody-elses.parquet"}]}
     (target.location / "t" / "somebody-elses.parquet").touch()
     target.commit(sink, winner)
-    lost = [LostAttempt(1, "unit", "lost", "lost", (*loser.infos, foreign)), LostAttempt(1, "unit", "dead", "dead")]
+    lost = [
+        AbortedAttempt(1, "unit", "lost", "lost", (*loser.infos, foreign)),
+        AbortedAttempt(1, "unit", "dead", "dead"),
+    ]
     for _ in range(2):
         target.committer(sink).discard(lost)
     assert target.data("t") == ["distcommit-000001-won-00000.parquet", "somebody-elses.parquet"]
@@ -651,7 +654,7 @@ def test_files_that_a_version_has_stay_though_their_attempt_is_told_of_as_lost(
     if compacted:
         target.table("t").optimize.compact()
         before = target.data("t")
-    lost = [LostAttempt(1, "u", "won", "won", () if died else request.infos), LostAttempt(1, "u", "dead", "dead")]
+    lost = [AbortedAttempt(1, "u", "won", "won", () if died else request.infos), AbortedAttempt(1, "u", "dead", "dead")]
     target.committer(sink).discard(lost)
     assert set(before) - set(target.data("t")) == {"distcommit-000001-dead-00000.parquet"}
     assert "restored from a copy" in caplog.text
@@ -665,7 +668,7 @@ def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplo
     sink = target.sink()
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     (target.location / "t" / "_delta_log").rename(target.folder / "away")
-    target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == ["distcommit-000001-dead-00000.parquet"]
     assert "the table of these data files is gone" in caplog.text
 
@@ -677,7 +680,7 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Targ
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
     with pytest.raises(TransientError, match="its ledger is damaged or gone"):
-        target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+        target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
 
 

@@ -14,7 +14,7 @@ import pyarrow.orc as pa_orc
 import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.core.work import MAIN_BRANCH, errors_of
+from distcommit.core.work import MAIN_BRANCH, error_branch_of
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.encoders import Compression, FileFormat
@@ -163,7 +163,7 @@ def test_columns_named_alike_but_for_case_are_refused_before_and_after_a_record_
 
 def test_error_files_keep_names_alike_but_for_case_as_rename_comes_after_them(tmp_path: Path) -> None:
     batch = pa.record_batch({"id": [1], "ID": [2]})
-    files = files_in(tmp_path, FileSink(), provenance=None, branch=errors_of(MAIN_BRANCH))
+    files = files_in(tmp_path, FileSink(), provenance=None, branch=error_branch_of(MAIN_BRANCH))
     files.write(batch)
     (output,) = files.prepare_commit().files
     assert read_records(FS, str(tmp_path / output.staged_path)).equals(pa.Table.from_batches([batch]))

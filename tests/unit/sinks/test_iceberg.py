@@ -15,12 +15,12 @@ from pyiceberg.manifest import ManifestFile
 
 from distcommit.core.errors import ConfigurationError, ConflictError, TransientError
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     Committed,
     FailedForGood,
     HeldBack,
-    LostAttempt,
     RetryLater,
 )
 from distcommit.sinks.base.table_names import plain_name
@@ -173,7 +173,7 @@ def test_what_is_committed_before_its_ledger_is_taken_away_is_not_committed_agai
         )
     for _ in range(2):
         assert "its ledger has no row of the dataset" in failed(target.commit(sink, first)[0])
-    assert "its ledger has no row" in failed(target.committer(sink).commit_whole([other, first])[1])
+    assert "its ledger has no row" in failed(target.committer(sink).commit_atomically([other, first])[1])
     assert target.rows("events") == [0]
     assert target.commit(sink, other) == [Committed()]
     target.committer(sink).abort([first])
@@ -311,7 +311,7 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
     monkeypatch.setattr(SqlTables, "commit", overtaken)
     committer = target.committer(sink)
     assert committer.commit([request]) == [AlreadyCommitted()]
-    assert committer.tried_again == 1
+    assert committer.retry_count == 1
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
     metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))
@@ -444,13 +444,13 @@ def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_
     requests = [target.prepare(sink, urn, 4, ids(number)) for number, urn in enumerate(("a", "b", "c"))]
     shutil.move(requests[1].infos[0]["files"][0]["path"].removeprefix("file://"), target.folder / "away")
     committer = target.committer(sink)
-    one, two, three = committer.commit_whole(requests)
+    one, two, three = committer.commit_atomically(requests)
     assert "data files are gone" in failed(two)
     assert (one, three) == (HeldBack("b"), HeldBack("b"))
     assert target.table("events").snapshots() == []
     shutil.move(target.folder / "away", requests[1].infos[0]["files"][0]["path"].removeprefix("file://"))
-    assert committer.commit_whole(requests) == [Committed()] * 3
-    assert committer.commit_whole(requests) == [AlreadyCommitted()] * 3
+    assert committer.commit_atomically(requests) == [Committed()] * 3
+    assert committer.commit_atomically(requests) == [AlreadyCommitted()] * 3
     assert len(target.table("events").snapshots()) == 1
     assert sorted(target.rows("events")) == [0, 1, 2]
 
@@ -485,7 +485,10 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
     foreign = {**loser.infos[0], "files": [{"path": str(data / "somebody-elses.parquet")}]}
     (data / "somebody-elses.parquet").touch()
     target.commit(sink, winner)
-    lost = [LostAttempt(1, "unit", "lost", "lost", (*loser.infos, foreign)), LostAttempt(1, "unit", "dead", "dead")]
+    lost = [
+        AbortedAttempt(1, "unit", "lost", "lost", (*loser.infos, foreign)),
+        AbortedAttempt(1, "unit", "dead", "dead"),
+    ]
     for _ in range(2):
         target.committer(sink).discard(lost)
     assert sorted(path.name for path in data.iterdir()) == [
@@ -512,7 +515,9 @@ def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
         table.overwrite(table.scan().to_arrow())
     before = target.data("t")
     infos = request.infos if noted == "infos" else ()
-    target.committer(sink).discard([LostAttempt(2, "u", "won", "won", infos), LostAttempt(2, "u", "dead", "dead")])
+    target.committer(sink).discard(
+        [AbortedAttempt(2, "u", "won", "won", infos), AbortedAttempt(2, "u", "dead", "dead")]
+    )
     assert before - target.data("t") == {"distcommit-000002-dead-00000.parquet"}
     assert "restored from a copy" in caplog.text
     assert target.rows("t") == [0, 1]
@@ -536,10 +541,10 @@ def test_it_is_looked_for_files_of_what_lost_only_in_manifests_that_came_since(
         return fetch(manifest, *args, **options)
 
     monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
-    target.committer(sink).discard([LostAttempt(5, "unit", "dead", "dead")])
+    target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
     assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
     assert len(read) == 1
-    target.committer(sink).discard([LostAttempt(5, "unit", "dead", "dead")])
+    target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
     assert len(read) == 1, "nothing is left"
 
 
@@ -548,7 +553,7 @@ def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplo
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     with load_catalog("default", type="sql", **target.catalog) as catalog:
         catalog.rename_table(("n", "t"), ("n", "u"))
-    target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+    target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == {"distcommit-000001-dead-00000.parquet"}
     assert "the table of these data files is gone" in caplog.text
 
@@ -563,7 +568,7 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
     with pytest.raises(TransientError, match="its ledger is damaged or gone"):
-        target.committer(sink).discard([LostAttempt(1, "unit", "dead", "dead")])
+        target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
 
 
@@ -587,7 +592,7 @@ def test_files_of_what_lost_are_not_looked_for_table_by_table_in_an_outage(
     committing = target.committer(sink)
     monkeypatch.setattr(committing, "probe", lambda: away(None, None))
     with pytest.raises(OSError, match="no route"):
-        committing.discard([LostAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
+        committing.discard([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
     assert len(tried) == 2, "one table, and the probe"
 
 

@@ -42,7 +42,7 @@ def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path
 def test_messages_are_staged_beside_the_reading_where_calls_wait_for_a_network(tmp_path: Path, calls: int) -> None:
     area = StagingArea(LocalFileSystem(parallel_calls=calls), str(tmp_path), "attempt", str(tmp_path / "output"))
     writer = KafkaWriter(Mapping("bytes", "", "value", "", "", ""), area, Origin(), "ledger-id")
-    assert writer.prepares_apart == (calls > 1)
+    assert writer.prepares_in_background == (calls > 1)
 
 
 class Messages:

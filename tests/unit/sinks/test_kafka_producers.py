@@ -51,7 +51,7 @@ def test_each_call_that_may_do_so_is_guarded() -> None:
 
 
 def test_one_that_was_let_go_has_no_thread_left_whoever_keeps_its_errors_and_holds_nobody_that_it_was_to_tell() -> None:
-    began, told_of = client_threads(), object()
+    began, closed_status = client_threads(), object()
     kept: list[KafkaException] = []
     one = producer()
     assert client_threads() > began
@@ -59,9 +59,9 @@ def test_one_that_was_let_go_has_no_thread_left_whoever_keeps_its_errors_and_hol
         one.init_transactions(0.2)
     kept.append(caught.value)
     plain = CatchableProducer({"bootstrap.servers": "localhost:1", "log_level": 0})
-    plain.produce("topic", b"", on_delivery=partial(lambda _, error, message: None, told_of))
-    held = sys.getrefcount(told_of)
+    plain.produce("topic", b"", on_delivery=partial(lambda _, error, message: None, closed_status))
+    held = sys.getrefcount(closed_status)
     for each in (one, plain, plain):
         each.close()
     assert client_threads() == began, kept
-    assert sys.getrefcount(told_of) == held - 1
+    assert sys.getrefcount(closed_status) == held - 1

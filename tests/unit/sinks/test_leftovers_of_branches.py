@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.committer import CommitterContext, LostAttempt
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
@@ -52,7 +52,7 @@ def write(sink: CommitterSink, folder: Path, branch: str) -> None:
 def discard(sink: CommitterSink, folder: Path) -> None:
     context = CommitterContext(FS, f"{folder}/staging", f"{folder}/output", "store")
     committer = sink.open_committer(context)
-    committer.discard([LostAttempt(1, "unit", ATTEMPT, ATTEMPT)])
+    committer.discard([AbortedAttempt(1, "unit", ATTEMPT, ATTEMPT)])
     committer.close()
 
 

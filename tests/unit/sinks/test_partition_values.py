@@ -50,7 +50,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 def test_record_whose_value_can_not_be_a_partition_is_rejected_by_itself(
     sink: FileSink | DeltaSink, value: str | None, passes: bool, kind: pa.DataType
 ) -> None:
-    check = sink.turns_away
+    check = sink.rejection_check
     assert check is not None
     batch = pa.record_batch({"kind": pa.array(["good", value, "good"], pa.string()).cast(kind), "n": [1, 2, 3]})
     assert check.check(batch).to_pylist() == [True, passes, True]

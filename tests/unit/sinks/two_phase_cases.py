@@ -16,13 +16,13 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, ConflictError, FencedError, TransientError
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     HeldBack,
-    LostAttempt,
     RetryLater,
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
@@ -30,7 +30,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.databases import two_phase
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
-from distcommit.testing.contracts.killed import nursery
+from distcommit.testing.contracts.killed_processes import fork_server
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.committing import numbers, refused
 from tests.unit.sinks.table_sink_cases import ServerTarget
@@ -87,7 +87,7 @@ class PreparingTarget(ServerTarget):
     def discard(self, sink: TableSink, *attempts: str, epoch: int = 1) -> None:
         committer = self.opened(sink)
         try:
-            committer.discard([LostAttempt(epoch, "unit", attempt, attempt) for attempt in attempts])
+            committer.discard([AbortedAttempt(epoch, "unit", attempt, attempt) for attempt in attempts])
         finally:
             committer.close()
 
@@ -190,12 +190,12 @@ class TwoPhaseCases:
         sink = target.sink(table="shared")
         first, gone, last = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b", "c"))
         target.end(target.name_of(gone, 1), commit=False)
-        one, refusal, other = target.commit_whole(sink, first, gone, last)
+        one, refusal, other = target.commit_atomically(sink, first, gone, last)
         assert one == other == HeldBack("b")
         refused(refusal, "neither there nor committed")
         assert target.rows("shared") == []
         assert len(target.prepared()) == 5
-        assert target.commit_whole(sink, first, last) == [Committed()] * 2
+        assert target.commit_atomically(sink, first, last) == [Committed()] * 2
         assert len(target.rows("shared")) == 4
         target.abort(sink, gone)
         assert target.prepared() == []
@@ -379,7 +379,7 @@ class TwoPhaseCases:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
         kinds = set[bool]()
-        with nursery(["tests.unit.sinks.two_phase_cases", *target.preloaded]) as processes:
+        with fork_server(["tests.unit.sinks.two_phase_cases", *target.preloaded]) as processes:
             for module in target.modules:
                 for line in itertools.count(1, target.apart):
                     attempt = uuid.uuid4().hex

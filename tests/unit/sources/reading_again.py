@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from distcommit.core.interfaces.source import SourceState
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.records.read_failures import ReadFailure
 from distcommit.core.watermark import Watermark
 
 
@@ -20,6 +20,6 @@ class ReadingAgain(SourceState):
 
 def states_of(watermarks: Mapping[str, Watermark], again: Mapping[str, Watermark]) -> ReadingAgain:
     """States of datasets that were read so far, or of which the last run could not read what ends there."""
-    left = {urn: FailedReading(1, 1, high, "SourceError: gone") for urn, high in again.items()}
+    left = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
     urns = [*watermarks, *(urn for urn in again if urn not in watermarks)]
     return ReadingAgain({urn: DatasetState(urn, watermark=watermarks.get(urn), unread=left.get(urn)) for urn in urns})

@@ -32,7 +32,7 @@ from tests.unit.sources.test_files_source import folder
 
 __all__ = ["folder"]
 
-PIECES = st.sampled_from(["a", "é", '"', '""', ",", ",", "\n", "\n", "\r\n", "\r", " ", "b,c\n", '"d\ne",f\n'])
+SNAPSHOT_DELTAS = st.sampled_from(["a", "é", '"', '""', ",", ",", "\n", "\n", "\r\n", "\r", " ", "b,c\n", '"d\ne",f\n'])
 
 
 def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
@@ -117,7 +117,7 @@ def test_a_row_that_is_larger_than_a_block_is_read_and_one_that_does_not_end_is_
         read(f'n,t\n1,"{large}'.encode())
 
 
-@given(st.lists(PIECES, max_size=12), st.booleans())
+@given(st.lists(SNAPSHOT_DELTAS, max_size=12), st.booleans())
 def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str], is_begun: bool) -> None:
     data = "n,t\n1,2\n" + "".join(pieces)
     found = read(data.encode())
@@ -131,7 +131,7 @@ def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str]
     assert len(later) == len(rows) - 1
 
 
-@given(st.lists(PIECES, max_size=12))
+@given(st.lists(SNAPSHOT_DELTAS, max_size=12))
 def test_what_is_told_of_a_row_is_why_it_was_not_read(pieces: list[str]) -> None:
     for row in read(("n,t\n" + "".join(pieces)).encode()):
         if len(row) == 1:

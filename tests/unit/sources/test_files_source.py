@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem, SourceState
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.files import readers
@@ -401,7 +401,7 @@ def test_pins_tell_other_patterns_and_let_folders_move(folder: Folder) -> None:
 def test_pins_tell_patterns_that_change_places(tmp_path: Path, names: tuple[str, str]) -> None:
     """Files are remembered by the number of their pattern: with others there, all of them would be read again."""
 
-    def pins(*folders: str, root: str = f"{tmp_path}/in") -> dict[str, Pin]:
+    def pins(*folders: str, root: str = f"{tmp_path}/in") -> dict[str, FixedSetting]:
         paths = [f"{root}/{folder}/*.jsonl" for folder in folders]
         return dict(Folder(tmp_path, paths=paths, dataset="d").source().pins())
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.errors import SourceError, TransientError
-from distcommit.core.interfaces.source import DatasetProblem, PassedOver, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
-from distcommit.core.records.read_failures import FailedReading
+from distcommit.core.records.read_failures import ReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, positions_lost
 from distcommit.pipeline import attempt
@@ -68,7 +68,7 @@ def plans(
     found = [
         planned
         for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
-        if not isinstance(planned, SourceFact | PassedOver)
+        if not isinstance(planned, SourceFact | SkippedDataset)
     ]
     assert len({planned.dataset_urn for planned in found}) == len(found)
     return {planned.dataset_urn: planned for planned in found}
@@ -136,7 +136,7 @@ def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end_and_other_p
     whole = plan_of(plans(kafka, states)["full"])
     assert ranges(whole) == [{"3": (7, 30), "2": (6, 20), "1": (4, 10)}]
     incarnation = whole.work_units[0].expected_high.incarnation
-    left = FailedReading(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
+    left = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
     states["full"] = replace(states["full"], unread=left)
     assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), "if the run does not say so"
     again = plan_of(plans(kafka, ReadingAgain(states))["full"])
@@ -251,7 +251,7 @@ def test_patterns_match_whole_names_and_never_kafkas_own() -> None:
 
 def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
-    found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, PassedOver)]
+    found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, SkippedDataset)]
     assert [passed.dataset_urn for passed in found] == ["__internal"]
     assert "add it to source.topics to read it" in found[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
@@ -262,7 +262,7 @@ def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(br
         (kafka.model_copy(update={"topic_patterns": ("[a-z].*",)}), everything),
     )
     for silent, owned in quiet:
-        assert not [planned for planned in silent.plan(owned, SourceState()) if isinstance(planned, PassedOver)]
+        assert not [planned for planned in silent.plan(owned, SourceState()) if isinstance(planned, SkippedDataset)]
 
 
 def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> None:

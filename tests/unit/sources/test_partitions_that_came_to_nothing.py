@@ -15,13 +15,13 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
+    OperatorAction,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import Unread, UnreadDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
@@ -34,7 +34,7 @@ SEALED = SealedSequence(
 )
 HISTORIES: dict[str, tuple[Record, ...]] = {
     "a run could not read it": (
-        Unread(3, (UnreadDataset(ADDED, None, Watermark({"1": 5}), "no leader", outage=True),)),
+        Unread(3, (DatasetReadFailure(ADDED, None, Watermark({"1": 5}), "no leader", outage=True),)),
     ),
     "its first sequence was held, and dropped": (
         Intent(3, (SEALED,), Gate.HELD),
@@ -44,8 +44,8 @@ HISTORIES: dict[str, tuple[Record, ...]] = {
     "its first sequence was abandoned": (
         Intent(3, (SEALED,)),
         Failed(3, NAME, True, "lost"),
-        ByHand(HandAction.REVOKING, NAME, "me"),
-        ByHand(HandAction.ABANDONED, NAME, "me"),
+        ByHand(OperatorAction.REVOKING, NAME, "me"),
+        ByHand(OperatorAction.ABANDONED, NAME, "me"),
     ),
 }
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.config import load_config
 from distcommit.core.errors import ConfigurationError, SourceError
-from distcommit.core.records.fixed_settings import Pin
+from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.sources.sql.queries import Query, queries_of
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source
@@ -114,8 +114,8 @@ def test_the_database_and_the_schema_are_pinned_and_the_server_is_not() -> None:
     pins = source(SERVER, schema="sales").pins()
     assert {name: pin.value for name, pin in pins.items()} == {"database": "shop", "schema": "sales"}
     elsewhere = source("postgresql://other@replica/shop", schema="sales").pins()
-    assert {name: Pin(pin.value) for name, pin in elsewhere.items()} == {
-        name: Pin(pin.value) for name, pin in pins.items()
+    assert {name: FixedSetting(pin.value) for name, pin in elsewhere.items()} == {
+        name: FixedSetting(pin.value) for name, pin in pins.items()
     }
     assert source("sqlite:////data/shop.db").pins()["database"].value == "/data/shop.db"
 

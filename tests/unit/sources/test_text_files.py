@@ -73,10 +73,10 @@ def test_glued_row_behind_many_blocks_is_turned_away_and_no_other() -> None:
     assert found[count:] == [GLUED, ("3", "c")]
 
 
-PIECES = st.sampled_from(["a", '"', '""', ",", "\n", "\\", " ", '"b"', ',"c\nd",'])
+SNAPSHOT_DELTAS = st.sampled_from(["a", '"', '""', ",", "\n", "\\", " ", '"b"', ',"c\nd",'])
 
 
-@given(st.lists(PIECES, max_size=20), st.sampled_from([Dialect(), BACKSLASH, PLAIN, Dialect(nulls=("a",))]))
+@given(st.lists(SNAPSHOT_DELTAS, max_size=20), st.sampled_from([Dialect(), BACKSLASH, PLAIN, Dialect(nulls=("a",))]))
 def test_blocks_and_single_rows_say_the_same(pieces: list[str], dialect: Dialect) -> None:
     data = f"n,t\n{''.join(pieces)}".encode()
     slow: list[Any] = []

@@ -14,7 +14,7 @@ from distcommit.engine.committing.recover import RecoverReport, recover_partitio
 from distcommit.engine.driver.launch import JobFailedError
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.spark.failed_jobs import failure_text, what_died
+from distcommit.spark.failed_jobs import describe_death, failure_text
 from distcommit.spark.launch import SparkLaunch
 from tests.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, audit, source
@@ -149,7 +149,7 @@ def test_a_process_that_died_is_told_with_its_task_and_not_as_a_call(kind: Any, 
 def test_other_failures_of_a_job_name_task_and_cause(cause: str, told: str) -> None:
     text = failure_text(_ABORTED + cause)
     assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
-    assert what_died(_ABORTED + cause) == ""
+    assert describe_death(_ABORTED + cause) == ""
 
 
 @pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("some other end")])

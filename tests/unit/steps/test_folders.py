@@ -12,7 +12,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FolderEntry
-from distcommit.core.support.parallel import in_flight
+from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.steps.folders import GuardedFolders
@@ -42,7 +42,7 @@ def test_threads_that_check_folders_side_by_side_list_the_one_above_once(tmp_pat
     folders = [f"{root}/{number}" for number in range(THREADS)]
     for folder in folders:
         fs.make_folders(folder)
-    in_flight(THREADS, GuardedFolders(fs, root).check, folders)
+    run_parallel(THREADS, GuardedFolders(fs, root).check, folders)
     assert fs.listed == [root]
 
 
@@ -114,8 +114,8 @@ def test_a_link_is_seen_also_where_folders_are_only_looked_for(tmp_path: Path) -
     folders = GuardedFolders(LocalFileSystem(), str(root))
     folders.make(f"{root}/a")
     with pytest.raises(ConfigurationError, match="leads out"):
-        folders.seems_there(f"{root}/b")
-    assert not folders.seems_there(f"{root}/c"), "it is looked for no more once one was missing"
+        folders.is_known_to_exist(f"{root}/b")
+    assert not folders.is_known_to_exist(f"{root}/c"), "it is looked for no more once one was missing"
 
 
 @pytest.mark.parametrize(

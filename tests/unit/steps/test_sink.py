@@ -145,7 +145,7 @@ def test_infos_of_an_unknown_version_fail_their_own_dataset_alone() -> None:
 
 def test_infos_of_an_unknown_version_hold_back_the_others_of_an_atomic_commit_group() -> None:
     target = Target("t", Committed(), infos_version=3)
-    errors = SinkCommitStep.execute_whole(_steps_of_versions(target, a=3, bad=4, c=3))
+    errors = SinkCommitStep.execute_atomically(_steps_of_versions(target, a=3, bad=4, c=3))
     assert target.asked == []
     assert [type(error) for error in errors] == [HeldBackError, SinkUnavailableError, HeldBackError]
     assert "held_by=bad" in str(errors[0])

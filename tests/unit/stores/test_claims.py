@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from distcommit.core.ports import FolderEntry
 from distcommit.engine.driver.run import run
-from distcommit.protocol.paths.parts import CLAIM_FOLDER
+from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.logs.log_anchors import cut_ended
@@ -75,7 +75,7 @@ def test_a_run_that_ends_while_another_begins_is_no_sign_of_a_newer_store() -> N
 
     class EndsMeanwhile(SimulatedFileSystem):
         def list_folder(self, path: str) -> list[FolderEntry]:
-            if path == f"{ROOTS.output}/{CLAIM_FOLDER}" and not ended:
+            if path == f"{ROOTS.output}/{OWNERSHIP_FOLDER}" and not ended:
                 ended.append(run(launch_here, first).succeeded)
                 end_run(first.store, first.epoch, clean=True)
             return super().list_folder(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, note_replaced, set_file_aside
 from distcommit.stores.state.fixed_settings import read_settings, record_settings, record_settings_anew
@@ -13,7 +13,7 @@ from tests.simulation.programs.parts import Program, new_machine
 from tests.simulation.world import ROOTS, World
 
 RUN_ID = "20260101T000000-0123456789ab"
-PINNED = PinnedSettings({"source.type": Pin("kafka")})
+PINNED = FixedSettings({"source.type": FixedSetting("kafka")})
 
 
 @pytest.mark.parametrize("root", [ROOTS.output, ROOTS.staging])

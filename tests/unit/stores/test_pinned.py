@@ -14,7 +14,7 @@ from distcommit.core.errors import (
     TransientError,
     UnknownVersionError,
 )
-from distcommit.core.records.fixed_settings import Pin, PinnedSettings
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.fixed_settings import (
     RecordedSettings,
@@ -30,9 +30,13 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.unit.engine.machines import Machine, Meeting, fails
 from tests.unit.engine.situations import WORLD
 
-TOPIC = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("topic")}, "distcommit carry")
-PARTITION = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("partition")}, "distcommit carry")
-CLUSTER = {"source.cluster": Pin("a", "read the old one.")}
+TOPIC = FixedSettings(
+    {"source.type": FixedSetting("kafka"), "source.dataset": FixedSetting("topic")}, "distcommit carry"
+)
+PARTITION = FixedSettings(
+    {"source.type": FixedSetting("kafka"), "source.dataset": FixedSetting("partition")}, "distcommit carry"
+)
+CLUSTER = {"source.cluster": FixedSetting("a", "read the old one.")}
 DOCUMENT = "/job/store/settings/000000000001.json"
 
 
@@ -64,7 +68,7 @@ def test_settings_are_recorded_once_and_compared_ever_after() -> None:
 
 def test_what_was_not_pinned_before_is_added_and_what_was_stays() -> None:
     machine = Machine()
-    record_settings(store(machine), PinnedSettings({"source.type": Pin("kafka")}))
+    record_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
     record_settings(store(machine), TOPIC)
     record_settings(store(machine), TOPIC, CLUSTER)
     record_settings(store(machine), TOPIC, CLUSTER)
@@ -79,14 +83,14 @@ def test_a_setting_that_is_no_longer_there_is_another_one() -> None:
     machine = Machine()
     record_settings(store(machine), TOPIC)
     with pytest.raises(ConfigurationError, match=r"found source\.dataset: not set"):
-        require_settings(store(machine), PinnedSettings({"source.type": Pin("kafka")}))
+        require_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
 
 
 def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
     machine = Machine()
     record_settings(store(machine), TOPIC, CLUSTER)
     with pytest.raises(ConfigurationError, match=r"source\.cluster: a; found source\.cluster: b") as caught:
-        record_settings(store(machine), TOPIC, {"source.cluster": Pin("b", "read the old one.")})
+        record_settings(store(machine), TOPIC, {"source.cluster": FixedSetting("b", "read the old one.")})
     assert caught.value.todo == "read the old one."
 
 
@@ -177,8 +181,10 @@ def crash() -> None:
 # -- settings of which it is known what a store has that has recorded none
 
 
-def grouped(by: str) -> PinnedSettings:
-    return PinnedSettings({**TOPIC.settings, "sink.commit_group": Pin(by, unrecorded="dataset")}, "distcommit carry")
+def grouped(by: str) -> FixedSettings:
+    return FixedSettings(
+        {**TOPIC.settings, "sink.commit_group": FixedSetting(by, unrecorded="dataset")}, "distcommit carry"
+    )
 
 
 def test_a_setting_that_is_as_it_was_before_it_could_be_another_is_not_recorded() -> None:
@@ -232,8 +238,8 @@ def test_who_was_paused_before_it_put_another_value_never_has_the_last_word() ->
 # -- settings that do not bind the store yet
 
 
-def partitioned(by: str, *, binds: bool) -> PinnedSettings:
-    return PinnedSettings({**TOPIC.settings, "sink.partition_by": Pin(by, "other folders.", binds=binds)})
+def partitioned(by: str, *, binds: bool) -> FixedSettings:
+    return FixedSettings({**TOPIC.settings, "sink.partition_by": FixedSetting(by, "other folders.", binds=binds)})
 
 
 def test_what_does_not_bind_may_change_and_all_its_values_are_noted() -> None:

@@ -6,8 +6,8 @@ import random
 from contextlib import suppress
 
 from distcommit.core.records.log_records import Done
-from distcommit.core.records.snapshot_names import SeenDataset
-from distcommit.core.support.io_batching import alone
+from distcommit.core.records.snapshot_names import DatasetSnapshot
+from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.stores.snapshots.snapshot_deltas import published_datasets, read_chain, write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import prepare_cuts
@@ -37,8 +37,8 @@ def test_snapshot_after_a_commit_that_was_not_synced_names_only_what_survives_a_
     prepare_cuts(store)
     log = store.bucket_log(0, settings.epoch)
     assert published_datasets(log.refresh()), "the process died before it put that the dataset is done"
-    seen = alone(write_snapshot_entry(store, None, 0, log, ()))
-    named: dict[str, SeenDataset] = read_chain(store.fs, store.roots.store, seen)
+    seen = run_alone(write_snapshot_entry(store, None, 0, log, ()))
+    named: dict[str, DatasetSnapshot] = read_chain(store.fs, store.roots.store, seen)
     losses = 0
     for after in machine.after_power_loss(random.Random(1), 7, 8):
         losses += 1

@@ -27,12 +27,12 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Gate,
-    HandAction,
     Intent,
     Left,
     LeftSequence,
     Moved,
     OpenSequence,
+    OperatorAction,
     Rebuilt,
     SealedSequence,
     SequenceName,
@@ -40,8 +40,8 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import FailedReading, Unread, UnreadDataset
-from distcommit.core.records.snapshot_names import SeenBucket, SeenDataset
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
@@ -132,13 +132,13 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "done_files done_left_out done_content_sum unread schemas targets forgotten replacement earlier",
     ),
     (Unread, "Unread", True, "epoch datasets"),
-    (UnreadDataset, None, True, "dataset_urn low expected_high reason stops outage"),
-    (FailedReading, None, True, "epoch failed_runs expected_high reason stopped outage"),
+    (DatasetReadFailure, None, True, "dataset_urn low expected_high reason stops outage"),
+    (ReadFailure, None, True, "epoch failed_runs expected_high reason stopped outage"),
     (SkippedRange, None, True, "partition low high reason is_hole incarnation"),
     (StagedFile, None, True, "staged_path final_path size_bytes checksum file_id mtime_ns records"),
     (Watermark, None, True, "positions incarnation"),
-    (SeenBucket, None, False, "bucket number checksum pieces total open decided_open"),
-    (SeenDataset, None, True, "done_epoch watermark"),
+    (BucketSnapshot, None, False, "bucket number checksum pieces total open decided_open"),
+    (DatasetSnapshot, None, True, "done_epoch watermark"),
     (FlowCounts, None, False, "constructs checks failures"),
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
     (BranchFailures, None, True, "branch construct work_units"),
@@ -200,7 +200,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
 
 ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (Gate, ["open", "held", "passed"]),
-    (HandAction, ["retry", "accept", "revoking", "restored", "abandoned", "quarantine", "given-up", "read-again"]),
+    (OperatorAction, ["retry", "accept", "revoking", "restored", "abandoned", "quarantine", "given-up", "read-again"]),
     (DatasetStatus, ["idle", "pending", "quarantined", "revoking"]),
     (CutPhase, [1, 2]),
     (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
@@ -350,7 +350,7 @@ def test_table_has_these_columns(schema: pa.Schema, columns: list[str]) -> None:
 
 def test_store_has_these_names() -> None:
     assert {name: getattr(store, name) for name in FOLDERS} == FOLDERS
-    assert (parts.CLAIM_FOLDER, parts.OWNER) == (".distcommit", "owner.json")
+    assert (parts.OWNERSHIP_FOLDER, parts.OWNER) == (".distcommit", "owner.json")
     assert output.REJECTED_FOLDER == "_rejected"
     assert store.run_name("x") == "run=x"
     assert store.partition_name(1, 2) == "partition=00001-of-00002"

@@ -21,8 +21,8 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import (
     DatasetStatus,
-    HandAction,
     Intent,
+    OperatorAction,
     Record,
     SealedSequence,
     SequenceName,
@@ -174,7 +174,7 @@ def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_b
     opened = store._opened("job")
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     name = SequenceName("d", opened.epoch)
-    log.settle(partial(next_record.by_hand, action=HandAction.REVOKING, name=name, who="a person"))
+    log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="a person"))
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
     with pytest.raises(ConflictError, match="cannot be abandoned"):
         store.release("job", "d", "abandon")

@@ -121,6 +121,6 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
 
 def _fails_for_fields(converters: Sequence[Converter]) -> str:
     for number, converter in enumerate(converters):
-        if converter.refuses_fields_by:
-            return f"converters.{number}.{converter.refuses_fields_by}"
+        if converter.unknown_field_setting:
+            return f"converters.{number}.{converter.unknown_field_setting}"
     return ""

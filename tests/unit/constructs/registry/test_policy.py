@@ -88,7 +88,7 @@ def work_unit(
 ) -> tuple[list[int], list[tuple[int, ...]]]:
     """Reads records of those schemas; of which schemas came which, and which rows of each batch were turned away."""
     made.begin_work_unit(urn)
-    made.know_schemas(known)
+    made.load_schema_ids(known)
     came: list[int] = []
     rejected: list[tuple[int, ...]] = []
     for ids in batches:
@@ -141,12 +141,12 @@ def test_evolve_takes_what_is_compatible_with_what_is_published(
 ) -> None:
     made = converter()
     assert work_unit(made, *batches, known=known) == (came, rejected)
-    assert made.schemas_known() == after
+    assert made.known_schema_ids() == after
 
 
 def test_the_reason_names_both_and_the_columns() -> None:
     made = converter()
-    made.know_schemas([1])
+    made.load_schema_ids([1])
     (piece,) = made.convert(batch_of([message(4)]))
     assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
 
@@ -172,7 +172,7 @@ def test_what_is_known_is_not_looked_at_again() -> None:
 def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
     made = converter(on_incompatible="accept")
     assert work_unit(made, (1, 3), known=(1,)) == ([1, 3], [()])
-    assert made.schemas_known() == (1, 3)
+    assert made.known_schema_ids() == (1, 3)
     with pytest.raises(RecordError, match=r"on_incompatible is fail.*compatible with schema id 1.*id 3: x is string"):
         work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
 
@@ -180,7 +180,7 @@ def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
 def test_fail_keeps_to_the_pinned_one_or_else_to_those_before() -> None:
     made = converter(evolution="fail")
     assert work_unit(made, (1,), (1,)) == ([1, 1], [(), ()])
-    assert made.schemas_known() == (1,)
+    assert made.known_schema_ids() == (1,)
     assert work_unit(made, (1, 2), known=(1, 2)) == ([1, 2], [()])
     with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
         work_unit(made, (2,), known=(1,))
@@ -196,9 +196,9 @@ def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
     assert made.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
     for _ in range(2):
         assert work_unit(made, (1, 3), urn="orders@0") == ([1], [(1,)])
-        assert made.schemas_known() == (2,)
+        assert made.known_schema_ids() == (2,)
         assert work_unit(made, (3, 1, None), urn="clicks") == ([3], [(1,)])
-        assert made.schemas_known() == (3,)
+        assert made.known_schema_ids() == (3,)
     assert registry.asked.count(("orders-value", 1)) == 1
     with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
         work_unit(made, (1,), urn="none")
@@ -232,7 +232,7 @@ def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
         ],
     )
     assert work_unit(made, (1,), urn="orders-special@3") == ([1], [()])
-    assert made.schemas_known() == (2,)
+    assert made.known_schema_ids() == (2,)
     with pytest.raises(RecordError, match="evolution is fail"):
         work_unit(made, (2,), urn="orders-x", known=(1,))
     assert work_unit(made, (1, 3), urn="clicks") == ([1, 3], [()])
@@ -243,16 +243,16 @@ def test_of_one_dataset_nothing_is_known_of_another() -> None:
     made = converter()
     assert work_unit(made, (1,), urn="a") == ([1], [()])
     assert work_unit(made, (3,), urn="b") == ([3], [()])
-    assert made.schemas_known() == (3,)
+    assert made.known_schema_ids() == (3,)
     made.begin_work_unit("c")
-    assert made.schemas_known() == ()
+    assert made.known_schema_ids() == ()
 
 
 def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_published() -> None:
     registry = Dicts(subjects={"orders-value": [3]})
     made = converter(registry)
     made.begin_work_unit("orders")
-    made.know_schemas([1, 2])
+    made.load_schema_ids([1, 2])
     (piece,) = made.convert(batch_of([None]))
     assert piece.records.schema.names == ["offset", "x", "note"]
     assert registry.asked == [2]
@@ -277,11 +277,11 @@ def test_settings_that_do_not_go_together_are_told(settings: Any, said: str) -> 
 def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
     """One batch of records of these schemas, as a work unit of a run reads it."""
     made.begin_work_unit("orders")
-    made.keep_schemas(schemas(machine, epoch).of("orders", "avro"))
-    made.know_schemas(known)
+    made.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
+    made.load_schema_ids(known)
     pieces = list(made.convert(batch_of([message(i) for i in ids])))
     rejected = {row for piece in pieces for row in piece.rejected}
-    assert rejected == {row for row, i in enumerate(ids) if i not in made.schemas_known()}
+    assert rejected == {row for row, i in enumerate(ids) if i not in made.known_schema_ids()}
 
 
 def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
@@ -290,12 +290,12 @@ def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
     of_run(one, machine, 1)
     of_run(two, machine, 3, 2)
     of_run(three, machine, 5, 4)
-    assert (one.schemas_known(), two.schemas_known(), three.schemas_known()) == ((1,), (2,), ())
+    assert (one.known_schema_ids(), two.known_schema_ids(), three.known_schema_ids()) == ((1,), (2,), ())
     with pytest.raises(RecordError, match=r"compatible with schema id 1; found schema id 3: x is string"):
         of_run(converter(on_incompatible="fail"), machine, 3)
     of_run(converter(on_incompatible="accept"), machine, 3)
     of_run(three, machine, 3, epoch=8)
-    assert three.schemas_known() == (3,), "what another run has met, and not published, nobody goes by"
+    assert three.known_schema_ids() == (3,), "what another run has met, and not published, nobody goes by"
 
 
 def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
@@ -303,13 +303,13 @@ def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
     one, two = converter(), converter()
     for made in (one, two):
         made.begin_work_unit("orders")
-        made.keep_schemas(schemas(machine, 7).of("orders", "avro"))
-        made.know_schemas([1])
+        made.use_schema_store(schemas(machine, 7).of("orders", "avro"))
+        made.load_schema_ids([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
         0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
     }
-    assert (one.schemas_known(), two.schemas_known()) == ((1,), (1, 2))
+    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
 
 
 def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -> None:

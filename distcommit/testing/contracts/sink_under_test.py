@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, LostAttempt, SinkCommitter
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitOutcome, CommitRequest, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.interfaces.steps import StepContext
@@ -27,7 +27,7 @@ _STORE = "store"
 _NO_ORIGIN = Origin()
 
 
-class TriedSink(ABC):
+class SinkUnderTest(ABC):
     """Base of the sink suites. Each operation acts as another process."""
 
     preloaded: ClassVar[Sequence[str]] = ()
@@ -61,7 +61,7 @@ class TriedSink(ABC):
         transactions, data files of no table. For a sink with `discards`; must be above 0 after an aborted attempt."""
         raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `discard` removes")
 
-    def passes_over(self, why: str) -> None:  # noqa: B027 - optional hook
+    def report_not_applicable(self, why: str) -> None:  # noqa: B027 - optional hook
         """Receive the reason why a test does not apply to the sink."""
 
     # -- helpers
@@ -109,13 +109,13 @@ class TriedSink(ABC):
         area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
         return self.sink(place).open_writer(identity, area, origin)
 
-    def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> LostAttempt:
+    def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> AbortedAttempt:
         """Return an aborted attempt that has prepared a record. If it died, its infos are unknown."""
         attempt = uuid.uuid4().hex
         writer = self.writer(place, urn, epoch, attempt)
         writer.write(batch_of(0))
         infos = tuple(writer.prepare_commit().infos)
-        return LostAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
+        return AbortedAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
 
     def prepare(
         self,
@@ -153,9 +153,9 @@ class TriedSink(ABC):
         """Commit the requests."""
         return self._committed(place, requests, SinkCommitter.commit.__name__)
 
-    def commit_whole(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+    def commit_atomically(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
         """Commit the requests, all or none."""
-        return self._committed(place, requests, SinkCommitter.commit_whole.__name__)
+        return self._committed(place, requests, SinkCommitter.commit_atomically.__name__)
 
     def _committed(self, place: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
         committer = self.sink(place).open_committer(self.context(place).for_committers)
@@ -188,7 +188,7 @@ class TriedSink(ABC):
         finally:
             committer.close()
 
-    def discard(self, place: Path, *lost: LostAttempt) -> None:
+    def discard(self, place: Path, *lost: AbortedAttempt) -> None:
         """Discard aborted attempts."""
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:

@@ -8,10 +8,10 @@ import pytest
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
-from distcommit.testing.contracts.tried_sink import TriedSink
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 
 
-class TakenBack(TriedSink):
+class RollBacks(SinkUnderTest):
     """A rolled back request is gone and stays gone, unless it is allowed again; or the sink refuses to roll back."""
 
     @pytest.mark.parametrize("committed", [False, True])
@@ -27,7 +27,7 @@ class TakenBack(TriedSink):
                 self.abandon(tmp_path, request)
         except ConflictError:
             assert self.seen(tmp_path) == present, "a refused roll back changed the target"
-            self.passes_over("the sink refuses and changes nothing")
+            self.report_not_applicable("the sink refuses and changes nothing")
             return
         assert self.seen(tmp_path) == [("a", 0)]
         (outcome,) = self.commit(tmp_path, request)
@@ -40,7 +40,7 @@ class TakenBack(TriedSink):
     def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
         """For a sink with `discards`."""
         if not self.sink(tmp_path).discards:
-            self.passes_over("its writers leave nothing at the target")
+            self.report_not_applicable("its writers leave nothing at the target")
             return
         request = self.prepare(tmp_path, "a", 1, [0], [1])
         assert self.in_doubt(tmp_path) > 0
@@ -77,7 +77,7 @@ class TakenBack(TriedSink):
                 self.allow(tmp_path, request)
         except (ConflictError, NotImplementedError):
             assert self.seen(tmp_path) == []
-            self.passes_over("the sink does not support it")
+            self.report_not_applicable("the sink does not support it")
             return
         assert self.seen(tmp_path) == []
         (outcome,) = self.commit(tmp_path, older)

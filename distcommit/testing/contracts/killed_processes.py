@@ -29,7 +29,7 @@ _LONGEST_S = 120
 _NEVER = 1 << 62
 
 
-class Nursery:
+class ForkServer:
     """A fork server: a process that has used no client, so that its children start without threads and connections.
 
     A child of a process that has used clients could wait forever for a lock that one of their threads held during the
@@ -80,7 +80,7 @@ class Nursery:
 
 
 @contextmanager
-def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
+def fork_server(preloaded: Sequence[str]) -> Iterator[ForkServer]:
     """Start a fork server that imports the modules once. At the end, end it and its children."""
     clean = multiprocessing.get_context("spawn")
     pipe, its_end = clean.Pipe()
@@ -88,7 +88,7 @@ def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
     process.start()
     its_end.close()
     try:
-        yield Nursery(pipe)
+        yield ForkServer(pipe)
     finally:
         pipe.close()
         process.terminate()

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.support.io_batching import Request, Work, alone, in_step, outcomes_in_step, with_ids
+from distcommit.core.support.io_batching import (
+    BatchedWork,
+    IoRequest,
+    run_alone,
+    run_batched,
+    run_batched_outcomes,
+    with_ids,
+)
 
 
-class Asks(Request):
+class Asks(IoRequest):
     """Answered with its number, doubled. Notes who was asked together."""
 
     together: list[list[int]] = []
@@ -20,7 +27,7 @@ class Asks(Request):
         self.number = number
 
     @classmethod
-    def answer_all(cls, requests: Sequence[Asks]) -> list[Any]:
+    def answer_batch(cls, requests: Sequence[Asks]) -> list[Any]:
         numbers = [request.number for request in requests]
         cls.together.append(numbers)
         if 13 in numbers:
@@ -40,7 +47,7 @@ def _nothing_asked() -> None:
     AsksElse.together.clear()
 
 
-def asking(*requests: Asks) -> Work[list[int]]:
+def asking(*requests: Asks) -> BatchedWork[list[int]]:
     answers: list[int] = []
     for request in requests:
         answers += [(yield request)]
@@ -50,21 +57,21 @@ def asking(*requests: Asks) -> Work[list[int]]:
 @pytest.mark.parametrize("threads", [1, 4])
 def test_requests_of_one_kind_are_answered_together(threads: int) -> None:
     works = [asking(Asks(1), AsksElse(2)), asking(), asking(Asks(3), Asks(4)), asking(AsksElse(5))]
-    assert in_step(works, threads) == [[2, 4], [], [6, 8], [10]]
+    assert run_batched(works, threads) == [[2, 4], [], [6, 8], [10]]
     assert Asks.together == [[1, 3], [4]]
     assert AsksElse.together == [[5], [2]]
 
 
 @pytest.mark.parametrize(("threads", "together"), [(1, [8, 8, 4]), (5, [8, 8, 4]), (12, [12, 8]), (32, [20])])
 def test_as_many_are_in_step_as_run_at_a_time_and_eight_at_least(threads: int, together: list[int]) -> None:
-    assert in_step([asking(Asks(number)) for number in range(20, 40)], threads) == [
+    assert run_batched([asking(Asks(number)) for number in range(20, 40)], threads) == [
         [2 * number] for number in range(20, 40)
     ]
     assert [len(numbers) for numbers in Asks.together] == together
 
 
 def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() -> None:
-    def failing() -> Work[str]:
+    def failing() -> BatchedWork[str]:
         try:
             yield Asks(-1)
         except KeyError as error:
@@ -72,62 +79,62 @@ def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() ->
             raise ValueError("mine") from error
         return "no error came"
 
-    def fine() -> Work[str]:
+    def fine() -> BatchedWork[str]:
         yield Asks(1)
         yield Asks(2)
         yield Asks(3)
         return "fine"
 
-    failed, went_on = outcomes_in_step([failing(), fine()])
+    failed, went_on = run_batched_outcomes([failing(), fine()])
     assert isinstance(failed, ValueError)
     assert went_on == "fine"
     assert Asks.together == [[-1, 1], [7, 2], [3]]
     with pytest.raises(ValueError, match="mine"):
-        in_step([fine(), failing()])
+        run_batched([fine(), failing()])
 
 
 def test_what_fails_for_all_is_raised_in_all_and_other_kinds_are_answered() -> None:
-    outcomes = outcomes_in_step([asking(Asks(13)), asking(AsksElse(1)), asking(Asks(1))])
+    outcomes = run_batched_outcomes([asking(Asks(13)), asking(AsksElse(1)), asking(Asks(1))])
     assert [type(outcome) for outcome in outcomes] == [OSError, list, OSError]
 
 
 def test_many_are_taken_up_a_group_at_a_time() -> None:
     begun: list[int] = []
 
-    def work(number: int) -> Work[int]:
+    def work(number: int) -> BatchedWork[int]:
         begun.append(number)
         doubled: int = yield Asks(number * 100)
         return doubled
 
-    assert in_step([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
+    assert run_batched([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
     assert len(begun) == 40
     assert [len(group) for group in Asks.together] == [8] * 5
 
 
 def test_alone_it_returns_or_raises_what_it_would() -> None:
-    assert alone(asking(Asks(1), Asks(2))) == [2, 4]
+    assert run_alone(asking(Asks(1), Asks(2))) == [2, 4]
     with pytest.raises(KeyError):
-        alone(asking(Asks(-1)))
+        run_alone(asking(Asks(-1)))
 
 
 class AsksTyped(Asks):
     """Fails with a typed error for all requests."""
 
     @classmethod
-    def answer_all(cls, requests: Sequence[Asks]) -> list[Any]:
+    def answer_batch(cls, requests: Sequence[Asks]) -> list[Any]:
         raise DistcommitError("a folder cannot be synced", path="/log")
 
 
 def test_shared_error_names_the_bucket_of_each_work() -> None:
     works = [with_ids(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
-    assert [str(outcome) for outcome in outcomes_in_step(works)] == [
+    assert [str(outcome) for outcome in run_batched_outcomes(works)] == [
         "a folder cannot be synced [path=/log, bucket=3]",
         "a folder cannot be synced [path=/log, bucket=4]",
     ]
 
 
 def test_shared_foreign_error_notes_the_bucket_of_each_work() -> None:
-    outcomes = outcomes_in_step([with_ids(asking(Asks(13)), bucket=bucket, dataset="a") for bucket in (3, 4)])
+    outcomes = run_batched_outcomes([with_ids(asking(Asks(13)), bucket=bucket, dataset="a") for bucket in (3, 4)])
     assert [(type(error), str(error)) for error in outcomes] == [(OSError, "all of them")] * 2
     assert [getattr(error, "__notes__", None) for error in outcomes] == [
         ["bucket=3, dataset=a"],
@@ -136,11 +143,11 @@ def test_shared_foreign_error_notes_the_bucket_of_each_work() -> None:
 
 
 def test_named_work_returns_its_result_and_keeps_names_that_the_error_has() -> None:
-    assert alone(with_ids(asking(Asks(1)), bucket=3)) == [2]
+    assert run_alone(with_ids(asking(Asks(1)), bucket=3)) == [2]
 
-    def failing() -> Work[None]:
+    def failing() -> BatchedWork[None]:
         yield Asks(1)
         raise DistcommitError("failed", bucket=5)
 
     with pytest.raises(DistcommitError, match=r"failed \[bucket=5\]"):
-        alone(with_ids(failing(), bucket=3))
+        run_alone(with_ids(failing(), bucket=3))

@@ -12,12 +12,12 @@ from distcommit.core.interfaces.sink import Filtered, Origin
 from distcommit.core.provenance import Provenance
 from distcommit.core.work import MAIN_BRANCH, SkippedRange
 from distcommit.sinks.files.offsets import offsets_of, parsed
-from distcommit.testing.contracts.tried_sink import TriedSink, batch_of
+from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of
 
 _ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")
 
 
-class KnownBases(TriedSink):
+class LedgerMismatch(SinkUnderTest):
     """A request names the epochs that the store expects at the target (`bases`). The ledger has the committed
     epochs."""
 
@@ -25,7 +25,7 @@ class KnownBases(TriedSink):
         """Return whether the sink has a ledger for the audit. If not, the test does not apply."""
         if self.sink(place).abilities.audit:
             return True
-        self.passes_over("it cannot be audited")
+        self.report_not_applicable("it cannot be audited")
         return False
 
     def test_target_older_than_the_store_is_rejected(self, tmp_path: Path) -> None:
