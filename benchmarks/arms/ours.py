@@ -17,7 +17,7 @@ from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.counts import Counts, DrainCounts
-from distcommit.engine.driver.reports import Report, Tally, add_up
+from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
@@ -66,7 +66,7 @@ class Ours(Arm):
             began = time.perf_counter()
             reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
             wall = time.perf_counter() - began
-        total, left = add_up(reports, DrainCounts()), self._left(root)
+        total, left = sum_reports(reports, DrainCounts()), self._left(root)
         if total.counts.datasets_published != shape.datasets or total.fenced or left:
             raise WrongResultError(
                 f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "

@@ -18,7 +18,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
 from distcommit.engine.driver.counts import DrainCounts, RecoverCounts
-from distcommit.engine.driver.reports import Report, add_up
+from distcommit.engine.driver.reports import Report, sum_reports
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.staging import bucket_folder
@@ -95,7 +95,7 @@ class Recovery(Arm):
         recovered = launch(recover_partition, settings, partitions, RecoverReport)
         wall = time.perf_counter() - began
         reports = [each.report for each in recovered]
-        waited, total = self._latency.take(), add_up(reports, RecoverCounts())
+        waited, total = self._latency.take(), sum_reports(reports, RecoverCounts())
         if total.counts.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
             raise WrongResultError(f"{total.counts.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
         parts = {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op} | waited

@@ -17,7 +17,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.progress import progress_folder
 from distcommit.engine.driver.run import new_run_id, recover
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
@@ -85,7 +85,7 @@ def _ingested(
     if settings.epoch != EPOCH:
         raise AssertionError(f"the first run of a new store has epoch {settings.epoch}, not {EPOCH}")
     recover(launch_here, settings)
-    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(partitions)])
+    manifest = build_manifest(settings, [plan_partition(settings, partition) for partition in range(partitions)])
     put_manifest(preparing, store.roots.store, manifest)
     plans = PlanReader(preparing, store.roots.store, manifest)
     units = {

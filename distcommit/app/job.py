@@ -34,7 +34,7 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
-from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
@@ -44,7 +44,7 @@ from distcommit.stores.state.job_store import JobStore, open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NOBODY = Nobody()
+_NOBODY = NullObserver()
 logger = logging.getLogger(__name__)
 
 
@@ -168,7 +168,7 @@ class Job(StoredJob):
         act = operator_actions.restart if restart else operator_actions.abandon
         act(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
-    def retry_all(self) -> operator_actions.Retried:
+    def retry_all(self) -> operator_actions.RetryResult:
         """Let the next run replay every quarantined dataset, and read every stopped one."""
         return operator_actions.retry_all(self._folders.opened(), who_am_i())
 

@@ -25,7 +25,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.operator.schedule_requests import paused_by
-from distcommit.stores.snapshots.expiry_cutoffs import known_horizon
+from distcommit.stores.snapshots.expiry_cutoffs import readable_expiry_request
 from distcommit.stores.state.job_store import JobStore, Roots
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class StoredJob:
             status,
             runs=runs.runs[:_NEWEST_SHOWN],
             failed_in_a_row=runs.failed_in_a_row,
-            retained=known_horizon(store),
+            retained=readable_expiry_request(store),
             troubles=troubles_of(status, runs, command_for(self._folders), around),
         )
 

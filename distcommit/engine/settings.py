@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import Gate, SealedSequence
 from distcommit.engine.clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
-from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import TaskStateTables
 
@@ -64,7 +64,7 @@ class RunSettings:
     retry_wait_s: float = 0
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
-    kept: Retention = USUALLY_KEPT
+    kept: Retention = DEFAULT_RETENTION
     kept_cuts: int = 2
     replays_only: str = ""
     freshness: Freshness = NO_TARGETS

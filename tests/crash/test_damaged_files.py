@@ -19,7 +19,7 @@ from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
@@ -191,7 +191,7 @@ def _settled(world: World = WORLD) -> SimulatedPosix:
         world.run(machine, BEFORE)
     store = world.store(machine)
     for log in (store.job_log(), *map(store.bucket_log, range(2))):
-        alone(log.checkpointing(at_least=1))
+        run_alone(log.checkpoint_batched(at_least=1))
         machine.close(machine.open_new(f"{log.folder}/.tmp-000000000099.seg-0"))
     return machine
 

@@ -20,7 +20,7 @@ from distcommit.core.records.log_records import SealedSequence
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import decide_run, run
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -115,7 +115,7 @@ def _all_sealed(store: JobStore) -> RunSettings:
     """A run of `scope: job` up to its decision."""
     settings = go_on(store, source(READ), 1, job_level=True)
     recover_partition(settings, 0)
-    put_manifest(store.fs, store.roots.store, share_out(settings, [plan_partition(settings, 0)]))
+    put_manifest(store.fs, store.roots.store, build_manifest(settings, [plan_partition(settings, 0)]))
     for task in range(2):
         ingest_partition(settings, task)
     record_ingest_ended(store.fs, store.roots.store, settings.run_id)

@@ -65,14 +65,14 @@ from distcommit.stores.history.run_records import (
 from distcommit.stores.history.run_times import RunTime, TimeKind
 from distcommit.stores.logs.segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import KeptSchema
-from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
+from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
+from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
-from distcommit.stores.state.plans import Lent, Manifest
+from distcommit.stores.state.plans import LentRange, Manifest
 from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"
@@ -358,7 +358,7 @@ MANIFEST = Manifest(
     7,
     {3: "ffee.parquet", 12: "ddcc.parquet", 28: "ddcc.parquet"},
     (((3, "00003_000000"), (12, "x")), ()),
-    (Lent(1, 12, 40, 90), Lent(2, 12, 90, 1 << 53)),
+    (LentRange(1, 12, 40, 90), LentRange(2, 12, 90, 1 << 53)),
 )
 MARKER = StoreMarker(STORE_FORMAT, 1, "job", 16, "0123456789abcdef0123456789abcdef")
 UPLOAD = UploadMarker(
@@ -465,11 +465,9 @@ RETAINED = msgspec.structs.replace(
         ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}, retained=True),
     ),
 )
-HORIZON = RetentionHorizon(
-    version=1, before_ms=1_690_000_000_000, asked_ms=1_700_000_000_000, who="á@host", after_epoch=7
-)
+HORIZON = ExpiryRequest(version=1, before_ms=1_690_000_000_000, asked_ms=1_700_000_000_000, who="á@host", after_epoch=7)
 
-KEPT_SCHEMA = KeptSchema(
+KEPT_SCHEMA = StoredSchema(
     version=1,
     dataset=_URN,
     converter="late.json#2",
@@ -500,7 +498,7 @@ SEEN = BucketSnapshot(
     open=1,
     decided_open=False,
 )
-ROOT = CutRoot(
+ROOT = SnapshotManifest(
     version=1,
     epoch=7,
     phase=CutPhase.ENDED,
@@ -510,5 +508,5 @@ ROOT = CutRoot(
     parent=(7, 1),
     repeats=False,
     settled=False,
-    buckets={3: BucketInCut(7, SEEN)},
+    buckets={3: SnapshotBucket(7, SEEN)},
 )

@@ -37,7 +37,7 @@ from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
 from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.history.run_records import (
@@ -50,7 +50,7 @@ from distcommit.stores.history.run_records import (
 )
 from distcommit.stores.history.run_times import decode_run_times, encode_run_times
 from distcommit.stores.logs.segment import decode_segment, encode_segment
-from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_asked
+from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.fixed_settings import RecordedSettings, read_settings
 from distcommit.stores.state.job_lock import JobLock
@@ -140,7 +140,7 @@ def _read_marker(data: bytes) -> object:
 
 
 def _read_owner(data: bytes) -> object:
-    return read_owner(_file_system(f"/output/{OWNERSHIP_FOLDER}/owner.json", data), "/output")
+    return read_claim(_file_system(f"/output/{OWNERSHIP_FOLDER}/owner.json", data), "/output")
 
 
 def _read_settings(data: bytes) -> object:
@@ -165,7 +165,7 @@ def _read_cancel(data: bytes) -> object:
 
 
 def _read_pause(data: bytes) -> object:
-    return _typed(read_asked(_file_system(f"/store/{SCHEDULE}/{PAUSED}", data), "/store").paused, ScheduleRequest)
+    return _typed(read_requests(_file_system(f"/store/{SCHEDULE}/{PAUSED}", data), "/store").paused, ScheduleRequest)
 
 
 _STONES = (encode_document(samples.TOMBSTONE), encode_document(samples.REPLACEMENT))

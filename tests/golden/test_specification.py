@@ -40,10 +40,10 @@ from distcommit.stores.history.run_records import (
 )
 from distcommit.stores.history.run_times import RunTime
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import KeptSchema
-from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
+from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot
+from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
@@ -55,11 +55,11 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark),
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
-    *(StoreMarker, RecordedSettings, KeptSchema, Manifest, LockRecord, Footer, Said, Owner),
+    *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
-    *(Tombstone, RetiredFile, ReplacedRecords, RetentionHorizon, ScheduleRequest),
+    *(Tombstone, RetiredFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest),
-    *(RunDataset, RunTime, CutRoot, BucketInCut, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
+    *(RunDataset, RunTime, SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
 

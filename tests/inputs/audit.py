@@ -15,7 +15,7 @@ from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.engine.planning.plan_checks import checked_plan
+from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import Delivered
 from distcommit.protocol.setting import reach_after
 from distcommit.sources.sql.rules import counts_in
@@ -56,7 +56,7 @@ def _planned(low: int, skipped: tuple[int, int] | None, begin: int, _: Path) -> 
     unit = WorkUnit("", "t", Watermark({"0": begin}), Watermark({"0": 20}), 1)
     ranges = (SkippedRange("0", *skipped, "x"),) if skipped else ()
     plan = DatasetPlan("t", Watermark({"0": low}), Watermark({}), (unit,), ranges)
-    found = checked_plan(plan, lambda urn: True, (), CommitGroups())
+    found = check_plan(plan, lambda urn: True, (), CommitGroups())
     return "rejected: its range does not follow" if isinstance(found, DatasetProblem) else "planned"
 
 

@@ -21,7 +21,7 @@ from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.reading.data_source import DistcommitDataSource
 from distcommit.core.errors import CorruptError, DistcommitError
-from distcommit.stores.snapshots.snapshots import forget_cuts
+from distcommit.stores.snapshots.snapshots import expire_older_snapshots
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")
@@ -182,7 +182,7 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
     with pytest.raises(PySparkException, match="has nothing of this dataset"):
         place.load(dataset="nobody")
     place.run()
-    forget_cuts(store, distcommit.read(place.file).epoch, 2)
+    expire_older_snapshots(store, distcommit.read(place.file).epoch, 2)
     with pytest.raises(PySparkException, match="no longer kept"):
         place.load(as_of=1)
 

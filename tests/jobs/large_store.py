@@ -25,9 +25,9 @@ from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.logs.log_anchors import cut_ended, heads_now
+from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut
+from distcommit.stores.snapshots.snapshots import prepare_snapshots, put_snapshot
 from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 
@@ -62,11 +62,11 @@ def _cut(store: JobStore, epoch: int) -> None:
     """The cut that the run leaves as it ends, for readers."""
     claim_folders(store)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
-    prepare_cuts(store)
+    prepare_snapshots(store)
     logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}
     seen = [run_alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
-    put_cut(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
-    cut_ended(store, epoch, heads_now(store))
+    put_snapshot(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
+    record_cut_ended(store, epoch, durable_heads(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
 
 

@@ -10,14 +10,14 @@ from distcommit.core.watermark import as_offset
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
-from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots
+from distcommit.stores.snapshots.snapshots import SnapshotManifest, valid_manifests
 from distcommit.stores.state.job_store import JobStore
 
 Seen = Mapping[str, tuple[int, int, int]]
 """By dataset: its done epoch, how many records are live, and how many its watermark has passed."""
 
 
-def datasets_at(store: JobStore, root: CutRoot) -> dict[str, DatasetSnapshot]:
+def datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:
     """How far the datasets of a cut are. Raises as `read_chain`."""
     chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
     return {urn: seen for chain in chains for urn, seen in chain.items()}
@@ -25,7 +25,7 @@ def datasets_at(store: JobStore, root: CutRoot) -> dict[str, DatasetSnapshot]:
 
 def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
     """What a reader gets at each cut that is kept, the newest first. Raises if one can't be read."""
-    for root in counted_roots(store.fs, store.roots.store, store.job_log().refresh()):
+    for root in valid_manifests(store.fs, store.roots.store, store.job_log().refresh()):
         yield (
             root.name,
             {
@@ -50,7 +50,7 @@ def cut_violation(store: JobStore) -> str:
     newer: dict[str, DatasetSnapshot] | None = None
     fold = store.job_log().refresh()
     has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch
-    for root in counted_roots(store.fs, store.roots.store, fold):
+    for root in valid_manifests(store.fs, store.roots.store, fold):
         found = datasets_at(store, root)
         if newer is None and has_ended:
             logs = [store.bucket_log(bucket).refresh().datasets.values() for bucket in range(store.buckets)]

@@ -31,7 +31,7 @@ from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TIMES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.logs.segment import decode_segment
-from distcommit.stores.snapshots.snapshots import CUT_VERSION, CutRoot
+from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotManifest
 from distcommit.stores.state.documents import decode_document
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS
@@ -170,7 +170,7 @@ def _said(path: str, data: bytes) -> tuple[tuple[str, ...], str]:
             if path.endswith(_BEGINNING):
                 decode_document(data, RunBeginning, BEGINNING_VERSION, "", path)
             else:
-                decode_document(data, CutRoot, CUT_VERSION, "", path)
+                decode_document(data, SnapshotManifest, SNAPSHOT_VERSION, "", path)
             return tuple(_IDS.split(data.decode())), data[-_CHECKSUM_LETTERS - 1 : -1].decode()
         segment = decode_segment(data, path)
     except DistcommitError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from distcommit.core.errors import SourceUnavailableError
 from distcommit.core.ports import Clock
 from distcommit.core.records.freshness import Freshness
-from distcommit.engine.driver.reports import KEPT_REASONS
+from distcommit.engine.driver.reports import MAX_REASONS
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.readiness import CommitPolicy
@@ -69,7 +69,7 @@ _LEAKY = ModelSource(_ONE.datasets, refuses="close")
 _CARELESS = ModelSource({**_ONE_MORE.datasets, "b": ModelDataset({"0": 1}), "none": ModelDataset({})}, careless=True)
 _PROBLEMS = ModelSource(
     {
-        **{f"no topic {number}": ModelDataset({"0": 1}, problem="no such topic") for number in range(KEPT_REASONS)},
+        **{f"no topic {number}": ModelDataset({"0": 1}, problem="no such topic") for number in range(MAX_REASONS)},
         "a": ModelDataset({"0": 1}),
         "b": ModelDataset({"0": 1}, problem="no such topic"),
         "": ModelDataset({"0": 1}),

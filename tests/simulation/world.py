@@ -17,7 +17,7 @@ from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.decoding import from_msgpack
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import JobFailedError, Launch, Result
 from distcommit.engine.driver.progress import progress_folder, watched
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
@@ -33,7 +33,7 @@ from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_stor
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
-from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.model_source import ModelSource
@@ -102,7 +102,7 @@ class World:
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
-    kept: Retention = USUALLY_KEPT
+    kept: Retention = DEFAULT_RETENTION
     freshness: Freshness = NO_TARGETS
     on_hdfs: bool = False
 
@@ -127,7 +127,7 @@ class World:
         launch = launched(_launch_and_lose if self.loses_ingest else launch_here)
         settings = self.begin(calls, source, clock, sink)
         with (
-            observed(settings, "run", "world") as told,
+            recorded_run(settings, "run", "world") as told,
             watched(settings, told, look=False) if self.watched else nullcontext(told) as watching,
         ):
             result = run(launch, settings, max_seconds=self.max_seconds, observer=watching)
@@ -140,7 +140,7 @@ class World:
         """A run that feeds a dataset's live error files again, or those of all if it is empty, as a process would do
         it."""
         settings = self.begin_again(calls, source, urn, clock, sink)
-        with observed(settings, f"reprocess {urn or '--all'}", "world") as told:
+        with recorded_run(settings, f"reprocess {urn or '--all'}", "world") as told:
             result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
@@ -148,7 +148,7 @@ class World:
     def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
         """A run that retires what is older than that, as a process would do it."""
         settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
-        with observed(settings, "retain", "world") as told:
+        with recorded_run(settings, "retain", "world") as told:
             result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
@@ -156,7 +156,7 @@ class World:
     def recover(self, calls: PosixCalls, source: ModelSource) -> RecoverResult:
         """A run that only recovers, as a process would do it."""
         settings = self.begin(calls, source)
-        with observed(settings, "recover", "world") as told:
+        with recorded_run(settings, "recover", "world") as told:
             result = recover(launch_here, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
             return result

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from distcommit.core.errors import OutcomeUnknownError
 from distcommit.core.records.log_records import Checkpoint, Record
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.validity import valid
@@ -79,7 +79,7 @@ class CommitLogMachine(RuleBasedStateMachine):
                 self.logs[other].settle(once(theirs))
                 self.look()
                 for _ in range(checkpoints):
-                    alone(self.logs[other].checkpointing(at_least=1))
+                    run_alone(self.logs[other].checkpoint_batched(at_least=1))
                     self.look()
                 self.machine.gate = gate
 
@@ -110,7 +110,7 @@ class CommitLogMachine(RuleBasedStateMachine):
     @rule(writer=writers, at_least=st.integers(1, 6))
     def checkpoint(self, writer: int, at_least: int) -> None:
         with known_ids(self.ids):
-            alone(self.logs[writer].checkpointing(at_least=at_least))
+            run_alone(self.logs[writer].checkpoint_batched(at_least=at_least))
         self.look()
 
     @rule(writer=writers)
@@ -124,7 +124,7 @@ class CommitLogMachine(RuleBasedStateMachine):
         self.machine.gate = dies_before(nth)
         with suppress(Crashed), known_ids(self.ids):
             if checkpoints:
-                alone(self.logs[0].checkpointing(at_least=1))
+                run_alone(self.logs[0].checkpoint_batched(at_least=1))
             else:
                 self.logs[0].settle(once(record))
         self.machine.gate = None

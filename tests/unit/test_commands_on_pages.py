@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import distcommit
 from distcommit.cli.main import app, commands_by_name
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
 from tests.unit.app.test_readers import Place
@@ -110,7 +110,7 @@ class Job:
     def __init__(self, folder: Path) -> None:
         place = Place(folder)
         settings = place.begin(dict.fromkeys(NAMES, 3))
-        with observed(settings, "run", "somebody") as told:
+        with recorded_run(settings, "run", "somebody") as told:
             assert run(place.launch, settings, observer=told).succeeded
         end_run(settings.store, settings.epoch, clean=True)
         self.folder = folder

@@ -128,16 +128,16 @@ def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
     from distcommit import Job
     from distcommit.core.records.job_records import CutPhase
     from distcommit.stores.logs.fencing import begin_run
-    from distcommit.stores.logs.log_anchors import cut_began
-    from distcommit.stores.snapshots.snapshots import prepare_cuts, put_cut
+    from distcommit.stores.logs.log_anchors import record_cut_began
+    from distcommit.stores.snapshots.snapshots import prepare_snapshots, put_snapshot
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     store = Job.from_file(job_file).open_store(create=True)
     epoch = begin_run(store, "run")
-    prepare_cuts(store)
-    put_cut(store, epoch, "run", CutPhase.BEGAN, [], 1)
-    cut_began(store, epoch, [])
+    prepare_snapshots(store)
+    put_snapshot(store, epoch, "run", CutPhase.BEGAN, [], 1)
+    record_cut_began(store, epoch, [])
     assert json.loads(run_without(COMMAND, tmp_path, "dataset", "files", job_file, "--json"))["files"] == {}
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from distcommit.core.errors import storage_error
 from distcommit.core.ports import Clock
-from distcommit.stores.operator.schedule_requests import delete_pause, put_pause, put_trigger, read_asked
+from distcommit.stores.operator.schedule_requests import delete_pause, put_pause, put_trigger, read_requests
 from distcommit.stores.state.job_store import JobStore
 
 _EVERY_S = 0.5
@@ -71,7 +71,7 @@ def _is_taken(store: JobStore, name: str, clock: Clock, wait_s: float) -> bool:
 
 def _asked(store: JobStore) -> tuple[str, frozenset[str]]:
     try:
-        asked = read_asked(store.fs, store.roots.store)
+        asked = read_requests(store.fs, store.roots.store)
     except OSError as error:
         raise storage_error(error, "the requests to the job's service can't be read", path=store.roots.store) from error
     return asked.paused.who if asked.paused else "", asked.triggers

@@ -16,10 +16,10 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.clock import SystemClock
 from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
-from distcommit.stores.folders.ownership import Mark, Owner, not_the_owner, put_mark, read_marks, read_owner
+from distcommit.stores.folders.ownership import Mark, Owner, put_mark, read_claim, read_marks, wrong_owner_error
 from distcommit.stores.folders.staging import staged_epochs
-from distcommit.stores.history.run_records import path_of, read_beginning, read_record, recorded_epochs
-from distcommit.stores.logs.corrupt_tail import fold_of_rest, is_torn, set_torn_aside
+from distcommit.stores.history.run_records import read_beginning, read_record, record_path, recorded_epochs
+from distcommit.stores.logs.corrupt_tail import fold_readable_part, is_corrupt, set_corrupt_tail_aside
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.state.damaged_files import (
     CLAIMS,
@@ -27,7 +27,7 @@ from distcommit.stores.state.damaged_files import (
     claim_path,
     is_damaged,
     is_only_set_aside,
-    note_replaced,
+    record_restored,
     set_file_aside,
     unreadable_files,
 )
@@ -68,7 +68,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     marked = read_marker(fs, roots, repairable=True) is not None
     names = [*([] if marked else [MARKER]), *(file.name for file in unreadable_files(store) if file.is_damaged)]
     names += [name for root, name in CLAIMS.items() if is_only_set_aside(fs, roots, claim_path(getattr(roots, root)))]
-    is_log_torn = is_torn(store.job_log())
+    is_log_torn = is_corrupt(store.job_log())
     if dry_run or not (names or is_log_torn):
         return [*names, *([JOB_LOG] if is_log_torn else [])]
     with JobLock(fs, roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
@@ -94,7 +94,7 @@ def set_run_records_aside(store: JobStore, run_id: str) -> str:
                 read(fs, root, epoch)
             except (DistcommitError, OSError) as error:
                 if is_damaged(error):
-                    set_file_aside(fs, store.roots, path_of(root, name), run_id)
+                    set_file_aside(fs, store.roots, record_path(root, name), run_id)
     return ""
 
 
@@ -114,7 +114,7 @@ def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | N
     if owner is None or not buckets:
         return None
     if owner.job != folders.config.job:
-        raise not_the_owner(roots.output, owner, folders.config.job)
+        raise wrong_owner_error(roots.output, owner, folders.config.job)
     return JobStore(fs, roots, owner.job, buckets, owner.store_id, folders.groups)
 
 
@@ -122,7 +122,7 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
     damaged: CorruptError | None = None
     for root in (roots.output, roots.staging):
         try:
-            owner = read_owner(fs, root)
+            owner = read_claim(fs, root)
         except UnknownVersionError:
             raise
         except CorruptError as error:
@@ -151,7 +151,7 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
         StaleStoreError: if the marks of runs beside a damaged claim are not those of this store.
     """
     roots = [root for root, name in CLAIMS.items() if name in names]
-    if "output" in roots and not is_torn(store.job_log()):
+    if "output" in roots and not is_corrupt(store.job_log()):
         began_epoch = store.job_log().refresh().began_epoch
         if read_marks(store.fs, store.roots.output)[Mark.BEGAN] < began_epoch:
             raise StaleStoreError(
@@ -167,7 +167,7 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
     if paths:
         claim_folders(store)
     for path in paths:
-        note_replaced(store.fs, store.roots, path)
+        record_restored(store.fs, store.roots, path)
 
 
 def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None:
@@ -183,16 +183,16 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
             ),
         )
     fs, output = store.fs, store.roots.output
-    rest = fold_of_rest(store.job_log())
+    rest = fold_readable_part(store.job_log())
     epoch = 1 + max(
         rest.fence_epoch, *read_marks(fs, output).values(), *staged_epochs(fs, store.roots.staging), *_fenced(store)
     )
     put_mark(fs, output, epoch, Mark.REBUILD)
-    set_torn_aside(store, store.job_log(epoch), epoch)
+    set_corrupt_tail_aside(store, store.job_log(epoch), epoch)
 
 
 def _is_any_open(store: JobStore, bucket: int) -> bool:
-    states = fold_of_rest(store.bucket_log(bucket)).datasets.values()
+    states = fold_readable_part(store.bucket_log(bucket)).datasets.values()
     return any(state.status is not DatasetStatus.IDLE for state in states)
 
 
@@ -200,5 +200,5 @@ def _fenced(store: JobStore) -> list[int]:
     found = [0]
     for bucket in range(store.buckets):
         with suppress(DistcommitError, OSError):
-            found.append(fold_of_rest(store.bucket_log(bucket)).fence_epoch)
+            found.append(fold_readable_part(store.bucket_log(bucket)).fence_epoch)
     return found

@@ -22,7 +22,7 @@ from distcommit.pipeline.maintenance.expire import Horizon, RetainedFiles
 from distcommit.pipeline.maintenance.units import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.snapshots.expiry_cutoffs import newest_horizon, put_horizon
+from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ def retain_job(
     result = look_for_past(store, flow, before_ms, dry_run=dry_run)
     if dry_run:
         return result
-    if not result.datasets and newest_horizon(store) is None:
+    if not result.datasets and newest_expiry_request(store) is None:
         return result
-    put_horizon(store, before_ms, now_ms, who)
+    put_expiry_request(store, before_ms, now_ms, who)
     retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
     result.epoch, result.succeeded = retired.epoch, retired.succeeded
     for reason in retired.totals.reasons:

@@ -20,12 +20,12 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
-from distcommit.stores.logs.corrupt_tail import fold_of_rest, set_torn_aside
+from distcommit.stores.logs.corrupt_tail import fold_readable_part, set_corrupt_tail_aside
 from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
-from distcommit.stores.logs.generation import require_counting, require_not_moved
-from distcommit.stores.logs.log_anchors import cut_ended, discard_heads, heads_now
-from distcommit.stores.schemas.carried_schemas import carry, to_carry
-from distcommit.stores.snapshots.snapshots import end_cuts
+from distcommit.stores.logs.generation import require_current_generation, require_not_moved
+from distcommit.stores.logs.log_anchors import discard_heads, durable_heads, record_cut_ended
+from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
+from distcommit.stores.snapshots.snapshots import delete_snapshots
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -73,7 +73,7 @@ def rebuild_store(
     put_mark(fs, roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
-        set_torn_aside(store, store.bucket_log(bucket, epoch), epoch)
+        set_corrupt_tail_aside(store, store.bucket_log(bucket, epoch), epoch)
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
     # Without staged files no process that still executes an old sequence can publish after the files are read.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
@@ -86,7 +86,7 @@ def rebuild_store(
     plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)
     if plan.result.problems:
         return plan.result
-    end_cuts(store)
+    delete_snapshots(store)
     # First: once their dataset is idle, they can't be distinguished from published files.
     _set_aside(store, epoch, plan.revoked, tick)
     states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
@@ -104,7 +104,7 @@ def _with_schemas(
     """Return the states with their schema ids under names that the store does not know."""
     new = [state for state in made if state.dataset_urn not in known]
     before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
-    ids = carry(store, to_carry(store, before.values(), new, flow.source.named_now, epoch))
+    ids = put_copies(store, plan_copies(store, before.values(), new, flow.source.named_now, epoch))
     return [msgspec.structs.replace(each, schemas=ids.get(each.dataset_urn, each.schemas)) for each in made]
 
 
@@ -125,7 +125,7 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
 def _end(store: JobStore, epoch: int, who: str) -> None:
     """Align store, output and bucket logs to their current ends."""
     discard_heads(store, epoch, who)
-    cut_ended(store, epoch, heads_now(store))
+    record_cut_ended(store, epoch, durable_heads(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
 
 
@@ -150,23 +150,23 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
 
 def _require_open(store: JobStore) -> None:
     """Check that a rebuild can write to the store's logs; otherwise it must not begin."""
-    require_counting(store, store.job_log().refresh())
+    require_current_generation(store, store.job_log().refresh())
     for bucket in range(store.buckets):
-        require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
+        require_not_moved(store, fold_readable_part(store.bucket_log(bucket)))
 
 
 def _next_epoch(store: JobStore) -> int:
     """Return one above all epochs of the logs and of all marks in the output. A damaged job log may have lost its
     newest ones."""
     marked = read_marks(store.fs, store.roots.output).values()
-    fenced = (fold_of_rest(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
+    fenced = (fold_readable_part(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
     return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:
     """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
     logs = list(map(store.bucket_log, range(store.buckets)))
-    folds = run_parallel(store.fs.parallel_buckets, fold_of_rest, logs)
+    folds = run_parallel(store.fs.parallel_buckets, fold_readable_part, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}
 
 

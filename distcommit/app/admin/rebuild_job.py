@@ -16,10 +16,10 @@ from distcommit.core.errors import ConfigurationError, ConflictError, LostTailEr
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.folders.ownership import Mark, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.logs.corrupt_tail import is_torn
+from distcommit.stores.folders.ownership import Mark, put_mark, read_claim, read_marks, wrong_owner_error
+from distcommit.stores.logs.corrupt_tail import is_corrupt
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
-from distcommit.stores.logs.log_anchors import require_whole
+from distcommit.stores.logs.log_anchors import require_intact
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import DEFAULT_BUCKETS, JobStore, open_store
@@ -60,9 +60,9 @@ def rebuild_job(
                 todo="run the job; `distcommit audit` says whether its output is exact",
             )
     else:
-        owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
+        owner = read_claim(fs, roots.output) or read_claim(fs, roots.staging)
         if owner is not None and owner.job != config.job:
-            raise not_the_owner(roots.output, owner, config.job)
+            raise wrong_owner_error(roots.output, owner, config.job)
     if not keep_watermarks:
         _require_offsets(config, flow)
     if keep_watermarks:
@@ -121,9 +121,9 @@ def _has_lost_tail(store: JobStore) -> bool:
     job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     try:
         for bucket in range(store.buckets):
-            if is_torn(log := store.bucket_log(bucket)):
+            if is_corrupt(log := store.bucket_log(bucket)):
                 return True
-            require_whole(store, job_fold, bucket, log, past)
+            require_intact(store, job_fold, bucket, log, past)
     except LostTailError:
         return True
     return any(not head.is_whole for head in job_fold.heads.values())

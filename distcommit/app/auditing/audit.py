@@ -37,7 +37,7 @@ from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore
 
@@ -152,7 +152,7 @@ class _Audit:
 
     def output(self) -> None:
         try:
-            owner = read_owner(self._fs, self._roots.output)
+            owner = read_claim(self._fs, self._roots.output)
             whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
             for why in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
                 self._result.note("altered", f"the output as a whole: found {why}; restore the one that the job left")

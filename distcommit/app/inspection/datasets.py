@@ -14,7 +14,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.support.notebook import NotebookTable
-from distcommit.stores.history.attempt_counts import AttemptCounts, attempts_of
+from distcommit.stores.history.attempt_counts import AttemptCounts, count_attempts
 from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
@@ -208,6 +208,6 @@ def _of_last_run(store: JobStore, status: StatusResult) -> tuple[dict[str, RunDa
     try:
         for rows in read_run_datasets(fs, root, run_id):
             outcomes = {row.dataset: row for row in rows} | outcomes
-        return outcomes, attempts_of(fs, root, run_id)
+        return outcomes, count_attempts(fs, root, run_id)
     except (DistcommitError, OSError):  # `runs EPOCH` shows why
         return outcomes, {}

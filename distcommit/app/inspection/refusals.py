@@ -14,8 +14,8 @@ from distcommit.core.ports import FileSystem
 from distcommit.fs.dry_run import NotedDeletes
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.logs.fencing import require_newest
-from distcommit.stores.logs.generation import require_counting
-from distcommit.stores.logs.log_anchors import many_by_hand, require_published, require_whole
+from distcommit.stores.logs.generation import require_current_generation
+from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 
@@ -52,7 +52,7 @@ def require_runnable(store: JobStore) -> None:
         ConfigurationError: if staging or output belong to another job.
         CorruptError: if the job log can't be read.
     """
-    require_counting(store, store.job_log().refresh())
+    require_current_generation(store, store.job_log().refresh())
     require_newest(replace(store, fs=cast(FileSystem, _Unclaimed(store.fs))))
 
 
@@ -72,7 +72,7 @@ def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
     for bucket in range(store.buckets):
         log = store.bucket_log(bucket)
         try:
-            fold = require_whole(store, job_fold, bucket, log, past)
+            fold = require_intact(store, job_fold, bucket, log, past)
             if job_fold.began_epoch:
                 require_published(context, log, fold, ended_epoch)
         except StaleStoreError:

@@ -13,7 +13,7 @@ from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.fold import Fold
-from distcommit.stores.history.attempt_counts import Attempt, AttemptCounts, attempts_of
+from distcommit.stores.history.attempt_counts import Attempt, AttemptCounts, count_attempts
 from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_overdue
@@ -150,7 +150,7 @@ def read_run(
     try:
         for rows in read_run_datasets(fs, root, row.run_id):
             datasets = {found.dataset: found for found in rows} | datasets
-        attempts = attempts_of(fs, root, row.run_id, noted)
+        attempts = count_attempts(fs, root, row.run_id, noted)
     except DistcommitError as error:
         not_kept, attempts = str(error), {}
     if not datasets and not attempts and not not_kept:

@@ -21,7 +21,7 @@ from distcommit.core.work import SchemaIds, describe_lost_ranges, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.logs.log_anchors import require_head
-from distcommit.stores.snapshots.expiry_cutoffs import RetentionHorizon
+from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.state.damaged_files import is_damaged, unreadable_files
 from distcommit.stores.state.job_store import JobStore
 
@@ -115,7 +115,7 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """Names of `unreadable` that exist and are damaged."""
     paused_by: str = ""
     """Who suspended scheduled runs; empty if they are not suspended."""
-    retained: RetentionHorizon | None = None
+    retained: ExpiryRequest | None = None
     """The newest request of `distcommit dataset expire`."""
     unread: int = 0
     """How many idle datasets could not be read."""

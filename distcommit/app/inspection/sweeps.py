@@ -13,14 +13,14 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
-from distcommit.engine.maintenance.superseded_files import delete_retired
+from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.fs.dry_run import NotedDeletes
 from distcommit.protocol.next_record import next_epoch
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
-from distcommit.stores.history.retention import Retention, forget_runs
-from distcommit.stores.logs.log_anchors import require_whole
-from distcommit.stores.snapshots.snapshots import forget_cuts
+from distcommit.stores.history.retention import Retention, expire_history
+from distcommit.stores.logs.log_anchors import require_intact
+from distcommit.stores.snapshots.snapshots import expire_older_snapshots
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 
@@ -67,7 +67,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
     for bucket in [None, *range(store.buckets)]:
         log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)
         try:
-            fold = log.refresh() if bucket is None else require_whole(store, job_fold, bucket, log, past)
+            fold = log.refresh() if bucket is None else require_intact(store, job_fold, bucket, log, past)
             log.sweep_temporary()
             log.truncate()
             count("segments of logs", before)
@@ -85,18 +85,18 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
     # the next run counts itself among the kept runs
     refused = {*range(store.buckets)} - {*states}
     try:
-        forget_runs(dry.fs, store.roots.store, new_run_id(), 0, 1, replace(kept, runs=kept.runs - 1), refused)
+        expire_history(dry.fs, store.roots.store, new_run_id(), 0, 1, replace(kept, runs=kept.runs - 1), refused)
     except (DistcommitError, OSError) as error:
         unreadable["tables of runs"] = str(error)
     count("tables and records of runs", before)
     before = len(noting.deleted)
     try:
-        forget_cuts(dry, epoch, kept_cuts, is_to_come=True)
+        expire_older_snapshots(dry, epoch, kept_cuts, is_to_come=True)
     except (DistcommitError, OSError) as error:
         unreadable["cuts"] = str(error)
     count("cuts", before)
     before = len(noting.deleted)
-    unreadable |= dict(delete_retired(dry, states))
+    unreadable |= dict(delete_superseded(dry, states))
     count("retired files", before)
     files = noting.deleted
     return SweepResult(store.job, dict(counts), files[:_NAMED], len(files), at_targets, unreadable)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from distcommit.core.support.patterns import check_patterns
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
-from distcommit.stores.history.retention import USUALLY_KEPT
+from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.state.job_store import MAX_BUCKETS
 
 _LONGEST_LEASE_S = 30 * 86400
@@ -154,8 +154,8 @@ class RetentionSettings(_Section):
         tables: runs whose plans, task states and tables of datasets are kept.
     """
 
-    runs: int = Field(default=USUALLY_KEPT.runs, ge=1)
-    tables: int = Field(default=USUALLY_KEPT.tables, ge=1)
+    runs: int = Field(default=DEFAULT_RETENTION.runs, ge=1)
+    tables: int = Field(default=DEFAULT_RETENTION.tables, ge=1)
 
 
 class ReaderSettings(_Section):

@@ -20,7 +20,7 @@ from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
 from distcommit.stores.logs.fencing import begin_run, end_run, fence_bucket, require_newest
-from distcommit.stores.logs.log_anchors import cut_ended, require_whole
+from distcommit.stores.logs.log_anchors import record_cut_ended, require_intact
 from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
@@ -51,14 +51,14 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
             job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
             for bucket in range(store.buckets):
                 log = store.bucket_log(bucket, epoch)
-                require_whole(store, job_fold, bucket, log, past)
+                require_intact(store, job_fold, bucket, log, past)
                 fence_bucket(log, epoch, run_id)
                 heads.append(log.head(bucket))
             _require_idle(store)
             idle = True
             yield
         finally:
-            cut_ended(store, epoch, heads)
+            record_cut_ended(store, epoch, heads)
             end_run(store, epoch, clean=idle)
 
 

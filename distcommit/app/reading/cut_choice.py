@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from distcommit.core.errors import ConfigurationError, CutGoneError, NotSettledError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.protocol.fold import Fold
-from distcommit.stores.snapshots.expiry_cutoffs import taken_by_retention
-from distcommit.stores.snapshots.snapshots import CutRoot, counted_roots, newest_cut
+from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
+from distcommit.stores.snapshots.snapshots import SnapshotManifest, newest_cut, valid_manifests
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
@@ -20,7 +20,7 @@ time in ISO 8601."""
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
+def chosen_cut(store: JobStore, as_of: AsOf) -> SnapshotManifest:
     """Return the manifest of the chosen snapshot.
 
     Raises:
@@ -31,7 +31,7 @@ def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
     """
     as_of = parsed_as_of(as_of)
     fold = store.job_log().refresh()
-    roots = counted_roots(store.fs, store.roots.store, fold)
+    roots = valid_manifests(store.fs, store.roots.store, fold)
     if as_of is None:
         found = next(roots, None)
         if found is None:
@@ -53,11 +53,11 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
     )
 
 
-def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
+def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -> SnapshotManifest:
     """Choose by time. A snapshot is never older than the one before it. So once one is newer than the time, all later
     ones are; until then a run that has read its clock, or whose clock is behind, may still write an older one."""
     wanted = _ms(at)
-    oldest: CutRoot | None = None
+    oldest: SnapshotManifest | None = None
     for root in roots:
         if root.time_ms <= wanted:
             if oldest is None:
@@ -72,7 +72,7 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
             found=at.isoformat(),
             todo="ask for a later time",
         )
-    taken = taken_by_retention(store, lambda horizon: wanted <= horizon.asked_ms)
+    taken = expiry_note(store, lambda horizon: wanted <= horizon.asked_ms)
     raise _gone(store, oldest, at.isoformat() + taken)
 
 
@@ -86,7 +86,7 @@ def _ms(at: datetime) -> int:
         ) from error
 
 
-def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledError:
+def _time_is_open(store: JobStore, newest: SnapshotManifest, at: datetime) -> NotSettledError:
     is_for_ever = newest.phase is CutPhase.ENDED and newest.settled
     again = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
     return NotSettledError(
@@ -98,7 +98,7 @@ def _time_is_open(store: JobStore, newest: CutRoot, at: datetime) -> NotSettledE
     )
 
 
-def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int) -> CutRoot:
+def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], epoch: int) -> SnapshotManifest:
     if not 0 < epoch <= fold.fence_epoch:
         raise ConfigurationError(
             "there is no run of that epoch",
@@ -107,8 +107,8 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
             found=str(epoch),
             todo="correct it",
         )
-    later: CutRoot | None = None
-    oldest: CutRoot | None = None
+    later: SnapshotManifest | None = None
+    oldest: SnapshotManifest | None = None
     for root in roots:
         if root.epoch <= epoch:
             if root.name == (epoch, CutPhase.ENDED) and root.settled:
@@ -119,7 +119,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
             later = root
     else:
         if oldest is None or oldest.parent is None or oldest.parent[0] > epoch:
-            taken = taken_by_retention(store, lambda horizon: epoch <= horizon.after_epoch)
+            taken = expiry_note(store, lambda horizon: epoch <= horizon.after_epoch)
             raise _gone(store, oldest, f"epoch {epoch}{taken}")
     if later is not None:
         return later
@@ -134,11 +134,11 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
     )
 
 
-def _has_all(store: JobStore, root: CutRoot) -> bool:
+def _has_all(store: JobStore, root: SnapshotManifest) -> bool:
     return root.generation != store.generation or len(root.buckets) == store.buckets
 
 
-def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
+def _gone(store: JobStore, oldest: SnapshotManifest | None, found: str) -> CutGoneError:
     return CutGoneError(
         "a snapshot is no longer kept",
         store=store.roots.store,
@@ -148,7 +148,7 @@ def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
     )
 
 
-def _shown(root: CutRoot) -> str:
+def _shown(root: SnapshotManifest) -> str:
     at = datetime.fromtimestamp(root.time_ms / 1000, UTC)
     return f"epoch {root.epoch}, {at.isoformat(timespec='milliseconds')}"
 

@@ -26,9 +26,9 @@ from distcommit.core.work import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.logs.fencing import newer_runs, older_output
-from distcommit.stores.snapshots.expiry_cutoffs import taken_by_retention
+from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
-from distcommit.stores.snapshots.snapshots import BucketInCut, CutRoot, root_path
+from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
 from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_store import JobStore, Roots, open_any_store
 
@@ -58,7 +58,7 @@ class Cut:
     """
 
     def __init__(
-        self, store: JobStore, place: str, root: CutRoot, datasets: Mapping[str, DatasetSnapshot], branch: str
+        self, store: JobStore, place: str, root: SnapshotManifest, datasets: Mapping[str, DatasetSnapshot], branch: str
     ) -> None:
         self._store, self._place, self._root = store, place, root
         self.epoch, self.phase, self.time_ms = root.epoch, int(root.phase), root.time_ms
@@ -155,7 +155,7 @@ class Cut:
         return dataset
 
     def _require_kept(self) -> None:
-        if self._store.fs.status(root_path(self._store.roots.store, self._root.name)) is None:
+        if self._store.fs.status(snapshot_manifest_path(self._store.roots.store, self._root.name)) is None:
             raise self._went("its root is deleted")
 
     def _went(self, found: str) -> CutGoneError:
@@ -163,7 +163,7 @@ class Cut:
             "the snapshot was deleted while it was read",
             store=self._store.roots.store,
             expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
-            found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
+            found=found + expiry_note(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
             todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
         )
 
@@ -280,8 +280,8 @@ def _require_together(store: JobStore) -> None:
             )
 
 
-def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, DatasetSnapshot]:
-    def chain(bucket: BucketInCut) -> dict[str, DatasetSnapshot]:
+def _datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:
+    def chain(bucket: SnapshotBucket) -> dict[str, DatasetSnapshot]:
         return read_chain(store.fs, store.roots.store, bucket.seen)
 
     found: dict[str, DatasetSnapshot] = {}

@@ -18,7 +18,7 @@ from distcommit.app.running.run_events import facts_of
 from distcommit.app.telemetry.attach import observers
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
-from distcommit.engine.driver.guarded_observer import Several, observed
+from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
 from distcommit.engine.driver.launch import Launch
 from distcommit.engine.driver.progress import watched
 from distcommit.engine.driver.run import new_run_id
@@ -29,7 +29,7 @@ from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import active_session, open_session, partitions_of, stop_session
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
-from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
 
@@ -72,7 +72,7 @@ def begun(
         alerting(folders, store, run_id, SystemClock()),
         JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
     ):
-        require_counting(store, store.job_log().refresh())
+        require_current_generation(store, store.job_log().refresh())
         require_newest(store)  # before Spark takes its seconds to start
         given = session or (None if config.spark.remote else active_session())
         spark = given or open_session(config.spark, f"distcommit {config.job}")
@@ -82,7 +82,7 @@ def begun(
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
+                recorded_run(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
             ):
@@ -93,7 +93,7 @@ def begun(
 
 
 def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
-    return Several(*([observer] if observer is not None else ()), *others) if others else observer
+    return CompositeObserver(*([observer] if observer is not None else ()), *others) if others else observer
 
 
 @contextmanager

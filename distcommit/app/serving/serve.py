@@ -29,7 +29,7 @@ from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
-from distcommit.engine.driver.guarded_observer import Several
+from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
 from distcommit.scheduling.schedule import Missed, Schedule
 from distcommit.scheduling.timetables import Moment
@@ -98,7 +98,7 @@ def serve(
 
 def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher:
     def launch(job: Job, observer: Observer) -> RunResult:
-        also = observer if metrics is None else Several(observer, metrics.of_runs.observer())
+        also = observer if metrics is None else CompositeObserver(observer, metrics.of_runs.observer())
         return job.within(spark).run(also)
 
     return launch

@@ -27,7 +27,7 @@ from distcommit.stores.history.run_records import (
     read_beginning,
     recorded_epochs,
 )
-from distcommit.stores.operator.schedule_requests import Asked, read_asked, take_triggers
+from distcommit.stores.operator.schedule_requests import ScheduleRequests, delete_triggers, read_requests
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Looked:
     seen."""
 
     name: str
-    asked: Asked
+    asked: ScheduleRequests
     began_ms: int | None
     problem: str = ""
 
@@ -192,9 +192,9 @@ class ServedJob:
                 newest = read_beginning(fs, roots.store, epochs[-1]) if epochs else None
                 self._began_ms = newest.began_ms if newest else None
                 self._place = fs, roots.store
-            asked = read_asked(*self._place)
+            asked = read_requests(*self._place)
         except BaseException as error:  # noqa: BLE001 - whatever storage or the job raises, it is looked at again
-            return Looked(self.name, Asked(), self._began_ms, error_text(error))
+            return Looked(self.name, ScheduleRequests(), self._began_ms, error_text(error))
         return Looked(self.name, asked, self._began_ms)
 
     def _run_supervised(self, *, is_triggered: bool) -> Ended:
@@ -249,7 +249,7 @@ class ServedJob:
         """Remove a trigger that the begun run has served."""
         if self._place is not None and self._wanted:
             try:
-                take_triggers(*self._place, self._wanted)
+                delete_triggers(*self._place, self._wanted)
                 self._wanted = frozenset()
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the run goes on
                 logger.warning("the trigger of the run can't be removed: %s", error, extra={"job": self.name})

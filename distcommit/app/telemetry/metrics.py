@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError, printable
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
-from distcommit.engine.driver.reports import Reason, by_name
+from distcommit.engine.driver.reports import Reason, counts_by_name
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -144,7 +144,7 @@ class RunMetrics:
             metrics.outcome.labels(job, outcome.value).set(outcome is event.outcome)
         for phase in self._phases:
             metrics.phases.labels(job, phase.phase).set(phase.seconds)
-        counts = by_name(phase.counts for phase in self._phases)
+        counts = counts_by_name(phase.counts for phase in self._phases)
         counts |= asdict(event.totals) if event.totals is not None else {}
         for name, gauge in metrics.last.items():
             gauge.labels(job).set(counts.get(name, 0))

@@ -18,7 +18,7 @@ from distcommit.cli.views.status_view import status_view
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.watermark import Position
 from distcommit.decoding import from_json
-from distcommit.stores.operator.operator_actions import Release, Retried
+from distcommit.stores.operator.operator_actions import Release, RetryResult
 
 _HOW = """\
 Dataset URN (none with --all), and one of:
@@ -78,7 +78,7 @@ def _release_of(words: list[str], everything: bool) -> Release:
     return Release(words[-1])
 
 
-def _release_all(job: Job, how: Release) -> Retried | Abandoned:
+def _release_all(job: Job, how: Release) -> RetryResult | Abandoned:
     return job.retry_all() if how is Release.RETRY else job.abandon_all(restart=how is Release.RESTART)
 
 

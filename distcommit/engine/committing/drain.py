@@ -21,7 +21,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
 from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.snapshots.snapshots import CutRoot, root_to_go_on
+from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
 from distcommit.stores.state.plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
 
@@ -49,7 +49,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
         buckets = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         job_fold = settings.store.job_log(settings.epoch).refresh()
-        anchor = _SnapshotBase(job_fold, root_to_go_on(settings.store, job_fold))
+        anchor = _SnapshotBase(job_fold, parent_manifest(settings.store, job_fold))
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
         ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         tables = _PartitionInputs(plans, settings.task_states({*buckets}), ended)
@@ -106,7 +106,7 @@ class _SnapshotBase:
     """The job log, and the manifest of the previous snapshot, on which reported log heads and snapshots are based."""
 
     job_fold: Fold
-    before: CutRoot | None
+    before: SnapshotManifest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _finish_bucket(
             remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
             yield from committer.record_read_failures(plans, outcome)
-        yield from committer.log.making_durable()
+        yield from committer.log.make_durable_batched()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs

@@ -18,7 +18,7 @@ from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.counts import CommitCounts, RecoverCounts
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.superseded_files import delete_retired
+from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.reading.task_events import SequenceDone, TaskEvent, TaskObserver
 from distcommit.engine.reading.task_times import TaskTimes
 from distcommit.engine.settings import RunSettings
@@ -26,10 +26,10 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.logs.fencing import fencing_bucket, require_fence
+from distcommit.stores.logs.fencing import fence_bucket_batched, require_fence
 from distcommit.stores.logs.log import CHECKPOINT_EVERY, checkpoint_every
-from distcommit.stores.logs.log_anchors import require_published, require_whole
-from distcommit.stores.snapshots.snapshots import CutRoot, root_to_go_on
+from distcommit.stores.logs.log_anchors import require_intact, require_published
+from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
 from distcommit.stores.state.task_states import PastStates
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             job_fold,
             staged_epochs(store.fs, store.roots.staging),
             newest_end(read_marks(store.fs, store.roots.output)),
-            root_to_go_on(store, job_fold),
+            parent_manifest(store, job_fold),
             PastStates(store.fs, store.roots.store),
         )
         rows: list[RunDataset] = []
@@ -97,7 +97,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     return RecoverReport(tally.report(partition), oldest_held(reports))
 
 
-def delete_retired_files(settings: RunSettings, partition: int) -> RecoverReport:
+def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
     """Delete superseded published files of the partition's datasets. Must follow the run's CUT 1."""
     tally = Tally(RecoverCounts())
     states: dict[int, Mapping[str, DatasetState]] = {}
@@ -114,7 +114,7 @@ def delete_retired_files(settings: RunSettings, partition: int) -> RecoverReport
             continue
         if fold.fence_epoch == settings.epoch:
             states[bucket] = fold.datasets
-    for urn, why in delete_retired(settings.store, states):
+    for urn, why in delete_superseded(settings.store, states):
         tally.note(urn, "superseded files stay", why)
     return RecoverReport(tally.report(partition))
 
@@ -139,7 +139,7 @@ class _RecoveryContext:
     job_fold: Fold
     staged: list[int]
     ended_epoch: int
-    before: CutRoot | None
+    before: SnapshotManifest | None
     past: PastStates
 
 
@@ -175,11 +175,11 @@ def _recover_bucket(
     oldest = 0
     try:
         log = store.bucket_log(bucket, settings.epoch)
-        fold = require_whole(store, recovery.job_fold, bucket, log, recovery.past)
+        fold = require_intact(store, recovery.job_fold, bucket, log, recovery.past)
         if recovery.job_fold.began_epoch:  # else the job log has no CUT yet
             require_published(step_context(settings), log, fold, recovery.ended_epoch)
         ended_normally = fold.fence_epoch <= min(recovery.ended_epoch, recovery.job_fold.ended_epoch)
-        fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
+        fold = yield from fence_bucket_batched(log, settings.epoch, settings.run_id)
         tally.heads = (log.head(bucket),)
         held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held, default=0)
@@ -196,7 +196,7 @@ def _recover_bucket(
         for number, kind in fold.ignored:
             logger.info("invalid record ignored: %s %s", number, kind, extra={"log": log.folder})
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
-        yield from log.checkpointing(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
+        yield from log.checkpoint_batched(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
         yield from write_bucket_snapshot(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
     except FencedError:

@@ -10,7 +10,7 @@ from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.reports import PhaseCounts, Tally
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import CutRoot
+from distcommit.stores.snapshots.snapshots import SnapshotManifest
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def write_bucket_snapshot(
     store: JobStore,
-    before: CutRoot | None,
+    before: SnapshotManifest | None,
     bucket: int,
     log: CommitLog,
     decided: Collection[int],

@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 _NO_FACTS = RunFacts()
 
 
-class Nobody:
+class NullObserver:
     """An observer that ignores all events."""
 
     def observe(self, event: Event) -> None:
         pass
 
 
-class Several:
+class CompositeObserver:
     """Observers called one after the other. One that raises gets no more events; the others continue."""
 
     def __init__(self, *observers: Observer) -> None:
@@ -51,11 +51,11 @@ class _Guarded:
                 self._observer.observe(event)
             except Exception:
                 logger.exception("an observer of the run failed; it receives no more events")
-                self._observer = Nobody()
+                self._observer = NullObserver()
 
 
 @contextmanager
-def observed(
+def recorded_run(
     settings: RunSettings, command: str, who: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
     """Report the begin of a run to the observer, and its end if an error ends it (else the run reports that itself).
@@ -73,7 +73,7 @@ def observed(
     """
     store, clock = settings.store, settings.clock
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
-    recorder = RunRecorder(began, _Guarded(observer or Nobody()))
+    recorder = RunRecorder(began, _Guarded(observer or NullObserver()))
     recorder.observe(began)
     recorder.put_begin(store, facts)
     try:

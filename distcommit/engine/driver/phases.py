@@ -10,7 +10,7 @@ from distcommit.core.errors import FencedError, StaleStoreError
 from distcommit.core.ports import Clock
 from distcommit.engine.driver.counts import Counts
 from distcommit.engine.driver.events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
-from distcommit.engine.driver.reports import PhaseCounts, Report, add_up
+from distcommit.engine.driver.reports import PhaseCounts, Report, sum_reports
 
 
 class Phase:
@@ -39,7 +39,7 @@ class Phase:
             left_out.update(report.events.left_out)
         if left_out:
             self._observer.observe(EventsLeftOut(self.name, dict(left_out)))
-        total = add_up(reports, zero)
+        total = sum_reports(reports, zero)
         self.report = total
         if total.fenced:
             raise FencedError(total.fenced)

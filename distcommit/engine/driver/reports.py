@@ -15,9 +15,9 @@ from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.engine.driver.counts import Counts
-from distcommit.engine.reading.task_events import KEPT_EVENTS, TaskEvent, TaskEvents, TaskObserver
+from distcommit.engine.reading.task_events import MAX_EVENTS, TaskEvent, TaskEvents, TaskObserver
 
-KEPT_REASONS = 20
+MAX_REASONS = 20
 """Maximum number of reasons in one report; the others are counted. Keeps the driver's memory O(partitions)."""
 _MAX_IN_DRIVER = 100
 
@@ -57,7 +57,7 @@ class Reasons(msgspec.Struct, frozen=True):
         return cls(tuple(found), more)
 
     def __add__(self, other: Reasons) -> Reasons:
-        return Reasons.first_of((self, other), KEPT_REASONS)
+        return Reasons.first_of((self, other), MAX_REASONS)
 
     def __iter__(self) -> Iterator[Reason]:
         return iter(self.kept)
@@ -135,7 +135,7 @@ class Tally(Generic[PhaseCounts]):
             return
         kind = type(event).__name__
         self._seen[kind] += 1
-        if self._seen[kind] <= KEPT_EVENTS:
+        if self._seen[kind] <= MAX_EVENTS:
             self._kept.append(event)
 
     def merge(self, report: Report[PhaseCounts]) -> None:
@@ -153,7 +153,7 @@ class Tally(Generic[PhaseCounts]):
 
     def report(self, partition: int = -1) -> Report[PhaseCounts]:
         """Return the report of this process."""
-        left_out = {kind: seen - KEPT_EVENTS for kind, seen in self._seen.items() if seen > KEPT_EVENTS}
+        left_out = {kind: seen - MAX_EVENTS for kind, seen in self._seen.items() if seen > MAX_EVENTS}
         return Report(
             self.counts,
             self.reasons,
@@ -170,7 +170,7 @@ class Tally(Generic[PhaseCounts]):
         )
 
 
-def add_up(reports: Iterable[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
+def sum_reports(reports: Iterable[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
     """Return the sum over all partitions; `zero` is the sum over none."""
     all_reports = list(reports)
     return Report(
@@ -235,7 +235,7 @@ class Totals(msgspec.Struct, frozen=True):
     flow: FlowCounts = FlowCounts()
 
 
-def by_name(counts: Iterable[Counts]) -> dict[str, int]:
+def counts_by_name(counts: Iterable[Counts]) -> dict[str, int]:
     """Return the sums of counts of any phases, by name."""
     sums: Counter[str] = Counter()
     for phase_counts in counts:
@@ -256,4 +256,4 @@ def totals_of(reports: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> 
         notes_more=notes.more,
         flow=sum((phase.flow for phase in phases), FlowCounts()),
     )
-    return replace(totals, **by_name(phase.counts for phase in phases))
+    return replace(totals, **counts_by_name(phase.counts for phase in phases))

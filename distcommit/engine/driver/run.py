@@ -28,21 +28,21 @@ from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
-from distcommit.engine.committing.recover import RecoverReport, delete_retired_files, oldest_held, recover_partition
+from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
 from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
 from distcommit.engine.driver.events import Observer, RunEnded
-from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.launch import JobFailedError, Launch
 from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
-from distcommit.engine.planning.planner import PlanReport, forget_older, plan_partition, share_out
+from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.reading.stuck_work_units import total_stuck_units
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.logs.log_anchors import cut_began, cut_ended
-from distcommit.stores.snapshots.snapshots import forget_cuts, prepare_cuts, put_cut
+from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended
+from distcommit.stores.snapshots.snapshots import expire_older_snapshots, prepare_snapshots, put_snapshot
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.plans import Manifest, put_manifest
@@ -51,7 +51,7 @@ from distcommit.stores.state.task_states import record_ingest_ended
 logger = logging.getLogger(__name__)
 
 
-_NO_FIXED_SETTINGS, _NULL_OBSERVER = FixedSettings(), Nobody()
+_NO_FIXED_SETTINGS, _NULL_OBSERVER = FixedSettings(), NullObserver()
 Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
@@ -102,8 +102,8 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
         FencedError: if a newer run has begun.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
-    forget_older(_with_unrecovered_buckets(settings, recovered), 0, 1)
-    retired = launch(delete_retired_files, settings, settings.partitions, RecoverReport)
+    expire_older_history(_with_unrecovered_buckets(settings, recovered), 0, 1)
+    retired = launch(delete_superseded_files, settings, settings.partitions, RecoverReport)
     _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.seen))
     totals = totals_of([recovered.report, *(each.report for each in retired)], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
@@ -114,12 +114,12 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
 
 def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
     with phases("recover") as phase:
-        prepare_cuts(settings.store)
+        prepare_snapshots(settings.store)
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
         report = phase.collect([each.report for each in found], RecoverCounts())
         _put_cut(settings, CutPhase.BEGAN, report.seen)
-        cut_began(settings.store, settings.epoch, report.heads)
-        forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
+        record_cut_began(settings.store, settings.epoch, report.heads)
+        expire_older_snapshots(settings.store, settings.epoch, settings.kept_cuts)
     return RecoverReport(report, oldest_held(found))
 
 
@@ -196,7 +196,7 @@ def _plan(
         planned = phase.collect(reports, PlanCounts())
         _require_plans(plans, store)
         record_settings(store, pinned, _source_pins(plans))
-        manifest = share_out(settings, plans)
+        manifest = build_manifest(settings, plans)
         with _fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
     return planned, manifest
@@ -222,11 +222,11 @@ def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: li
 
 def _end_run(settings: RunSettings, bucket_ends: _BucketEnds, decided_from: int = 0) -> None:
     _put_cut(settings, CutPhase.ENDED, bucket_ends.seen)
-    cut_ended(settings.store, settings.epoch, bucket_ends.heads, decided_from=decided_from)
+    record_cut_ended(settings.store, settings.epoch, bucket_ends.heads, decided_from=decided_from)
 
 
 def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[BucketSnapshot]) -> None:
-    put_cut(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
+    put_snapshot(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
 
 
 def _run_ended(result: RunResult, clock: Clock) -> RunEnded:

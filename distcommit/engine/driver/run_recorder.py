@@ -13,7 +13,7 @@ from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
 from distcommit.engine.driver.events import Event, Observer, PhaseEnded, RunBegan, RunEnded
-from distcommit.engine.driver.reports import Reasons, by_name
+from distcommit.engine.driver.reports import Reasons, counts_by_name
 from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceSealed
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
@@ -33,7 +33,7 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 _ReasonsByDataset: TypeAlias = dict[str, RecordedReason]
-_COUNTED = tuple(by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
+_COUNTED = tuple(counts_by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
 _TEXT = 1000
 
 
@@ -94,7 +94,7 @@ class RunRecorder:
             logger.exception("the record of %s was not written", what, extra={"epoch": self._began.epoch})
 
     def _record_of(self, ended: RunEnded) -> RunRecord:
-        began, totals = self._began, by_name(phase.counts for phase in self._phases)
+        began, totals = self._began, counts_by_name(phase.counts for phase in self._phases)
         if ended.totals is not None:
             all_totals = asdict(ended.totals)
             totals = {name: all_totals[name] for name in _COUNTED}

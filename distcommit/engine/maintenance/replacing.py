@@ -29,9 +29,9 @@ from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     RetiredFile,
     Tombstone,
+    build_replacement,
     newest_replacements,
     read_tombstone,
-    replacement_of,
     retired_by,
     stage_tombstone,
 )
@@ -90,7 +90,7 @@ def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, 
     published = [file.final_path for state in ready.winners for file in state.files]
     live = _PublishedFiles(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
     files, replaced = live.retired(publish, ready.winners)
-    tombstone = replacement_of(identity, publish, done_epoch, published, files, replaced)
+    tombstone = build_replacement(identity, publish, done_epoch, published, files, replaced)
     return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), tombstone)
 
 

@@ -14,13 +14,13 @@ from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.tombstones import RetiredFile, Tombstone, read_tombstone
-from distcommit.stores.snapshots.snapshots import OldestCut
+from distcommit.stores.snapshots.snapshots import OldestSnapshot
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
 
-def delete_retired(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
+def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
     """Delete the files that tombstones of these datasets name, then the tombstones, except the newest replacement. A
     crash leaves work that the next call resumes.
 
@@ -35,7 +35,7 @@ def delete_retired(store: JobStore, states: Mapping[int, Mapping[str, DatasetSta
     Yields:
         datasets of which something could not be deleted, and why.
     """
-    fs, roots, oldest = store.fs, store.roots, OldestCut(store)
+    fs, roots, oldest = store.fs, store.roots, OldestSnapshot(store)
     try:
         error_folders = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
         ended = newest_end(read_marks(fs, roots.output)) if error_folders else 0

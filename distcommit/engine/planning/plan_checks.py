@@ -16,7 +16,7 @@ LARGEST_SIZE = 1 << 53
 """Largest size of a work unit: an exact number for every reader of a plan."""
 
 
-def checked_plan(
+def check_plan(
     planned: object, owned: Callable[[str], bool], before: Container[str], groups: CommitGroups
 ) -> DatasetPlan | DatasetProblem | SkippedDataset:
     """Return the plan as it is stored, or the problem or the skip that replaces it.

@@ -26,9 +26,9 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.driver.counts import PlanCounts
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.superseded_files import delete_retired
+from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.planning.loop_check import LoopCheck
-from distcommit.engine.planning.plan_checks import LARGEST_SIZE, checked_plan
+from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan
 from distcommit.engine.planning.read_priority import with_priorities
 from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
 from distcommit.engine.reading.read_failures import stop_reason
@@ -37,7 +37,7 @@ from distcommit.pipeline.known_schemas import knowing
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket
-from distcommit.stores.history.retention import forget_runs
+from distcommit.stores.history.retention import expire_history
 from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.logs.fencing import require_fence
@@ -97,9 +97,9 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     try:
         states = _states(settings, partition, planned)
         planned.misplaced = _misplaced_dataset(settings.store, states)
-        for urn, why in delete_retired(settings.store, states):
+        for urn, why in delete_superseded(settings.store, states):
             tally.note(urn, "superseded files stay", why)
-        if why := forget_older(settings, partition, settings.partitions):
+        if why := expire_older_history(settings, partition, settings.partitions):
             tally.note(f"partition {partition}", "tables of older runs stay", why)
         _plan(settings, partition, states, planned)
         store = settings.store
@@ -126,12 +126,12 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     )
 
 
-def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
+def expire_older_history(settings: RunSettings, partition: int, partitions: int) -> str:
     """Delete this partition's share of the history that older runs left. Must follow recovery, which needs some of it.
     Return why some of it stays, or ""; a later run deletes that."""
     try:
         fs, root = settings.store.fs, settings.store.roots.store
-        forget_runs(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
+        expire_history(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
     except (DistcommitError, OSError) as error:
         logger.warning("the history of older runs was not deleted: %s", error)
         return str(error)
@@ -179,7 +179,7 @@ def _plan(
             result.found[f"source.{found.name}"] = found.pin
             loops.add_fact(found)
             continue
-        planned = loops.check(checked_plan(found, owned, names, settings.store.groups))
+        planned = loops.check(check_plan(found, owned, names, settings.store.groups))
         if isinstance(planned, SkippedDataset):
             tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
@@ -227,7 +227,7 @@ def _set_priorities(
         plans |= {bucket: list(islice(prioritized, len(listed))) for bucket, listed in plans.items()}
 
 
-def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
+def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     """Return the manifest. Large work units get tasks of their own, packed worst-fit decreasing. The owner of a bucket
     reads the rest, unless it has much more than others. Costs O(partitions + buckets)."""
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.stores.state.plans import Lent, Manifest
+from distcommit.stores.state.plans import LentRange, Manifest
 
-LARGEST_KEPT = 64
+MAX_REPORTED_UNITS = 64
 """Maximum number of large work units that a partition reports to the driver."""
 _LARGEST_LOAD = 1 << 40
 _TOLERANCE_DIVISOR = 8
@@ -39,7 +39,7 @@ class Loads:
         for unit in units:
             entry = (load_of(unit), bucket, unit.work_unit_id)
             self.by_bucket[bucket] = self.by_bucket.get(bucket, 0) + entry[0]
-            if len(self.largest) < LARGEST_KEPT:
+            if len(self.largest) < MAX_REPORTED_UNITS:
                 heapq.heappush(self.largest, entry)
             elif entry > self.largest[0]:
                 heapq.heapreplace(self.largest, entry)
@@ -56,7 +56,7 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
     return tuple(tuple(group) for group in groups)
 
 
-def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent, ...]:
+def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentRange, ...]:
     """Return the ranges that partitions other than a bucket's owner read. Costs O(buckets + partitions).
 
     A partition more than an eighth above its share keeps its share, from its first bucket on. The others are filled up
@@ -72,13 +72,13 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
         load_of_partition[bucket % partitions] += load
     share = max(-(-sum(load_of_partition) // partitions), largest)
     excess = list(_excess_ranges(loads, load_of_partition, share))[::-1]
-    ranges: list[Lent] = []
+    ranges: list[LentRange] = []
     for load, partition in sorted((load, partition) for partition, load in enumerate(load_of_partition)):
         free_load = share - load
         while excess and free_load > 0:
             bucket, begin, end = excess.pop()
             range_end = min(end, begin + free_load)
-            ranges.append(Lent(partition, bucket, begin, range_end))
+            ranges.append(LentRange(partition, bucket, begin, range_end))
             free_load -= range_end - begin
             if range_end < end:
                 excess.append((bucket, range_end, end))
@@ -132,7 +132,7 @@ def units_read(
     return [unit for unit, reader in zip(small, readers, strict=True) if reader == task - len(manifest.large)]
 
 
-def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[Lent], owner: int) -> Iterator[int]:
+def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentRange], owner: int) -> Iterator[int]:
     """Yield the partition that reads each work unit: the one whose range contains the unit's begin."""
     offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-KEPT_EVENTS = 20
+MAX_EVENTS = 20
 """Maximum number of events of each kind in one report. Keeps the driver's memory O(tasks)."""
 
 

@@ -23,7 +23,7 @@ from distcommit.pipeline.maintenance.units import (
 )
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
-from distcommit.stores.folders.tombstones import replacement_of, stage_tombstone
+from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone
 
 
 class Horizon(MaintenanceProperty, frozen=True):
@@ -138,5 +138,5 @@ class _AgedExtraction(MaintenanceExtraction):
             return tuple(results)
         aged = self._source.aged(self.unit.dataset_urn, horizon.base)
         files, records = aged.superseded(aged.past(horizon), retained=True)
-        tombstone = replacement_of(identity, "retain", horizon.base, (), files, records)
+        tombstone = build_replacement(identity, "retain", horizon.base, (), files, records)
         return (*results, BranchResult(ERRORS, self._source.flow.errors.name, (stage_tombstone(area, tombstone),)))

@@ -10,7 +10,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:
@@ -73,7 +73,7 @@ def _is_store(fs: FileSystem, folder: str) -> bool:
 def _claim_of(fs: FileSystem, folder: str) -> str:
     if fs.status(f"{folder}/{OWNERSHIP_FOLDER}/{OWNER}") is None:
         return ""
-    owner = read_owner(fs, folder)
+    owner = read_claim(fs, folder)
     return "" if owner is None else f"a folder of job {owner.job!r}"
 
 

@@ -61,19 +61,19 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
         StaleStoreError: if another store of the same job has claimed it.
         ConfigurationError: if another job has claimed it.
     """
-    found = read_owner(fs, root)
+    found = read_claim(fs, root)
     if found is None:
         # The store's creator may have died before its sync, and a claim must not outlive the store.
         fs.sync([owner.store], owner.store)
         fs.make_folders(f"{root}/{OWNERSHIP_FOLDER}")
         fs.put_if_absent(f"{root}/{OWNERSHIP_FOLDER}/{OWNER}", encode_document(owner))
         fs.sync([f"{root}/{OWNERSHIP_FOLDER}"], root)
-        found = read_owner(fs, root) or owner
+        found = read_claim(fs, root) or owner
     if found.store_id != owner.store_id:
-        raise not_the_owner(root, found, owner.job, f"the store with id {owner.store_id} at {owner.store}")
+        raise wrong_owner_error(root, found, owner.job, f"the store with id {owner.store_id} at {owner.store}")
 
 
-def read_owner(fs: FileSystem, root: str) -> Owner | None:
+def read_claim(fs: FileSystem, root: str) -> Owner | None:
     """Return the claim of a folder; None if it is unclaimed.
 
     Raises:
@@ -86,7 +86,7 @@ def read_owner(fs: FileSystem, root: str) -> Owner | None:
         return None
 
 
-def not_the_owner(root: str, found: Owner, job: str, store: str = "no store") -> DistcommitError:
+def wrong_owner_error(root: str, found: Owner, job: str, store: str = "no store") -> DistcommitError:
     """Return the error for a folder that another job or store has claimed."""
     if found.job == job:
         return StaleStoreError(

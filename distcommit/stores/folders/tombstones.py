@@ -137,7 +137,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def replacement_of(
+def build_replacement(
     identity: AttemptIdentity,
     publish: Retires,
     base: int,

@@ -80,7 +80,7 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.outcome != TaskOutcome.SUCCEEDED
 
 
-def attempts_of(
+def count_attempts(
     fs: FileSystem, store_root: str, run_id: str, on_attempt: Callable[[Attempt], None] = lambda _: None
 ) -> dict[str, AttemptCounts]:
     """Return counts by dataset from a run's task states.

@@ -40,12 +40,12 @@ class Retention:
     tables: int = 10
 
 
-USUALLY_KEPT = Retention()
+DEFAULT_RETENTION = Retention()
 
 _TABLES = (PLANS, TASK_STATES, RUN_DATASETS, RUN_TIMES)
 
 
-def forget_runs(
+def expire_history(
     fs: FileSystem,
     store_root: str,
     run_id: str,

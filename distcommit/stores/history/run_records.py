@@ -255,7 +255,7 @@ def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
     )
 
 
-def path_of(store_root: str, name: str) -> str:
+def record_path(store_root: str, name: str) -> str:
     """Return the path of a record."""
     return f"{store_root}/{RUNS}/{name}"
 
@@ -263,7 +263,7 @@ def path_of(store_root: str, name: str) -> str:
 def _read(
     fs: FileSystem, store_root: str, name: str, kind: type[_Document], version: int, what: str
 ) -> _Document | None:
-    path = path_of(store_root, name)
+    path = record_path(store_root, name)
     try:
         data = fs.read(path)
     except FileNotFoundError:

@@ -17,7 +17,7 @@ from distcommit.stores.logs.segment import Segment
 from distcommit.stores.state.job_store import JobStore
 
 
-def is_torn(log: CommitLog) -> bool:
+def is_corrupt(log: CommitLog) -> bool:
     """Return whether the log cannot be read because a segment is damaged or missing.
 
     Raises:
@@ -32,9 +32,9 @@ def is_torn(log: CommitLog) -> bool:
     return False
 
 
-def fold_of_rest(log: CommitLog) -> Fold:
-    """Return the fold of the readable part of a log. Raises as `is_torn`."""
-    if not is_torn(log):
+def fold_readable_part(log: CommitLog) -> Fold:
+    """Return the fold of the readable part of a log. Raises as `is_corrupt`."""
+    if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()
     end = _readable_end(segments)
@@ -46,7 +46,7 @@ def fold_of_rest(log: CommitLog) -> Fold:
     return fold
 
 
-def set_torn_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
+def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
     """Move the unreadable part of a log, and all segments above it, to `set_aside` in the store. A log that becomes
     empty is created again. The caller must make sure that no run begins. After a crash the next call resumes: until all
     are moved the log cannot be read, as none of them is a readable checkpoint.
@@ -55,9 +55,9 @@ def set_torn_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
         the paths of the moved segments.
 
     Raises:
-        UnknownVersionError: as `is_torn`.
+        UnknownVersionError: as `is_corrupt`.
     """
-    if not is_torn(log):
+    if not is_corrupt(log):
         return []
     fs, end = store.fs, _readable_end(_readable_segments(log))
     base = f"{store.roots.store}/{set_aside_folder(epoch)}"

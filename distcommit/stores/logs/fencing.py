@@ -19,10 +19,10 @@ from distcommit.stores.folders.ownership import (
     claim,
     newest_end,
     put_mark,
+    read_claim,
     read_marks,
-    read_owner,
 )
-from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.state.job_store import JobStore
 
@@ -163,7 +163,7 @@ def older_output(store: JobStore) -> str:
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
         return ""  # no run has published anything yet
-    if read_owner(store.fs, store.roots.output) is None:
+    if read_claim(store.fs, store.roots.output) is None:
         return "an unclaimed output"
     began = read_marks(store.fs, store.roots.output)[Mark.BEGAN]
     if fold.began_epoch > began:
@@ -174,7 +174,7 @@ def older_output(store: JobStore) -> str:
 def is_other_staging(store: JobStore) -> bool:
     """Return whether pending sequences have staged files in another folder than this one, as if a disk is not mounted:
     they would count as lost. Logs are read only if the folder is unclaimed; an unreadable log counts as pending."""
-    if not store.job_log().refresh().began_epoch or read_owner(store.fs, store.roots.staging) is not None:
+    if not store.job_log().refresh().began_epoch or read_claim(store.fs, store.roots.staging) is not None:
         return False
     return any(
         run_parallel(
@@ -201,12 +201,12 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
 
     Raises:
         FencedError: if another run fenced it at the same moment. This run must end, and not try again.
-        ConflictError: if the store is not open in its current generation: see `require_counting`.
+        ConflictError: if the store is not open in its current generation: see `require_current_generation`.
         OutcomeUnknownError, StorageRefusedError: if the log cannot be written.
     """
     log = store.job_log()
     before = log.refresh()
-    require_counting(store, before, moving=moving)
+    require_current_generation(store, before, moving=moving)
     fold = log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=before.fence_epoch))
     if fold.fence_run_id != run_id:
         raise FencedError(
@@ -216,23 +216,23 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
             todo="let it finish, or start again after it",
         )
-    require_counting(store, fold, moving=moving)  # from here on no other process can begin a move
+    require_current_generation(store, fold, moving=moving)  # from here on no other process can begin a move
     log.sweep_temporary()
     return fold.fence_epoch
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
-    """As `fencing_bucket`, for one bucket alone."""
-    return run_alone(fencing_bucket(log, epoch, run_id))
+    """As `fence_bucket_batched`, for one bucket alone."""
+    return run_alone(fence_bucket_batched(log, epoch, run_id))
 
 
-def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
+def fence_bucket_batched(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
     """Fence one bucket's log and return its fold, which contains the fence.
 
     Raises:
         FencedError: if a newer run has fenced it.
     """
-    fold = yield from log.settling(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    fold = yield from log.settle_batched(partial(next_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)
     log.sweep_temporary()
     return fold

@@ -7,7 +7,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.state.job_store import JobStore
 
 
-def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> None:
+def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = False) -> None:
     """Check that the store is open in its current generation.
 
     Args:
@@ -42,10 +42,10 @@ def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> No
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Check that a bucket's log has not ended, by a fold of it. Raises as `require_counting`."""
+    """Check that a bucket's log has not ended, by a fold of it. Raises as `require_current_generation`."""
     if not fold.moved_to:
         return
-    require_counting(store, store.job_log().refresh())
+    require_current_generation(store, store.job_log().refresh())
     raise StaleStoreError(
         "the job log is older than a bucket's log",
         store=store.roots.store,

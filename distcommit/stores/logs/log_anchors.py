@@ -22,7 +22,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence
-from distcommit.stores.logs.generation import require_counting, require_not_moved
+from distcommit.stores.logs.generation import require_current_generation, require_not_moved
 from distcommit.stores.logs.log import CommitLog, checkpoint_every
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
@@ -47,7 +47,7 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
     return fold
 
 
-def require_whole(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
+def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
     """Check as `require_head`. If the bucket's newest run died, or no run has checked the bucket since that run ended,
     also check that the log contains every sequence which that run has published. `past`: past task states, shared by
     all buckets of the caller."""
@@ -135,7 +135,7 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
                 )
 
 
-def cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
+def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
     """Record in the job log the heads of the buckets' logs after replay.
 
     Args:
@@ -151,10 +151,10 @@ def cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
     require_fence(fold, epoch, log.folder)
 
 
-def cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
+def record_cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
     """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
 
-    Arguments as of `cut_began` and `CommitLog.checkpointing`.
+    Arguments as of `record_cut_began` and `CommitLog.checkpoint_batched`.
     """
     log = store.job_log(epoch)
     at_least = checkpoint_every(log.refresh())
@@ -167,7 +167,7 @@ def discard_heads(store: JobStore, epoch: int, who: str) -> None:
     store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, who=who))
 
 
-def heads_now(store: JobStore) -> Iterator[Head]:
+def durable_heads(store: JobStore) -> Iterator[Head]:
     """Yield the durable heads of all readable bucket logs."""
     for bucket in range(store.buckets):
         with suppress(CorruptError):
@@ -194,13 +194,13 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
     """As `by_hand`, for the logs of several buckets, opened one by one with the yielded function."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
-    require_counting(store, job_fold)
+    require_current_generation(store, job_fold)
     open_logs: dict[int, tuple[CommitLog, Head]] = {}
     past = PastStates(store.fs, store.roots.store)
 
     def open_log(bucket: int) -> CommitLog:
         log = store.bucket_log(bucket)
-        require_not_moved(store, require_whole(store, job_fold, bucket, log, past))
+        require_not_moved(store, require_intact(store, job_fold, bucket, log, past))
         open_logs[bucket] = log, log.head(bucket)
         return log
 

@@ -24,11 +24,11 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.stores.folders.ownership import Mark, newest_end, put_mark, read_marks
 from distcommit.stores.logs.fencing import end_run, fence_job, require_fence, require_newest
-from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.logs.log_anchors import cut_ended, heads_now, require_published, require_whole
+from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended, require_intact, require_published
 from distcommit.stores.logs.segment import Segment
-from distcommit.stores.schemas.carried_schemas import carry, to_carry
+from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.state.fixed_settings import change_settings
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
@@ -93,7 +93,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
             must keep are lost.
     """
     fold = store.job_log().refresh()
-    require_counting(store, fold, moving=True)
+    require_current_generation(store, fold, moving=True)
     _require_same(store, fold, move)
     if fold.under_way is None and store.buckets == move.buckets and not move.settings:
         return Rebucketed(store)
@@ -122,18 +122,18 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         change_settings(store, move.settings, partial(_require_own_fence, store, epoch))
     report_step("switch")
     _switch(store, epoch, after)
-    cut_ended(after, epoch, heads_now(after))
+    record_cut_ended(after, epoch, durable_heads(after))
     end_run(after, epoch, clean=True)
     return Rebucketed(after, epoch, datasets, went_on=fold.under_way is not None)
 
 
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
     """Check that no log has lost its tail and that the output is not older: after the move both would go undetected."""
-    require_counting(store, job_fold, moving=True)  # heads belong to the current generation
+    require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended, past = newest_end(read_marks(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
     for bucket, log in enumerate(_logs(store)):
-        fold = require_whole(store, job_fold, bucket, log, past)
+        fold = require_intact(store, job_fold, bucket, log, past)
         if job_fold.began_epoch:
             require_published(context, log, fold, ended)
 
@@ -184,7 +184,7 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
     for state in after:
         store.bucket_of(state.dataset_urn)  # raises before any change if the sink names no group for it
     if move.named_now:
-        to_carry(store, states, after, move.named_now, epoch=0)  # raises before any change if a schema is unreadable
+        plan_copies(store, states, after, move.named_now, epoch=0)  # raises before any change if a schema is unreadable
 
 
 def _first_names(names: Sequence[str]) -> str:
@@ -195,7 +195,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
     """Fence a log, unless it has ended already."""
-    fold = yield from log.settling(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
+    fold = yield from log.settle_batched(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
     return fold
@@ -220,7 +220,7 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
 
 def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
     """End a log: no later record in it is valid."""
-    fold = yield from log.settling(partial(next_record.move, epoch=log.epoch, generation=generation))
+    fold = yield from log.settle_batched(partial(next_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
         raise ConflictError("a bucket's log cannot be ended", log=log.folder, todo="repeat the command")
@@ -264,7 +264,7 @@ def _rename_schemas(
     logs, which never changes, so that a process that resumes writes the same."""
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_states = [state for beginning in beginnings for state in beginning.datasets]
-    return carry(after, to_carry(after, before, renamed_states, named_now, beginnings[0].fence_epoch))
+    return put_copies(after, plan_copies(after, before, renamed_states, named_now, beginnings[0].fence_epoch))
 
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:

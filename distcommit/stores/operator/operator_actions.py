@@ -54,7 +54,7 @@ class Release(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class RetryResult:
     """The result of `retry_all`.
 
     Attributes:
@@ -82,9 +82,9 @@ def release(
     return ()
 
 
-def retry_all(store: JobStore, who: str) -> Retried:
+def retry_all(store: JobStore, who: str) -> RetryResult:
     """Let the next run replay every quarantined dataset, with all attempts, and read every stopped one. Idempotent."""
-    retried = Retried()
+    retried = RetryResult()
     with many_by_hand(store, who) as open_log:
         for bucket in range(store.buckets):
             try:

@@ -32,7 +32,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScheduleRequests:
     """All present requests. `paused`: the request to suspend the schedule, if any; `triggers`: names of requested
     runs."""
 
@@ -40,13 +40,13 @@ class Asked:
     triggers: frozenset[str] = frozenset()
 
 
-def read_asked(fs: FileSystem, store_root: str) -> Asked:
+def read_requests(fs: FileSystem, store_root: str) -> ScheduleRequests:
     """Return the present requests, at the cost of one listing, or one read more if paused. An unreadable pause is
     valid, of unknown origin."""
     folder = f"{store_root}/{SCHEDULE}"
     names = {entry.name for entry in fs.list_folder(folder)}
     paused = _read_pause(fs, f"{folder}/{PAUSED}") if PAUSED in names else None
-    return Asked(paused, frozenset(filter(is_trigger, names)))
+    return ScheduleRequests(paused, frozenset(filter(is_trigger, names)))
 
 
 def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
@@ -61,7 +61,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 def paused_by(fs: FileSystem, store_root: str) -> str:
     """Return who has paused the job; empty if it is not paused, or that is unknown."""
     try:
-        paused = read_asked(fs, store_root).paused
+        paused = read_requests(fs, store_root).paused
     except OSError:
         return ""
     return paused.who if paused else ""
@@ -99,7 +99,7 @@ def put_trigger(store: JobStore, who: str, at_ms: int) -> str:
     return name
 
 
-def take_triggers(fs: FileSystem, store_root: str, names: Iterable[str]) -> None:
+def delete_triggers(fs: FileSystem, store_root: str, names: Iterable[str]) -> None:
     """Delete requests for runs that have begun. Raises OSError if the store cannot be written."""
     for name in names:
         fs.delete(f"{store_root}/{SCHEDULE}/{name}")

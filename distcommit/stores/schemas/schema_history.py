@@ -30,7 +30,7 @@ _NUMBERS_PER_RUN = 1000
 """Maximum number of schemas per run, dataset and converter."""
 
 
-class KeptSchema(msgspec.Struct, frozen=True):
+class StoredSchema(msgspec.Struct, frozen=True):
     """A stored schema.
 
     Attributes:
@@ -51,21 +51,21 @@ def first_number(epoch: int) -> int:
     return epoch * _NUMBERS_PER_RUN
 
 
-def kept_in(store_root: str, dataset_urn: str, converter: str) -> str:
+def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
     """Return the schema folder of a dataset and a converter."""
     return f"{store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}"
 
 
-def read_kept(fs: FileSystem, path: str) -> KeptSchema | None:
+def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
     """Return the schema at a path; None if there is none. Raises CorruptError, UnknownVersionError."""
     try:
         data = fs.read(path)
     except FileNotFoundError:
         return None
-    return decode_document(data, KeptSchema, SCHEMA_VERSION, "a schema of a dataset", path)
+    return decode_document(data, StoredSchema, SCHEMA_VERSION, "a schema of a dataset", path)
 
 
-def is_of_registry(schema: Mapping[str, Any]) -> bool:
+def is_registry_id(schema: Mapping[str, Any]) -> bool:
     """Return whether the schema is only a registry id that a run has met."""
     return schema.keys() == {"id"} and isinstance(schema["id"], int)
 
@@ -84,11 +84,11 @@ class SchemaStore:
     fs: FileSystem
     store_root: str
     epoch: int
-    read: dict[str, KeptSchema] = field(default_factory=dict)
+    read: dict[str, StoredSchema] = field(default_factory=dict)
 
     def of(self, dataset_urn: str, converter: str) -> InferredSchemaStore:
         """Return the schemas of a dataset and a converter."""
-        return _DatasetSchemas(self, dataset_urn, converter, kept_in(self.store_root, dataset_urn, converter))
+        return _DatasetSchemas(self, dataset_urn, converter, schema_folder(self.store_root, dataset_urn, converter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _DatasetSchemas:
         """
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
-            found = read_kept(self.store.fs, path)
+            found = read_stored_schema(self.store.fs, path)
             if found is None:
                 raise CorruptError(
                     "the inferred columns of a dataset are lost",
@@ -138,7 +138,7 @@ class _DatasetSchemas:
         if number == first:
             self._delete_unsealed(after, first)
         fs.make_folders(self.folder)
-        new_schema = KeptSchema(SCHEMA_VERSION, self.dataset_urn, self.converter, dict(schema))
+        new_schema = StoredSchema(SCHEMA_VERSION, self.dataset_urn, self.converter, dict(schema))
         fs.put_if_absent(f"{self.folder}/{numbered_name(number)}", encode_document(new_schema))
         fs.sync([self.folder], self.store.store_root)  # before anything that names it is sealed
         return number, self.schema(number)

@@ -22,10 +22,10 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-HORIZON_VERSION = 1
+EXPIRY_REQUEST_VERSION = 1
 
 
-class RetentionHorizon(msgspec.Struct, frozen=True):
+class ExpiryRequest(msgspec.Struct, frozen=True):
     """A request to expire old files.
 
     Attributes:
@@ -43,11 +43,11 @@ class RetentionHorizon(msgspec.Struct, frozen=True):
     after_epoch: int
 
 
-def put_horizon(store: JobStore, before_ms: int, asked_ms: int, who: str) -> RetentionHorizon:
+def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, who: str) -> ExpiryRequest:
     """Record a cutoff durably. Raises DistcommitError, OSError if that fails."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_CUTOFFS}"
     epoch = store.job_log().refresh().fence_epoch
-    horizon = RetentionHorizon(HORIZON_VERSION, before_ms, asked_ms, who, epoch)
+    horizon = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, who, epoch)
     fs.make_folders(folder)
     number = max(_numbers(fs, folder), default=0) + 1
     while not fs.put_if_absent(f"{folder}/{numbered_name(number)}", encode_document(horizon)):
@@ -56,7 +56,7 @@ def put_horizon(store: JobStore, before_ms: int, asked_ms: int, who: str) -> Ret
     return horizon
 
 
-def newest_horizon(store: JobStore) -> RetentionHorizon | None:
+def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
     """Return the newest cutoff; None if there is none.
 
     Raises:
@@ -67,26 +67,26 @@ def newest_horizon(store: JobStore) -> RetentionHorizon | None:
     if newest is None:
         return None
     path = f"{folder}/{numbered_name(newest)}"
-    return decode_document(fs.read(path), RetentionHorizon, HORIZON_VERSION, "a horizon", path)
+    return decode_document(fs.read(path), ExpiryRequest, EXPIRY_REQUEST_VERSION, "a horizon", path)
 
 
-def known_horizon(store: JobStore) -> RetentionHorizon | None:
+def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
     """Return the newest cutoff; None also if it cannot be read, as nothing depends on it."""
     try:
-        return newest_horizon(store)
+        return newest_expiry_request(store)
     except (DistcommitError, OSError) as error:
         logger.warning("the expiry cutoff is unknown: %s", error)
         return None
 
 
-def taken_by_retention(store: JobStore, is_older: Callable[[RetentionHorizon], bool]) -> str:
+def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> str:
     """Return a text for an error that a reader misses expired files; empty if nothing is known to have expired.
 
     Args:
         store: the job's store.
         is_older: returns whether the missing files are older than a cutoff.
     """
-    horizon = known_horizon(store)
+    horizon = readable_expiry_request(store)
     if horizon is None or not is_older(horizon):
         return ""
     return f", expired: {horizon.who} requested the deletion of files older than {shown_ms(horizon.before_ms)}"

@@ -27,7 +27,7 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-PIECE_VERSION = 1
+DELTA_VERSION = 1
 _MAX_CHAIN = 9
 _TRIES = 3
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -74,7 +74,7 @@ def read_chain(fs: FileSystem, store_root: str, seen: BucketSnapshot) -> dict[st
     datasets: dict[str, DatasetSnapshot] = {}
     for index, name in enumerate(seen.pieces):
         path = f"{store_root}/{SNAPSHOT_DELTAS}/{name}"
-        piece = decode_document(fs.read(path), SnapshotDelta, PIECE_VERSION, "a snapshot delta", path)
+        piece = decode_document(fs.read(path), SnapshotDelta, DELTA_VERSION, "a snapshot delta", path)
         if piece.bucket != seen.bucket or piece.is_base != (index == 0):
             raise _corrupt_chain(
                 path, f"{'the base' if index == 0 else 'a delta'} of bucket {seen.bucket}", "another delta"
@@ -113,7 +113,7 @@ def write_snapshot_entry(
         OSError: if the delta cannot be put.
     """
     fold = log.latest()
-    yield from log.making_durable()
+    yield from log.make_durable_batched()
     head, datasets = log.head(bucket), published_datasets(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]
     total = checksum_of(datasets)
@@ -143,7 +143,7 @@ def _next_piece(
     store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
     """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
-    base = SnapshotDelta(PIECE_VERSION, bucket, True, datasets)
+    base = SnapshotDelta(DELTA_VERSION, bucket, True, datasets)
     if former is None or not former.pieces or len(former.pieces) >= _MAX_CHAIN:
         return base, ()
     try:
@@ -154,7 +154,7 @@ def _next_piece(
     if earlier.keys() - datasets.keys():
         return base, ()
     changed = {urn: seen for urn, seen in datasets.items() if earlier.get(urn) != seen}
-    return SnapshotDelta(PIECE_VERSION, bucket, False, changed), former.pieces
+    return SnapshotDelta(DELTA_VERSION, bucket, False, changed), former.pieces
 
 
 def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
@@ -172,6 +172,6 @@ def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
                 fs.make_folders(folder)
 
 
-def pieces_of(chains: Iterable[BucketSnapshot]) -> set[str]:
+def deltas_of(chains: Iterable[BucketSnapshot]) -> set[str]:
     """Return the names of all deltas of these chains."""
     return {name for seen in chains for name in seen.pieces}

@@ -31,26 +31,26 @@ from distcommit.protocol.paths.store import (
 )
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.folders.trees import delete_tree
-from distcommit.stores.snapshots.snapshot_deltas import pieces_of, read_chain
+from distcommit.stores.snapshots.snapshot_deltas import deltas_of, read_chain
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-CUT_VERSION = 1
+SNAPSHOT_VERSION = 1
 KEPT_CUTS = 20
 """Default number of retained snapshots."""
 _TRIES = 3
 
 
-class BucketInCut(msgspec.Struct, frozen=True):
+class SnapshotBucket(msgspec.Struct, frozen=True):
     """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `seen`: the entry."""
 
     epoch: int
     seen: BucketSnapshot
 
 
-class CutRoot(msgspec.Struct, frozen=True):
+class SnapshotManifest(msgspec.Struct, frozen=True):
     """The manifest of a snapshot.
 
     Attributes:
@@ -75,7 +75,7 @@ class CutRoot(msgspec.Struct, frozen=True):
     parent: SnapshotName | None
     repeats: bool
     settled: bool
-    buckets: dict[int, BucketInCut]
+    buckets: dict[int, SnapshotBucket]
 
     @property
     def name(self) -> SnapshotName:
@@ -89,20 +89,20 @@ def newest_cut(fold: Fold) -> SnapshotName | None:
     return max(((epoch, int(phase)) for epoch, phase in cuts if epoch), default=None)
 
 
-def root_path(store_root: str, name: SnapshotName) -> str:
+def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
     """Return the path of a snapshot's manifest."""
     return f"{store_root}/{SNAPSHOTS}/{snapshot_manifest_name(*name)}"
 
 
-def read_root(fs: FileSystem, store_root: str, name: SnapshotName) -> CutRoot | None:
+def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) -> SnapshotManifest | None:
     """Return a manifest; None if it does not exist.
 
     Raises:
         UnknownVersionError, CorruptError: if it cannot be read.
     """
-    path = root_path(store_root, name)
+    path = snapshot_manifest_path(store_root, name)
     try:
-        root = decode_document(fs.read(path), CutRoot, CUT_VERSION, "the manifest of a snapshot", path)
+        root = decode_document(fs.read(path), SnapshotManifest, SNAPSHOT_VERSION, "the manifest of a snapshot", path)
     except FileNotFoundError:
         return None
     if root.name != name:
@@ -112,27 +112,27 @@ def read_root(fs: FileSystem, store_root: str, name: SnapshotName) -> CutRoot | 
     return root
 
 
-def counted_roots(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[CutRoot]:
-    """Yield the valid manifests that are retained, the newest first. Raises as `read_root`."""
+def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
+    """Yield the valid manifests that are retained, the newest first. Raises as `read_snapshot_manifest`."""
     name = newest_cut(fold)
-    while name is not None and (root := read_root(fs, store_root, name)) is not None:
+    while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
         name = root.parent
 
 
-def root_to_go_on(store: JobStore, fold: Fold) -> CutRoot | None:
+def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
     """Return the parent of the next manifest: valid, readable and of this generation; None if the chain starts
     again."""
     try:
         name = newest_cut(fold)
-        root = read_root(store.fs, store.roots.store, name) if name else None
+        root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
     except DistcommitError as error:
         logger.warning("the chain of snapshots starts again: %s", error, extra={"store": store.roots.store})
         return None
     return root if root is not None and root.generation == store.generation else None
 
 
-def prepare_cuts(store: JobStore) -> None:
+def prepare_snapshots(store: JobStore) -> None:
     """Create the folders, durably, if they do not exist."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if store.fs.has_folders and store.fs.status(folder) is None:
@@ -140,7 +140,7 @@ def prepare_cuts(store: JobStore) -> None:
         store.fs.sync([folder], store.roots.store)
 
 
-def put_cut(
+def put_snapshot(
     store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Iterable[BucketSnapshot], now_ms: int
 ) -> None:
     """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Must precede the CUT.
@@ -160,11 +160,11 @@ def put_cut(
     fold = store.job_log(epoch).refresh()
     if fold.fence_epoch != epoch:
         return
-    before = root_to_go_on(store, fold)
+    before = parent_manifest(store, fold)
     entries = {entry.bucket: entry for entry in seen}
     buckets, repeats = _next_buckets(store, fold, epoch, before, entries)
-    root = CutRoot(
-        version=CUT_VERSION,
+    root = SnapshotManifest(
+        version=SNAPSHOT_VERSION,
         epoch=epoch,
         phase=phase,
         run_id=run_id,
@@ -179,8 +179,8 @@ def put_cut(
 
 
 def _next_buckets(
-    store: JobStore, fold: Fold, epoch: int, before: CutRoot | None, seen: Mapping[int, BucketSnapshot]
-) -> tuple[dict[int, BucketInCut], bool]:
+    store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, seen: Mapping[int, BucketSnapshot]
+) -> tuple[dict[int, SnapshotBucket], bool]:
     """Return the buckets of the next snapshot, and whether it repeats the previous one because it would otherwise show
     a part of a decided job."""
     former = before.buckets if before else {}
@@ -190,13 +190,13 @@ def _next_buckets(
         oldest_missing = min(former[bucket].epoch if bucket in former else 0 for bucket in missing)
         may_be_partial = any(decided >= oldest_missing for decided in fold.decided_epochs)
         repeats = repeats or may_be_partial or (before is not None and before.repeats)
-    now = {bucket: BucketInCut(epoch, entry) for bucket, entry in sorted(seen.items())}
+    now = {bucket: SnapshotBucket(epoch, entry) for bucket, entry in sorted(seen.items())}
     return (dict(former) if repeats else {**former, **now}), repeats
 
 
-def _put(store: JobStore, root: CutRoot) -> None:
+def _put(store: JobStore, root: SnapshotManifest) -> None:
     fs, folder = store.fs, f"{store.roots.store}/{SNAPSHOTS}"
-    path, data = root_path(store.roots.store, root.name), encode_document(root)
+    path, data = snapshot_manifest_path(store.roots.store, root.name), encode_document(root)
     for tries_left in reversed(range(_TRIES)):
         try:
             if not fs.put_if_absent(path, data):
@@ -215,7 +215,7 @@ def _put(store: JobStore, root: CutRoot) -> None:
     )
 
 
-def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
+def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
     """Delete all manifests but the newest `keep`, durably, then the deltas that none of these names. Must follow a CUT
     of the run. Files of newer runs are left alone. If a valid manifest cannot be read, everything is left alone, as the
     files that it needs are unknown, and only readers need them.
@@ -230,11 +230,11 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
         DistcommitError, OSError: if deletion fails; nothing that a retained snapshot needs was deleted.
     """
     fs, root_folder = store.fs, store.roots.store
-    kept: list[CutRoot] = []
+    kept: list[SnapshotManifest] = []
     max_kept = keep - 1 if is_to_come else keep
     fold = store.job_log(epoch).refresh()
     try:
-        for root in counted_roots(fs, root_folder, fold):
+        for root in valid_manifests(fs, root_folder, fold):
             kept.append(root)
             if len(kept) == max_kept:
                 break
@@ -248,10 +248,10 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
     present = sorted(name for entry in entries if (name := snapshot_manifest_of(entry.name)) is not None)
     superseded = [name for name in present if name not in names and name[0] < epoch]
     for name in superseded:
-        fs.delete(root_path(root_folder, name))
+        fs.delete(snapshot_manifest_path(root_folder, name))
     if superseded:
         fs.sync([f"{root_folder}/{SNAPSHOTS}"], root_folder)
-    needed = pieces_of(entry.seen for root in kept for entry in root.buckets.values())
+    needed = deltas_of(entry.seen for root in kept for entry in root.buckets.values())
     for entry in fs.list_folder(f"{root_folder}/{SNAPSHOT_DELTAS}"):
         delta_epoch = snapshot_delta_epoch(entry.name)
         if is_temporary(entry.name) or (delta_epoch is not None and delta_epoch < epoch and entry.name not in needed):
@@ -261,19 +261,19 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
             fs.delete(f"{root_folder}/{SNAPSHOTS}/{entry.name}")
 
 
-def end_cuts(store: JobStore) -> None:
+def delete_snapshots(store: JobStore) -> None:
     """Delete all snapshots, durably, because files that they need will be deleted. The next run starts a new chain."""
     delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 @dataclass(frozen=True, slots=True)
-class OldestCut:
+class OldestSnapshot:
     """The oldest retained snapshot, read on first use. Files of its datasets must not be deleted."""
 
     store: JobStore
     _known: dict[int, Mapping[str, int]] = field(default_factory=dict)
-    _root: list[CutRoot | None] = field(default_factory=list)
+    _root: list[SnapshotManifest | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
         """Return the dataset's done epoch in it; 0 if that is unknown."""
@@ -287,7 +287,7 @@ class OldestCut:
             if not self._root:
                 names = (snapshot_manifest_of(entry.name) for entry in fs.list_folder(f"{store_root}/{SNAPSHOTS}"))
                 oldest = min((name for name in names if name is not None), default=None)
-                self._root.append(read_root(fs, store_root, oldest) if oldest else None)
+                self._root.append(read_snapshot_manifest(fs, store_root, oldest) if oldest else None)
             root = self._root[0]
             if root is None or root.generation != self.store.generation or bucket not in root.buckets:
                 return {}

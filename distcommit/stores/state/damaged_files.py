@@ -13,7 +13,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersion
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_store import JobStore, Roots
 
@@ -38,7 +38,7 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
         yield _unreadable(SETTINGS_RECORD, error)
     for root, name in CLAIMS.items():
         try:
-            read_owner(store.fs, getattr(store.roots, root))
+            read_claim(store.fs, getattr(store.roots, root))
         except (DistcommitError, OSError) as error:
             yield _unreadable(name, error)
 
@@ -62,7 +62,7 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
     fs.delete(path)
 
 
-def note_replaced(fs: FileSystem, roots: Roots, path: str) -> None:
+def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
     """Record, beside each copy of a file in `set_aside`, that the file was restored. The file must be durable."""
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")

@@ -25,7 +25,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
 from distcommit.stores.folders.nested_roots import first_published, require_apart
-from distcommit.stores.folders.ownership import not_the_owner, read_owner
+from distcommit.stores.folders.ownership import read_claim, wrong_owner_error
 from distcommit.stores.folders.trees import delete_entry
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.state.documents import decode_document, encode_document
@@ -182,9 +182,9 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
     """Raise if the output has published files: a new store does not know them, and they would be published again."""
-    owner = read_owner(fs, roots.output)
+    owner = read_claim(fs, roots.output)
     if owner is not None:
-        raise not_the_owner(roots.output, owner, job)
+        raise wrong_owner_error(roots.output, owner, job)
     for root in (roots.store, roots.staging):
         first_published(fs, root)  # raises if another job has a folder there
     published = first_published(fs, roots.output)

@@ -19,7 +19,7 @@ from distcommit.stores.state.stored_tables import check_table, decode_plan, enco
 MANIFEST_VERSION = 1
 
 
-class Lent(msgspec.Struct, frozen=True, array_like=True):
+class LentRange(msgspec.Struct, frozen=True, array_like=True):
     """A range of a bucket's plan that another partition than the owner reads.
 
     Attributes:
@@ -52,7 +52,7 @@ class Manifest(msgspec.Struct, frozen=True):
     epoch: int
     files: dict[int, str]
     large: tuple[tuple[tuple[int, str], ...], ...] = ()
-    lent: tuple[Lent, ...] = ()
+    lent: tuple[LentRange, ...] = ()
 
 
 def write_plans(

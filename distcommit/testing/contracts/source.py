@@ -22,7 +22,7 @@ from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
-from distcommit.engine.planning.plan_checks import checked_plan
+from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import Delivered
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class SourceContract(ABC):
         ends = {urn: self.read_to(extractor, plan, plan.work_units) for urn, plan in first.items()}
         after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})
         for plan in (*first.values(), *after.values()):
-            assert checked_plan(plan, lambda urn: True, (), CommitGroups()) == plan
+            assert check_plan(plan, lambda urn: True, (), CommitGroups()) == plan
 
     def test_plans_survive_storing(self, source: Source) -> None:
         for plan in self.plan(source).values():

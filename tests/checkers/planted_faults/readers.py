@@ -37,7 +37,7 @@ READERS = (
         (
             "stores.snapshots.snapshot_deltas",
             "write_snapshot_entry",
-            "yield from log.making_durable()",
+            "yield from log.make_durable_batched()",
             "yield from ()",
         ),
         tests=("tests/unit/stores/test_snapshots_durable.py",),
@@ -48,7 +48,7 @@ READERS = (
         "files that were replaced go though an older snapshot shows them",
         (
             "stores.snapshots.snapshots",
-            "OldestCut._done_epochs",
+            "OldestSnapshot._done_epochs",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",
         ),

@@ -40,7 +40,7 @@ REBUILDS = (
         FaultClass.REBUILD,
         "rebuild-keeps-snapshots",
         "snapshots stay whose files a rebuild sets aside",
-        ("app.admin.rebuild", "rebuild_store", "end_cuts(store)", ""),
+        ("app.admin.rebuild", "rebuild_store", "delete_snapshots(store)", ""),
         tests=("tests/unit/app/test_torn.py",),
     ),
 )

@@ -37,7 +37,7 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "one-run-fewer-kept",
         "of the runs whose tables are kept, one more is deleted",
-        ("stores.history.retention", "forget_runs", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
+        ("stores.history.retention", "expire_history", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
     ),
     fault(
         FaultClass.TRUNCATION,

@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetStatus, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.posix import PosixCalls
@@ -133,7 +133,9 @@ def planned(settings: RunSettings) -> RunSettings:
 
 def plan_all(settings: RunSettings) -> RunSettings:
     """The same run, that has recovered, once it has planned."""
-    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(settings.partitions)])
+    manifest = build_manifest(
+        settings, [plan_partition(settings, partition) for partition in range(settings.partitions)]
+    )
     put_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
     return settings
 

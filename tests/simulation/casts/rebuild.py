@@ -19,7 +19,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.folders.ownership import Mark, put_mark, read_marks, read_owner
+from distcommit.stores.folders.ownership import Mark, put_mark, read_claim, read_marks
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, has_store, open_store
@@ -51,7 +51,7 @@ def _rebuilds(store: JobStore, scene: Scene) -> None:
             raise ConflictError("there is nothing to rebuild")
         found = plan_rebuild(store, known_states(store), accept_gaps=False)
     else:
-        owner = read_owner(fs, ROOTS.output)
+        owner = read_claim(fs, ROOTS.output)
         found = plan_rebuild(store, {}, accept_gaps=False)
         put_mark(fs, ROOTS.output, max(read_marks(fs, ROOTS.output).values()) + 1, Mark.REBUILD)
         lost = owner.store_id if owner is not None else ""

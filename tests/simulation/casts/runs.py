@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError, LockHeldError
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.progress import progress_folder, read_progress
 from distcommit.engine.settings import RunSettings
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.logs.fencing import claim_folders, end_run, newer_runs
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.casts.parts import (
@@ -153,7 +153,7 @@ def _claims(roots: Roots, job: str) -> Act:
         except ConfigurationError:
             return  # the other one was first
         for root in (roots.output, roots.staging):
-            owner = read_owner(store.fs, root)
+            owner = read_claim(store.fs, root)
             if owner is None or owner.store_id != mine.store_id:
                 raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
 
@@ -168,7 +168,7 @@ def _two_jobs(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
     """A run of whichever job the output is; the other one's are refused."""
-    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    owner = read_claim(SimulatedFileSystem(machine), ROOTS.output)
     if owner is not None and owner.job != "job":
         require_refused([partial(cast.world.run, machine, cast.source)])
         return True
@@ -176,7 +176,7 @@ def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
 
 
 def _violation_of_owner(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    owner = read_claim(SimulatedFileSystem(machine), ROOTS.output)
     return violation_of(cast, machine, before) if owner is not None and owner.job == "job" else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import decide_run
@@ -75,7 +75,7 @@ def _keeps(store: JobStore, scene: Scene) -> None:
     """Checkpoints and truncates, again and again."""
     for _ in range(3):
         for log in (store.bucket_log(0), store.job_log()):
-            alone(log.checkpointing(at_least=1))
+            run_alone(log.checkpoint_batched(at_least=1))
 
 
 def _twins_and_keeper(machine: SimulatedPosix) -> Mapping[str, Act]:

@@ -18,13 +18,13 @@ from distcommit.stores.history.run_records import (
 )
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.schedule_requests import (
-    Asked,
+    ScheduleRequests,
     delete_pause,
+    delete_triggers,
     paused_by,
     put_pause,
     put_trigger,
-    read_asked,
-    take_triggers,
+    read_requests,
 )
 from distcommit.stores.schemas.schema_history import SchemaStore
 from distcommit.stores.state.job_store import open_any_store
@@ -162,7 +162,7 @@ def _asks(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
     put_pause(store, "ann@host", 1)
     put_trigger(store, "bob@host", 2)
-    take_triggers(store.fs, ROOTS.store, read_asked(store.fs, ROOTS.store).triggers)
+    delete_triggers(store.fs, ROOTS.store, read_requests(store.fs, ROOTS.store).triggers)
     delete_pause(store)
 
 
@@ -174,16 +174,16 @@ def _is_asked(machine: SimulatedPosix) -> str:
     if put_pause(store, "eve@host", 3) == bool(before) or paused_by(store.fs, ROOTS.store) != (before or "eve@host"):
         return "a second one has paused it"
     name = put_trigger(store, "eve@host", 4)
-    asked = read_asked(store.fs, ROOTS.store)
+    asked = read_requests(store.fs, ROOTS.store)
     if name not in asked.triggers or len(asked.triggers) > 2:
         return f"of triggers there are {asked.triggers}"
-    take_triggers(store.fs, ROOTS.store, asked.triggers)
+    delete_triggers(store.fs, ROOTS.store, asked.triggers)
     (path,) = (path for _, path, _ in machine.files() if path.endswith(PAUSED))
     machine.unlink(path)
     put_file(machine, path, b"{")
     if paused_by(store.fs, ROOTS.store) != "somebody" or not delete_pause(store) or delete_pause(store):
         return "of a pause that can't be read another is told, or it does not end"
-    if read_asked(store.fs, ROOTS.store) != Asked():
+    if read_requests(store.fs, ROOTS.store) != ScheduleRequests():
         return "something is still asked"
     _WORLD.run(machine, _MORE)
     return _WORLD.violation(machine, _MORE, {})

@@ -9,9 +9,9 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.engine.committing.drain import drain_partition, publish_partition
-from distcommit.engine.committing.recover import delete_retired_files, recover_partition
+from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.events import Event, RunEnded
-from distcommit.engine.driver.guarded_observer import Several, observed
+from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.driver.progress import progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
@@ -72,7 +72,7 @@ def _late_tasks(machine: SimulatedPosix) -> None:
     settings = _WORLD.begin(machine, SOURCE)
     _WORLD.run(machine, SOURCE)
     before = _output(machine)
-    reports = [recover_partition(settings, 0).report, delete_retired_files(settings, 0).report]
+    reports = [recover_partition(settings, 0).report, delete_superseded_files(settings, 0).report]
     if not all(report.fenced for report in reports) or _output(machine) != before:
         raise AssertionError(f"tasks of an older run go on: {reports}")
 
@@ -102,7 +102,7 @@ def _run_told(machine: SimulatedPosix) -> None:
     """A run of which two are told: one of them fails, and neither the run nor the other notices."""
     hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
     with (
-        observed(settings, "run", "person", Several(_Failing(), hearing)) as told,
+        recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as told,
         watched(settings, told, look=False) as watching,
     ):
         result = run(launch_here, settings, observer=watching)
@@ -115,7 +115,7 @@ def _run_told_and_failing(machine: SimulatedPosix) -> None:
     """As `_run_told`, of a source that can't be reached: the error is told, and raised."""
     hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
     try:
-        with observed(settings, "run", "person", hearing) as told:
+        with recorded_run(settings, "run", "person", hearing) as told:
             run(launch_here, settings, observer=told)
     except DistcommitError as error:
         end = hearing.told[-1]

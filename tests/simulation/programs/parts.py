@@ -17,7 +17,7 @@ from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import run
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
@@ -88,7 +88,7 @@ def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSe
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
-    put_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=(), lent=()))
+    put_manifest(settings.store.fs, ROOTS.store, structs.replace(build_manifest(settings, plans), large=(), lent=()))
     return settings
 
 

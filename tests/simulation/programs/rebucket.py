@@ -18,7 +18,7 @@ from distcommit.engine.driver.run import new_run_id, run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.logs.generation import require_counting
+from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.rebucket import Move, Rebucketed, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.fixed_settings import read_settings
@@ -69,7 +69,7 @@ def _rebucket(buckets: int, machine: SimulatedPosix) -> None:
 
 def _half_made(store: JobStore) -> bool:
     try:
-        require_counting(store, store.job_log().refresh())
+        require_current_generation(store, store.job_log().refresh())
     except ConflictError:
         return True
     return False

@@ -8,8 +8,8 @@ from functools import partial
 
 from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.core.errors import StaleStoreError
-from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
-from distcommit.stores.logs.corrupt_tail import is_torn
+from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
+from distcommit.stores.logs.corrupt_tail import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Operation
@@ -79,7 +79,7 @@ def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str
 def _lose_store(world: World, machine: SimulatedPosix) -> None:
     """It is made anew, and knows nothing."""
     fs = SimulatedFileSystem(machine)
-    owner = read_owner(fs, ROOTS.output)
+    owner = read_claim(fs, ROOTS.output)
     for path in _files(machine, ROOTS.store):
         machine.unlink(path)
     if owner is not None:
@@ -138,7 +138,7 @@ def _torn() -> SimulatedPosix:
         damaged.unlink(path)
         put_file(damaged, path, data[: len(data) // 2])
         damaged.syncfs("/")
-        if is_torn(_WORLD.store(damaged).bucket_log(0)):
+        if is_corrupt(_WORLD.store(damaged).bucket_log(0)):
             return damaged
     raise AssertionError("no segment is needed")
 
@@ -162,7 +162,7 @@ def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
 def _is_mended(machine: SimulatedPosix) -> str:
     """A rebuild that died is done again; then the bucket goes on."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if is_torn(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
+    if is_corrupt(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
         _rebuild(_WORLD, machine)
     newest = _source("one", 8, 3)
     _WORLD.run(machine, newest)

@@ -15,7 +15,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
+from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -161,7 +161,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 def _store_lost(world: World, *steps: ModelSource) -> SimulatedPosix:
     machine = _half_published(world, *steps)
     fs = SimulatedFileSystem(machine)
-    owner = read_owner(fs, ROOTS.output)
+    owner = read_claim(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
     open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id if owner else "")

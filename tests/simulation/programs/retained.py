@@ -25,9 +25,9 @@ from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import EXPIRY_CUTOFFS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores.folders.ownership import Mark, read_marks, read_owner
+from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.snapshots.expiry_cutoffs import known_horizon, put_horizon
+from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request, readable_expiry_request
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -89,8 +89,8 @@ def retain_old(machine: SimulatedPosix) -> None:
     """The command, as `app.admin.expire` has it: it says what is to go, a run retires it, and one drops older cuts
     and deletes."""
     store = TIMED.store(machine)
-    put_horizon(store, _BEFORE_MS, _BEFORE_MS, "somebody")
-    said = known_horizon(store)
+    put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
+    said = readable_expiry_request(store)
     if said is None or said.before_ms != _BEFORE_MS:
         raise AssertionError(f"what is to go was not said: {said}")
     for kept_cuts in (None, 2):
@@ -224,7 +224,7 @@ def _abandon_and_retain(machine: SimulatedPosix) -> str:
 def _store_lost() -> SimulatedPosix:
     machine = _half_published()
     fs = SimulatedFileSystem(machine)
-    owner = read_owner(fs, ROOTS.output)
+    owner = read_claim(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
     open_store(fs, ROOTS, "job", TIMED.buckets, create=True, lost_store_id=owner.store_id if owner else "")

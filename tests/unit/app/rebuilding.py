@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.admin.rebuild_plan import RebuildResult
-from distcommit.stores.folders.ownership import Mark, read_owner
+from distcommit.stores.folders.ownership import Mark, read_claim
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
@@ -19,7 +19,7 @@ def rebuild(world: World, calls: SimulatedPosix, *, accept_gaps: bool = False) -
 
 def lose_the_store(machine: Machine, buckets: int = 2) -> None:
     """It is made anew, and knows nothing."""
-    owner = read_owner(SimulatedFileSystem(machine), OUTPUT)
+    owner = read_claim(SimulatedFileSystem(machine), OUTPUT)
     assert owner is not None
     put_back(machine, {})
     open_store(SimulatedFileSystem(machine), ROOTS, "job", buckets, create=True, lost_store_id=owner.store_id)

@@ -28,7 +28,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.snapshots.expiry_cutoffs import put_horizon
+from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -145,7 +145,7 @@ class Job:
 
     def _retain(self) -> None:
         """As the command does: one run retires what is too old, and another one deletes it."""
-        put_horizon(self.store, BEFORE_MS, BEFORE_MS, "op")
+        put_expiry_request(self.store, BEFORE_MS, BEFORE_MS, "op")
         for kept_cuts in (None, 2):
             WALKED.retain(self.machine, self._source(MOST), BEFORE_MS, kept_cuts)
 

@@ -33,7 +33,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS
@@ -258,26 +258,26 @@ class Runs:
             raise ValueError("no route to the source")
 
         settings = WORLD.begin(self.machine, OddSource({}, planning=planning))
-        with suppress(SourceUnavailableError), observed(settings, "run", "ann") as told:
+        with suppress(SourceUnavailableError), recorded_run(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
         return self.told(settings.run_id)
 
     def succeeds(self) -> list[tuple[str, int]]:
         settings = WORLD.begin(self.machine, source())
-        with observed(settings, "run", "ann") as told:
+        with recorded_run(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
         return self.told(settings.run_id)
 
     def interrupted(self) -> list[tuple[str, int]]:
         settings = WORLD.begin(self.machine, source())
-        with suppress(KeyboardInterrupt), observed(settings, "run", "ann"):
+        with suppress(KeyboardInterrupt), recorded_run(settings, "run", "ann"):
             raise KeyboardInterrupt
         return self.told(settings.run_id)
 
     def dies(self) -> None:
         settings = WORLD.begin(self.machine, source(a=3))
         self.machine.faults.append(dies("rename", "/output/a"))
-        with suppress(BaseException), observed(settings, "run", "ann"):
+        with suppress(BaseException), recorded_run(settings, "run", "ann"):
             run(launch, settings)
         self.machine.restart()
 
@@ -304,7 +304,7 @@ class TestWhen:
         def lost(runs: Runs, **expired: int) -> list[tuple[str, int]]:
             topic = ModelDataset({"0": 9}, expired=dict(expired)) if expired else ModelDataset({"0": 3})
             settings = WORLD.begin(runs.machine, ModelSource({"a": topic}))
-            with observed(settings, "run", "ann") as told:
+            with recorded_run(settings, "run", "ann") as told:
                 run(launch, settings, observer=told)
             return runs.told(settings.run_id)
 
@@ -323,7 +323,7 @@ class TestWhen:
         for path in machine.paths(STAGING):
             machine.remove(path)
         settings = WORLD.begin(machine, source(b=[2, 1]))
-        with observed(settings, "run", "ann") as told:
+        with recorded_run(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
         (alert,) = alerts_of(runs.folders, WORLD.store(machine), settings.run_id, QuickClock())
         assert (alert.why, alert.quarantined, alert.quarantined_count) == ("quarantine", ["b"], 1)
@@ -343,7 +343,7 @@ class TestWhen:
         with (
             pytest.raises(RuntimeError, match="broken"),
             alerting(runs.folders, store, settings.run_id, QuickClock()),
-            observed(settings, "run", "ann"),
+            recorded_run(settings, "run", "ann"),
         ):
             raise RuntimeError("broken")
         assert "an alert could not be sent by command hook.sh 1" in caplog.text

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.contents import SequenceContent
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.sink import FileSink
@@ -107,7 +107,7 @@ def test_a_file_in_the_place_of_the_one_that_was_sealed_is_found_by_the_log(form
 def test_the_log_knows_the_newest_sequence_also_below_a_checkpoint_and_older_files_have_their_footers() -> None:
     machine = published()
     assert go(World(), machine, MORE).succeeded
-    alone(World().store(machine).bucket_log(0).checkpointing(at_least=1))
+    run_alone(World().store(machine).bucket_log(0).checkpoint_batched(at_least=1))
     assert audit(machine).exact
     swap(machine, "parquet")
     assert audit(machine).altered_count == 1

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.records.log_records import Intent
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing import recover
 from distcommit.engine.driver.run import run
 from distcommit.pipeline.maintenance.reprocess import ErrorFiles
@@ -102,7 +102,7 @@ def test_what_the_log_has_forgotten_is_missed_by_the_number_of_files_that_were_p
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     for _ in range(2):
-        alone(NEVER.store(machine).bucket_log(0).checkpointing(at_least=1))
+        run_alone(NEVER.store(machine).bucket_log(0).checkpoint_batched(at_least=1))
         ran(NEVER, machine, 5)
     of_a = [path for path in files(machine) if "/a/" in path]
     last = newest(of_a)
@@ -239,7 +239,7 @@ def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() ->
 def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared() -> None:
     machine = Machine()
     ran(NEVER, machine, 3, 5)
-    alone(NEVER.store(machine).bucket_log(0).checkpointing(at_least=1))
+    run_alone(NEVER.store(machine).bucket_log(0).checkpoint_batched(at_least=1))
     assert audit(NEVER, machine).not_compared == []
     assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
     found = audit(NEVER, machine)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from distcommit.app.job import Job
 from distcommit.app.stored_job import StoredJob
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.jobs.large_store import make_large_store
 
@@ -60,7 +60,7 @@ def test_how_much_is_read_depends_on_the_buckets_and_not_on_the_datasets(
         job = StoredJob.from_file(make_large_store(tmp_path / f"{datasets}", datasets))
         store = job.open_store(create=False)
         for bucket in range(store.buckets):
-            alone(store.bucket_log(bucket, 1).checkpointing(at_least=1))
+            run_alone(store.bucket_log(bucket, 1).checkpoint_batched(at_least=1))
         found.append(reads_of(job, look, monkeypatch))
     assert found[0] == found[1] < 2 * store.buckets + 24
 

@@ -15,7 +15,7 @@ from distcommit.core.records.freshness import BEHIND
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.counts import DrainCounts, IngestCounts
 from distcommit.engine.driver.events import Event, PhaseEnded, RunBegan, RunEnded
-from distcommit.engine.driver.guarded_observer import Several
+from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.reports import Reason, Reasons, Totals
 from tests.jobs.reported_run import HOSTILE
 
@@ -107,7 +107,9 @@ def test_a_file_is_written_as_the_run_ends_and_what_fails_harms_nobody(
         def observe(self, event: Event) -> None:
             seen.append(event)
 
-    a_run(Several(MetricsFile(path), MetricsFile(tmp_path / "none" / "a.prom"), Seeing()).observe, "orders", 3)
+    a_run(
+        CompositeObserver(MetricsFile(path), MetricsFile(tmp_path / "none" / "a.prom"), Seeing()).observe, "orders", 3
+    )
     assert series(path.read_text())["last_run_records_published", ("orders",)] == 30
     assert len(seen) == 4
     assert "the run's metrics can't be written" in caplog.text
@@ -139,6 +141,6 @@ def test_an_observer_that_raises_is_told_nothing_more_and_the_others_are(caplog:
         def observe(self, event: Event) -> None:
             told.append("seeing")
 
-    a_run(Several(Raising(), Seeing()).observe, "orders", 1)
+    a_run(CompositeObserver(Raising(), Seeing()).observe, "orders", 1)
     assert told == ["raising", *["seeing"] * 4]
     assert "it receives no more events" in caplog.text

@@ -27,7 +27,13 @@ from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
-from distcommit.stores.snapshots.snapshots import counted_roots, forget_cuts, put_cut, read_root, root_path
+from distcommit.stores.snapshots.snapshots import (
+    expire_older_snapshots,
+    put_snapshot,
+    read_snapshot_manifest,
+    snapshot_manifest_path,
+    valid_manifests,
+)
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -164,7 +170,7 @@ def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 12)
     named = {
         name
-        for each in counted_roots(place.fs, place.roots.store, place.store().job_log().refresh())
+        for each in valid_manifests(place.fs, place.roots.store, place.store().job_log().refresh())
         for bucket in each.buckets.values()
         for name in bucket.seen.pieces
     }
@@ -295,14 +301,14 @@ def test_a_root_of_a_fenced_run_counts_for_nobody(place: Place) -> None:
     fenced = place.begin(dict.fromkeys(NAMES, 4))
     place.run(5)
     before = roots(place)
-    put_cut(fenced.store, fenced.epoch, "late", CutPhase.ENDED, [], 1)
+    put_snapshot(fenced.store, fenced.epoch, "late", CutPhase.ENDED, [], 1)
     assert roots(place) == before
     newest = chosen_cut(place.store(), None)
     stray = replace(fenced)
-    path = root_path(place.roots.store, (stray.epoch, 2))
-    Path(path).write_bytes(Path(root_path(place.roots.store, newest.name)).read_bytes())
+    path = snapshot_manifest_path(place.roots.store, (stray.epoch, 2))
+    Path(path).write_bytes(Path(snapshot_manifest_path(place.roots.store, newest.name)).read_bytes())
     assert (stray.epoch, 2) not in [
-        root.name for root in counted_roots(place.fs, place.roots.store, place.store().job_log().refresh())
+        root.name for root in valid_manifests(place.fs, place.roots.store, place.store().job_log().refresh())
     ]
     place.run(6)
     assert not Path(path).exists()
@@ -398,6 +404,6 @@ def test_who_is_fenced_deletes_no_cut(place: Place) -> None:
     fenced = place.begin(dict.fromkeys(NAMES, 4))
     place.run(5)
     before = roots(place), sorted(pieces(place))
-    forget_cuts(fenced.store, fenced.epoch, 1)
+    expire_older_snapshots(fenced.store, fenced.epoch, 1)
     assert (roots(place), sorted(pieces(place))) == before
-    assert read_root(place.fs, place.roots.store, (1, 1)) is None
+    assert read_snapshot_manifest(place.fs, place.roots.store, (1, 1)) is None

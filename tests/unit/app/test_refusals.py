@@ -13,7 +13,7 @@ from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import read_steps
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
 from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Owner
@@ -125,7 +125,7 @@ def test_a_bucket_that_could_not_be_recovered_is_told_as_recover_tells_it_and_so
     plan = plan_replay(read_status(store), read_steps(store, context_of(store)), left)
     assert not plan.goes_through
     settings = WORLD.begin(machine, NOTHING)
-    with observed(settings, "recover", "ann") as told:
+    with recorded_run(settings, "recover", "ann") as told:
         result = recover(launch, settings, told)
     assert not result.succeeded
     assert plan.unreadable == {reason.subject: reason.text for reason in result.totals.reasons}

@@ -12,7 +12,7 @@ from distcommit.app.inspection.steps import read_steps
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.sealing import step_context
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import RecoverResult, recover
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.machines import (
@@ -39,7 +39,7 @@ def planned(machine: Machine, world: World = WORLD) -> ReplayPlan:
 def recovered(machine: Machine, world: World = WORLD, only: str = "") -> RecoverResult:
     settings = replace(world.begin(machine, NOTHING), replays_only=only)
     assert step_context(settings).fs is not None
-    with observed(settings, "recover", "ann") as told:
+    with recorded_run(settings, "recover", "ann") as told:
         return recover(launch, settings, told)
 
 

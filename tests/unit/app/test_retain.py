@@ -23,11 +23,11 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
-from distcommit.stores.folders.ownership import read_owner
+from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.folders.tombstones import read_tombstone
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator.operator_actions import set_watermark
-from distcommit.stores.snapshots.expiry_cutoffs import newest_horizon, put_horizon
+from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import open_store
 from tests.models.turning_away import TurningAway
 from tests.unit.app.test_readers import Place
@@ -51,7 +51,7 @@ def retain(place: Place, kept_cuts: int | None = None) -> RunResult:
 
 
 def retain_and_delete(place: Place) -> None:
-    put_horizon(place.store(), OLD_MS, place.clock.now_ms(), "somebody")
+    put_expiry_request(place.store(), OLD_MS, place.clock.now_ms(), "somebody")
     retain(place)
     retain(place, 2)
 
@@ -183,7 +183,7 @@ def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
 def rebuilt(place: Place) -> None:
     """The store is lost and made anew, and says what it had said."""
     before = {urn: state.watermark for urn, state in known_states(place.store()).items()}
-    owner = read_owner(place.fs, place.roots.output)
+    owner = read_claim(place.fs, place.roots.output)
     assert owner is not None
     shutil.rmtree(place.roots.store)
     store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
@@ -217,7 +217,7 @@ def test_of_several_retentions_the_newest_says_all(place: Place) -> None:
     named = [file for path in newest for file in read_tombstone(place.fs, str(path)).files]
     assert len(newest) == 2, "each names just the one before it, so that no run looks for what is long gone"
     assert len(named) == 2
-    horizon = newest_horizon(place.store())
+    horizon = newest_expiry_request(place.store())
     assert horizon is not None
     assert horizon.before_ms == OLD_MS
 
@@ -227,7 +227,7 @@ def test_a_horizon_that_is_damaged_is_told(place: Place) -> None:
     (path,) = Path(place.roots.store, "horizons").iterdir()
     path.write_text("nothing")
     with pytest.raises(CorruptError):
-        newest_horizon(place.store())
+        newest_expiry_request(place.store())
     with pytest.raises(CutGoneError, match="no longer kept"):
         place.read(as_of=2)
 

@@ -14,7 +14,7 @@ from distcommit.app.inspection.runs import RunStatus, newest_epoch
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.work import WorkUnit
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.history.run_times import TimeKind, decode_run_times, encode_run_times
@@ -89,7 +89,7 @@ def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replaye
     machine = with_folders(Machine(), "c")
     machine.faults.append(dies("rename", "/output/c/", nth=2))
     settings = WORLD.begin(machine, source(c=[2, 1]))
-    with suppress(BaseException), observed(settings, "run", "ann") as told:
+    with suppress(BaseException), recorded_run(settings, "run", "ann") as told:
         run(launch, settings, observer=told)
     machine.restart()
     died = reported(machine, settings.epoch)

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.inspection.runs import RunStatus, failed_in_a_row, read_run, read_runs
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.work import WorkUnit
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
@@ -49,7 +49,7 @@ def test_each_way_to_end_has_its_status() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     no_source(machine)
-    with suppress(KeyboardInterrupt), observed(WORLD.begin(machine, source(a=1)), "run", "somebody"):
+    with suppress(KeyboardInterrupt), recorded_run(WORLD.begin(machine, source(a=1)), "run", "somebody"):
         raise KeyboardInterrupt
     result = read_runs(WORLD.store(machine), QuickClock())
     assert [row.status for row in result.runs] == [RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.COMMITTED]
@@ -96,7 +96,7 @@ def test_a_killed_run_is_told_from_a_live_one(shared: bool) -> None:
     with JobLock(store.fs, ROOTS.store, settings.run_id, 30, clock, shared=shared) as lock:
         assert statuses_of(machine, clock) == [RunStatus.RUNNING], "its beginning is not told yet"
         machine.faults.append(dies("rename", "/output/a"))
-        with suppress(BaseException), observed(settings, "run", "ann", facts=RunFacts(host="there")):
+        with suppress(BaseException), recorded_run(settings, "run", "ann", facts=RunFacts(host="there")):
             run(launch, settings)
         machine.restart()
         row = read_runs(store, clock).runs[0]
@@ -112,7 +112,7 @@ def test_runs_that_somebody_ended_break_no_row_of_failures() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     no_source(machine)
-    with suppress(KeyboardInterrupt), observed(WORLD.begin(machine, source(a=1)), "run", "somebody"):
+    with suppress(KeyboardInterrupt), recorded_run(WORLD.begin(machine, source(a=1)), "run", "somebody"):
         raise KeyboardInterrupt
     no_source(machine)
     rows = read_runs(WORLD.store(machine), QuickClock()).runs

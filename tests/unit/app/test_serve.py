@@ -31,7 +31,7 @@ from distcommit.engine.driver.events import Observer, RunBegan
 from distcommit.engine.driver.reports import Reasons, Totals
 from distcommit.engine.driver.run import RunResult
 from distcommit.stores.history.run_records import read_cancel
-from distcommit.stores.operator.schedule_requests import Asked, read_asked
+from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock
 from tests.unit.app.test_alerts import script
 
@@ -139,12 +139,12 @@ def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_
         write(folder, name, schedule={"interval_s": 1})
     answers = threading.Event()
 
-    def waits(fs: FileSystem, root: str) -> Asked:
+    def waits(fs: FileSystem, root: str) -> ScheduleRequests:
         if "/mute/" in root:
             answers.wait(60)
-        return read_asked(fs, root)
+        return read_requests(fs, root)
 
-    monkeypatch.setattr(served_job, "read_asked", waits)
+    monkeypatch.setattr(served_job, "read_requests", waits)
     serving = Serving(folder)
     assert "has not answered for" in serving.until("mute.yaml", "silent").text
     serving.until("good.yaml", "committed", count=2)
@@ -161,12 +161,12 @@ def test_a_job_whose_storage_stops_to_answer_takes_no_place_and_runs_once_it_ans
         Job.from_file(write(folder, name, schedule={"interval_s": 1})).open_store(create=True)
     is_mute, answers = threading.Event(), threading.Event()
 
-    def waits(fs: FileSystem, root: str) -> Asked:
+    def waits(fs: FileSystem, root: str) -> ScheduleRequests:
         if "/mute/" in root and is_mute.is_set():
             answers.wait(120)
-        return read_asked(fs, root)
+        return read_requests(fs, root)
 
-    monkeypatch.setattr(served_job, "read_asked", waits)
+    monkeypatch.setattr(served_job, "read_requests", waits)
     serving = Serving(folder, at_once=1)
     serving.until("mute.yaml", "committed")
     is_mute.set()

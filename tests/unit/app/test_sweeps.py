@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.inspection.sweeps import show_sweeps
 from distcommit.core.errors import DistcommitError
 from distcommit.core.work import WorkUnit
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover
 from distcommit.fs.dry_run import NotedDeletes
 from distcommit.protocol.paths.store import segment_name
@@ -45,7 +45,7 @@ def test_what_a_run_has_left_that_died_and_what_is_kept_no_more_is_shown_and_the
     assert shown.counts["tables and records of runs"] > 0
     assert (sum(shown.counts.values()), shown.files_count, shown.unreadable) == (len(shown.files),) * 2 + ({},)
     settings = SMALL.begin(machine, NOTHING)
-    with observed(settings, "recover", "ann") as told:
+    with recorded_run(settings, "recover", "ann") as told:
         recover(launch, settings, told)
     after = machine.paths("/job")
     gone = {path for path in before if path not in after}

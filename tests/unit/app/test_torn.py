@@ -12,7 +12,7 @@ from distcommit.app.reading.readers import read_store
 from distcommit.core.errors import CorruptError, CutGoneError, UnknownVersionError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import run
-from distcommit.stores.logs.corrupt_tail import is_torn, set_torn_aside
+from distcommit.stores.logs.corrupt_tail import is_corrupt, set_corrupt_tail_aside
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.damage import of_version
 from tests.simulation.world import World
@@ -58,7 +58,7 @@ def test_whichever_segment_is_torn_a_rebuild_mends_it(gone: bool, dying: bool) -
         damaged = segments(machine)[place]
         tear(machine, damaged, gone=gone)
         log = WORLD.store(machine).bucket_log(0)
-        if not is_torn(log):
+        if not is_corrupt(log):
             continue  # a newer checkpoint stands for it, or the log has only lost its tail
         torn += 1
         status = read_status(WORLD.store(machine))
@@ -99,7 +99,7 @@ def test_what_a_newer_version_has_written_is_left_alone(torn: bool) -> None:
         tear(machine, segments(machine)[-1], gone=False)
     store, before = WORLD.store(machine), machine.paths(LOG)
     with pytest.raises(UnknownVersionError):
-        set_torn_aside(store, store.bucket_log(0), 9)
+        set_corrupt_tail_aside(store, store.bucket_log(0), 9)
     assert machine.paths(LOG) == before
     assert bool(read_status(store).damaged) == torn
 

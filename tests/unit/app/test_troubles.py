@@ -30,7 +30,7 @@ from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, 
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work import WorkUnit
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores.operator import operator_actions
@@ -312,7 +312,7 @@ def test_a_run_whose_clock_is_wrong_is_told_until_the_next_one() -> None:
 
     def ran(seconds: float) -> None:
         settings = replace(WORLD.begin(machine, source(a=1)), clock=QuickClock(seconds))
-        with observed(settings, "run", "ann") as told:
+        with recorded_run(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
 
     def told(now_s: float) -> list[str]:
@@ -365,7 +365,7 @@ def test_a_run_that_died_before_it_had_an_epoch_is_told_until_another_one_begins
     row, *others = read_runs(store, clock).runs
     assert (row.run_id, row.epoch, row.status, len(others)) == (early, 0, RunStatus.FAILED, 1)
     settings = replace(WORLD.begin(machine, source(a=1)), run_id="20980101T000001-000000000001")
-    with observed(settings, "run", "ann"):
+    with recorded_run(settings, "run", "ann"):
         pass
     assert early not in {row.run_id for row in read_runs(store, clock).runs}
 
@@ -456,7 +456,7 @@ def test_records_lost_at_the_source_are_a_problem_until_a_run_loses_none() -> No
     machine, found = Machine(), list[list[str]]()
     for end, expired in ((3, {}), (9, {"0": 7}), (9, {"0": 7})):
         settings = WORLD.begin(machine, ModelSource({"a": ModelDataset({"0": end}, expired=expired)}))
-        with observed(settings, "run", "ann") as told:
+        with recorded_run(settings, "run", "ann") as told:
             run(launch, settings, observer=told)
         found.append([each.command for each in troubles(machine) if "skipped 4 positions" in each.what])
     assert found == [[], ["distcommit run /jobs/job.yaml"], []], "the next run that loses nothing ends it"

@@ -42,7 +42,7 @@ from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.history.run_records import put_record
-from distcommit.stores.logs.log_anchors import cut_ended, heads_now
+from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.logs.segment import Segment, encode_segment
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_lock import JobLock
@@ -231,7 +231,7 @@ class TestRelease:
     ) -> None:
         bucket = bucket_of("stuck", store.buckets)
         append(store, bucket, Fence(2, "run-2"))
-        cut_ended(store, 1, heads_now(store))
+        record_cut_ended(store, 1, durable_heads(store))
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # what is gone the bucket's head names
             damage()

@@ -21,11 +21,11 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.counts import IngestCounts
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import Result
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
@@ -261,7 +261,7 @@ def launch(
 def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
     """One whole run."""
     settings = world.begin(machine, source)
-    with observed(settings, "run", "somebody") as told:
+    with recorded_run(settings, "run", "somebody") as told:
         result = run(launch, settings, observer=told)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
@@ -272,7 +272,7 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
     settings = world.begin(machine, source)
     for partition in range(settings.partitions):
         recover_partition(settings, partition)
-    manifest = share_out(settings, [plan_partition(settings, p) for p in range(settings.partitions)])
+    manifest = build_manifest(settings, [plan_partition(settings, p) for p in range(settings.partitions)])
     put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     return settings, ingest_tasks(settings, manifest)
 

@@ -19,7 +19,7 @@ from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import plan_partition, share_out
+from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.logs.rebucket import Move, rebucket
@@ -55,7 +55,7 @@ def planned(machine: Machine, sink: TableSink | MemorySink) -> tuple[RunSettings
     settings = WORLD.begin(machine, MANY, sink=sink)
     for partition in range(WORLD.partitions):
         recover_partition(settings, partition)
-    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(WORLD.partitions)])
+    manifest = build_manifest(settings, [plan_partition(settings, partition) for partition in range(WORLD.partitions)])
     put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     return settings, ingest_tasks(settings, manifest)
 
@@ -107,7 +107,7 @@ def test_without_groups_whoever_reads_a_dataset_commits_it() -> None:
     settings = world.begin(machine, MANY, sink=sink)
     for partition in range(2):
         recover_partition(settings, partition)
-    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(2)])
+    manifest = build_manifest(settings, [plan_partition(settings, partition) for partition in range(2)])
     put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     assert [ingest_partition(settings, task).counts.datasets_committed for task in (1, 0)] == [30, 30]
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, astuple
 
 from distcommit.engine.driver.counts import CommitCounts, Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.driver.reports import KEPT_REASONS, Reasons, Report, Tally, Totals, add_up, by_name, totals_of
+from distcommit.engine.driver.reports import (
+    MAX_REASONS,
+    Reasons,
+    Report,
+    Tally,
+    Totals,
+    counts_by_name,
+    sum_reports,
+    totals_of,
+)
 
 KINDS: tuple[type[Counts], ...] = (CommitCounts, RecoverCounts, PlanCounts, IngestCounts, DrainCounts)
 PHASES = KINDS[1:]
@@ -53,31 +62,31 @@ def test_totals_are_the_sums_of_the_phases_by_name(phases: tuple[Any, ...]) -> N
     totals = totals_of([Report(counts) for counts in phases], oldest_held_epoch=7)
     assert totals.oldest_held_epoch == 7
     found = asdict(totals)
-    assert {name: found[name] for name in by_name(phases)} == by_name(phases)
-    assert sum(by_name(phases).values()) == sum(map(sum, map(astuple, phases)))
+    assert {name: found[name] for name in counts_by_name(phases)} == counts_by_name(phases)
+    assert sum(counts_by_name(phases).values()) == sum(map(sum, map(astuple, phases)))
     assert Totals(oldest_held_epoch=7) == totals_of([Report(kind()) for kind in PHASES], 7)
 
 
-@given(st.lists(st.integers(0, 2 * KEPT_REASONS), max_size=4))
+@given(st.lists(st.integers(0, 2 * MAX_REASONS), max_size=4))
 def test_of_reasons_the_first_are_kept_and_the_others_counted(numbers: list[int]) -> None:
     parts = [*map(reasons_of, numbers)]
     together, backwards = sum(parts, Reasons()), Reasons()
     for part in reversed(parts):
         backwards = part + backwards
     assert together == backwards
-    assert len(together.kept) == min(sum(numbers), KEPT_REASONS)
+    assert len(together.kept) == min(sum(numbers), MAX_REASONS)
     assert len(together.kept) + together.more == sum(numbers)
-    assert together.kept == tuple(reason for part in parts for reason in part)[:KEPT_REASONS]
+    assert together.kept == tuple(reason for part in parts for reason in part)[:MAX_REASONS]
     assert bool(together) == (sum(numbers) > 0)
 
 
 def test_a_report_travels_as_it_is_and_adds_up_on_the_driver() -> None:
     tally = Tally(PlanCounts())
-    for place in range(KEPT_REASONS + 3):
+    for place in range(MAX_REASONS + 3):
         tally.add(PlanCounts(datasets_skipped=1))
         tally.add_reason(f"dataset {place}", "not planned", "why")
     report = tally.report(2)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[PlanCounts]) == report
-    total = add_up([report] * 6, PlanCounts())
-    assert total.counts.datasets_skipped == 6 * (KEPT_REASONS + 3)
-    assert (len(total.reasons.kept), total.reasons.more) == (100, 6 * (KEPT_REASONS + 3) - 100)
+    total = sum_reports([report] * 6, PlanCounts())
+    assert total.counts.datasets_skipped == 6 * (MAX_REASONS + 3)
+    assert (len(total.reasons.kept), total.reasons.more) == (100, 6 * (MAX_REASONS + 3) - 100)

@@ -24,12 +24,12 @@ from distcommit.engine.driver.events import (
     RunBegan,
     RunEnded,
 )
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.progress import watched
-from distcommit.engine.driver.reports import Report, Tally, by_name
+from distcommit.engine.driver.reports import Report, Tally, counts_by_name
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.reading.task_events import (
-    KEPT_EVENTS,
+    MAX_EVENTS,
     DatasetQuarantined,
     SequenceDone,
     SequenceSealed,
@@ -62,7 +62,7 @@ class Noting:
 
 def observe_run(world: World, machine: Machine, data: ModelSource, noting: Noting) -> RunResult:
     settings = world.begin(machine, data)
-    with observed(settings, "run", "somebody", noting) as told:
+    with recorded_run(settings, "run", "somebody", noting) as told:
         return run(launch, settings, observer=told)
 
 
@@ -115,7 +115,7 @@ def test_the_phases_counts_come_to_the_totals() -> None:
     assert [type(event.counts) for event in ended] == [RecoverCounts, PlanCounts, IngestCounts, DrainCounts]
     assert all(event.completed for event in ended)
     totals = msgspec.structs.asdict(result.totals)
-    found = by_name(event.counts for event in ended)
+    found = counts_by_name(event.counts for event in ended)
     assert {name: totals[name] for name in found} == found
     assert noting.of(RunEnded)[0].outcome is RunOutcome.SUCCEEDED
 
@@ -160,7 +160,7 @@ def test_a_run_that_an_error_ends_says_which_phase_it_was_in_and_why() -> None:
 def test_a_run_that_is_fenced_or_interrupted_says_so(error: BaseException, outcome: RunOutcome) -> None:
     noting = Noting()
     settings = WORLD.begin(Machine(), source(a=1))
-    with pytest.raises(type(error)), observed(settings, "run", "somebody", noting):
+    with pytest.raises(type(error)), recorded_run(settings, "run", "somebody", noting):
         raise error
     assert [type(event) for event in noting.events] == [RunBegan, RunEnded]
     assert noting.of(RunEnded)[0].outcome is outcome
@@ -170,7 +170,7 @@ def test_a_fenced_run_tells_what_its_phase_heard_of() -> None:
     machine, noting = Machine(), Noting()
     settings = WORLD.begin(machine, source(a=1))
     begin_run(WORLD.store(machine), "newer")
-    with pytest.raises(FencedError), observed(settings, "run", "somebody", noting) as told:
+    with pytest.raises(FencedError), recorded_run(settings, "run", "somebody", noting) as told:
         run(launch, settings, observer=told)
     assert [(event.phase, event.completed) for event in noting.of(PhaseEnded)] == [("recover", False)]
     assert noting.of(RunEnded)[0].outcome is RunOutcome.FENCED
@@ -190,11 +190,11 @@ def test_an_observer_that_fails_is_told_nothing_more_and_the_run_goes_on() -> No
 
 
 def test_of_what_happens_in_a_task_the_first_of_each_kind_are_told_and_the_others_counted() -> None:
-    noting, number = Noting(), KEPT_EVENTS + 5
+    noting, number = Noting(), MAX_EVENTS + 5
     result = observe_run(World(), Machine(), source(**{f"d{place:02d}": 1 for place in range(number)}), noting)
     assert result.totals.datasets_published == number
     for kind in (WorkUnitDone, SequenceSealed, SequenceDone):
-        assert len(noting.of(kind)) == KEPT_EVENTS
+        assert len(noting.of(kind)) == MAX_EVENTS
     assert noting.of(EventsLeftOut) == [
         EventsLeftOut("ingest", {"WorkUnitDone": 5, "SequenceSealed": 5, "SequenceDone": 5})
     ]
@@ -203,15 +203,15 @@ def test_of_what_happens_in_a_task_the_first_of_each_kind_are_told_and_the_other
 def test_what_happened_adds_up_and_travels_in_reports() -> None:
     parts = [Tally[Counts](DrainCounts()) for _ in range(3)]
     for part in parts:
-        for place in range(KEPT_EVENTS - 2):
+        for place in range(MAX_EVENTS - 2):
             part.observe(SequenceDone(f"d{place}", 1, 2, 3, 4))
         part.observe(DatasetQuarantined("q", 1, "lost", 4))
     whole = Tally[Counts](DrainCounts())
     for part in parts:
         whole.merge(part.report())
     report = whole.report()
-    assert len(report.events.kept) == KEPT_EVENTS + 3
-    assert report.events.left_out == {"SequenceDone": 3 * (KEPT_EVENTS - 2) - KEPT_EVENTS}
+    assert len(report.events.kept) == MAX_EVENTS + 3
+    assert report.events.left_out == {"SequenceDone": 3 * (MAX_EVENTS - 2) - MAX_EVENTS}
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[DrainCounts]) == report
 
 

@@ -15,8 +15,8 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import plan_partition, share_out
-from distcommit.engine.planning.work_distribution import LARGEST_KEPT
+from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
 from distcommit.steps.registry import load_steps
 from distcommit.stores.state.plans import put_manifest
@@ -148,7 +148,7 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         settings = replace(WORLD.begin(machine, data), min_interval_s=1)
         recover_partition(settings, 0)
         planned = plan_partition(settings, 0)
-        manifest = share_out(settings, [planned])
+        manifest = build_manifest(settings, [planned])
         put_manifest(settings.store.fs, settings.store.roots.store, manifest)
         ingested = ingest_partition(settings, ingest_tasks(settings, manifest) - 1)
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
@@ -158,7 +158,7 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         assert len([*drained.reasons]) + drained.reasons.more == (number if failing else 0)
         encoded = [msgspec.msgpack.encode(report) for report in (planned.report, ingested, drained)]
         sizes.append([len(data) for data in encoded])
-        assert len(planned.largest) <= LARGEST_KEPT
+        assert len(planned.largest) <= MAX_REPORTED_UNITS
     assert [few + 40 >= many for few, many in zip(*sizes, strict=True)] == [True] * 3, sizes
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from distcommit.core.work import TaskOutcome
 from distcommit.engine.driver.events import Progress
-from distcommit.engine.driver.guarded_observer import Nobody
+from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
 from distcommit.pipeline.limits.progress_counters import Live
@@ -81,7 +81,7 @@ def test_an_ingest_task_tells_what_it_has_read_and_at_what_its_time_went_by_cons
     settings = WORLD.begin(Machine(), source(a=[8, 4], b=8))
     settings = dataclasses.replace(settings, flow=model_flow(settings.flow.source, settings.flow.sinks[0]))
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
-    with watched(settings, Nobody(), look=False):
+    with watched(settings, NullObserver(), look=False):
         result = run(launch, settings)
         found = read_progress(fs, folder)
     assert result.succeeded

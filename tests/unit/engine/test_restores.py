@@ -24,7 +24,7 @@ from distcommit.engine.driver.run import RunResult, recover, run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol import next_record
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
-from distcommit.stores.history.retention import USUALLY_KEPT, Retention
+from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.logs.segment import decode_segment
@@ -215,18 +215,20 @@ def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run(
     cut_back_before(machine, Intent)
     other = machine.after_kill()
     for records in range(3, 15):  # more runs than task states are kept of
-        shown = show_sweeps(WORLD.store(machine), USUALLY_KEPT, 2).files
+        shown = show_sweeps(WORLD.store(machine), DEFAULT_RETENTION, 2).files
         before_it = files_below(machine, ROOTS.store)
         result = later.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
         assert LostTailError.__name__ in kinds(result)
         assert result.totals.datasets_published == 1
-        assert len(machine.scandir(f"{ROOTS.store}/plans")) <= USUALLY_KEPT.tables + 1, "these are needed by nobody"
+        assert len(machine.scandir(f"{ROOTS.store}/plans")) <= DEFAULT_RETENTION.tables + 1, (
+            "these are needed by nobody"
+        )
         gone = before_it.keys() - files_below(machine, ROOTS.store).keys()
         assert {*shown} <= gone
         others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in gone - {*shown}}
         assert others <= {"bucket=00000", "job"}, "but below a checkpoint of its own"
         told = len(machine.scandir(f"{ROOTS.store}/task_states"))
-        assert told <= USUALLY_KEPT.tables + 3, "nor what runs report that leave the bucket alone"
+        assert told <= DEFAULT_RETENTION.tables + 3, "nor what runs report that leave the bucket alone"
     assert run_after_a_restore(other) == ""
 
 

@@ -23,7 +23,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.work import WorkUnit
-from distcommit.engine.driver.guarded_observer import observed
+from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
@@ -169,7 +169,7 @@ def test_a_run_that_goes_on_after_an_error_leaves_both() -> None:
 def test_whatever_ends_a_run_is_recorded_and_goes_on_its_way(error: BaseException) -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=3))
-    with pytest.raises(type(error)), observed(settings, "run \udcff", "some\udcffbody"):
+    with pytest.raises(type(error)), recorded_run(settings, "run \udcff", "some\udcffbody"):
         raise error
     record = recorded(machine, settings.epoch)
     assert (record.error_kind, record.who) == (type(error).__name__, "some\\udcffbody")
@@ -181,7 +181,7 @@ def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     old = WORLD.begin(machine, source(a=3))
     newer = go(WORLD, machine, source(a=3))
     before = machine.paths(FOLDER)
-    with pytest.raises(FencedError), observed(old, "run", "a zombie") as told:
+    with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as told:
         run(launch, old, observer=told)
     record = recorded(machine, old.epoch)
     assert (record.outcome, record.who, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
@@ -249,7 +249,7 @@ def test_a_recovery_leaves_a_record_too() -> None:
         go(WORLD, machine, data)
     machine.restart()
     settings = WORLD.begin(machine, data)
-    with observed(settings, "recover", "somebody") as told:
+    with recorded_run(settings, "recover", "somebody") as told:
         result = recover(launch, settings, told)
     record = recorded(machine, settings.epoch)
     assert (result.succeeded, record.outcome, record.command) == (True, RunOutcome.SUCCEEDED, "recover")
@@ -305,7 +305,7 @@ def test_a_run_says_as_it_begins_who_began_it_on_what() -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=3))
     facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", kept_runs=3, kept_tables=2)
-    with observed(settings, "run", "somebody", facts=facts):
+    with recorded_run(settings, "run", "somebody", facts=facts):
         told = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
         assert read_record(settings.store.fs, ROOTS.store, settings.epoch) is None
     assert told is not None

@@ -15,7 +15,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.task_events import SequenceDone
 from distcommit.engine.reading.task_times import TaskTimes
-from distcommit.stores.history.attempt_counts import Attempt, attempts_of
+from distcommit.stores.history.attempt_counts import Attempt, count_attempts
 from distcommit.stores.history.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
 from tests.golden import samples
 from tests.simulation.world import ROOTS, World
@@ -48,7 +48,7 @@ def test_a_task_says_when_it_committed_which_dataset() -> None:
     assert published == {"a": 3, "b": 3}
     assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.COMMITS) == 2
     found: list[Attempt] = []
-    attempts_of(WORLD.store(machine).fs, ROOTS.store, result.run_id, found.append)
+    count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, found.append)
     assert {attempt.writer for attempt in found} == times.keys(), "task states are known by the same digits"
 
 

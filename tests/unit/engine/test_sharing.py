@@ -17,8 +17,8 @@ from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.counts import PlanCounts
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE
-from distcommit.engine.planning.planner import PlanReport, plan_partition, share_out
-from distcommit.engine.planning.work_distribution import LARGEST_KEPT, Loads, buckets_read, load_of, units_read
+from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_partition
+from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS, Loads, buckets_read, load_of, units_read
 from distcommit.engine.reading.ingest import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.state.plans import Manifest, PlanReader
@@ -83,7 +83,7 @@ def test_each_work_unit_is_read_by_one_task_and_no_task_has_much_more_than_its_s
 ) -> None:
     plans = plans_of(sizes)
     run = replace(SETTINGS, partitions=partitions, store=replace(SETTINGS.store, buckets=31))
-    manifest = share_out(run, reports_of(plans, partitions))
+    manifest = build_manifest(run, reports_of(plans, partitions))
     tasks = read_by_tasks(run, manifest, plans)
     read = Counter(unit.work_unit_id for units in tasks for unit in units)
     assert read == Counter(unit.work_unit_id for some in plans.values() for plan in some for unit in plan.work_units)
@@ -102,7 +102,7 @@ def test_where_work_units_are_small_no_task_has_more_than_a_third_above_the_mean
     sizes = {bucket: [(place * 7) % 10 for place in range(count)] for bucket, count in counts.items()}
     plans = plans_of(sizes)
     run = replace(SETTINGS, partitions=partitions, store=replace(SETTINGS.store, buckets=31))
-    manifest = share_out(run, reports_of(plans, partitions))
+    manifest = build_manifest(run, reports_of(plans, partitions))
     loads = loads_of(read_by_tasks(run, manifest, plans))
     if sum(loads) / partitions > 60:
         assert not manifest.large
@@ -112,9 +112,9 @@ def test_where_work_units_are_small_no_task_has_more_than_a_third_above_the_mean
 def test_a_partition_reads_its_own_buckets_as_long_as_it_has_no_eighth_more_than_others() -> None:
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=4))
     balanced = plans_of({0: [1] * 50, 1: [1] * 50, 2: [1] * 60, 3: [1] * 40})
-    assert share_out(run, reports_of(balanced, 2)).lent == ()
+    assert build_manifest(run, reports_of(balanced, 2)).lent == ()
     skewed = plans_of({0: [1] * 50, 1: [1] * 50, 2: [1] * 80, 3: [1] * 20})
-    manifest = share_out(run, reports_of(skewed, 2))
+    manifest = build_manifest(run, reports_of(skewed, 2))
     assert [(part.partition, part.bucket) for part in manifest.lent] == [(1, 2)]
     assert [len(units) for units in read_by_tasks(run, manifest, skewed)] == [100, 100]
 
@@ -122,7 +122,7 @@ def test_a_partition_reads_its_own_buckets_as_long_as_it_has_no_eighth_more_than
 def test_large_work_units_have_tasks_of_their_own_and_do_not_count_where_the_rest_is_shared_out() -> None:
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=2))
     plans = plans_of({0: [1] * 100 + [10_000] + [1] * 100, 1: [9_000]})
-    manifest = share_out(run, reports_of(plans, 2))
+    manifest = build_manifest(run, reports_of(plans, 2))
     assert manifest.large == (((0, "00000_000100"),), ((1, "00001_000000"),))
     assert [len(units) for units in read_by_tasks(run, manifest, plans)] == [1, 1, 100, 100]
 
@@ -130,7 +130,7 @@ def test_large_work_units_have_tasks_of_their_own_and_do_not_count_where_the_res
 def test_nothing_is_lent_in_vain_where_there_are_fewer_work_units_than_partitions() -> None:
     run = replace(SETTINGS, partitions=10, store=replace(SETTINGS.store, buckets=10))
     plans = plans_of({0: [40, 40, 40], 1: [1000]})
-    manifest = share_out(run, reports_of(plans, 10))
+    manifest = build_manifest(run, reports_of(plans, 10))
     assert len(manifest.lent) == 2, "one to each that reads of it"
     assert sorted(map(len, read_by_tasks(run, manifest, plans)))[-4:] == [1, 1, 1, 1]
 
@@ -138,7 +138,7 @@ def test_nothing_is_lent_in_vain_where_there_are_fewer_work_units_than_partition
 def test_a_partition_names_its_largest_work_units_and_no_more() -> None:
     loads = Loads()
     loads.add(3, [unit for plan in plans_of({3: range(1000)})[3] for unit in plan.work_units])
-    assert sorted(load for load, _, _ in loads.largest) == list(range(1001 - LARGEST_KEPT, 1001))
+    assert sorted(load for load, _, _ in loads.largest) == list(range(1001 - MAX_REPORTED_UNITS, 1001))
 
 
 @pytest.mark.parametrize("table", ["one", ""])
@@ -149,7 +149,7 @@ def test_thousands_of_datasets_of_one_table_are_read_by_all_tasks(table: str) ->
     run = world.begin(machine, source, sink=TableSink(tables=lambda urn: table or urn))
     for partition in range(4):
         recover_partition(run, partition)
-    manifest = share_out(run, [plan_partition(run, partition) for partition in range(4)])
+    manifest = build_manifest(run, [plan_partition(run, partition) for partition in range(4)])
     assert len(manifest.files) == (1 if table else 16)
     reader = PlanReader(run.store.fs, run.store.roots.store, manifest)
     plans = {b: reader.of(b) for b in manifest.files}

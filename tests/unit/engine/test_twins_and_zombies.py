@@ -22,7 +22,7 @@ from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.fold import Fold
 from distcommit.steps.failures import Failure
-from distcommit.stores.history.retention import Retention, forget_runs
+from distcommit.stores.history.retention import Retention, expire_history
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Operation
@@ -196,7 +196,7 @@ def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table:
             swept.append(folder)
             assert go(WORLD, machine, source(a=3)).succeeded
             store = WORLD.store(machine)
-            forget_runs(store.fs, store.roots.store, new_run_id(), 0, 1, Retention(tables=1))
+            expire_history(store.fs, store.roots.store, new_run_id(), 0, 1, Retention(tables=1))
 
     machine.faults.append(newer_run)
     with pytest.raises(FencedError, match="a newer run"):

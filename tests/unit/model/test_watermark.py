@@ -22,7 +22,7 @@ from distcommit.core.watermark_types import (
     WatermarkType,
 )
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit, merge_ranges, positions_lost
-from distcommit.engine.planning.plan_checks import checked_plan
+from distcommit.engine.planning.plan_checks import check_plan
 from tests.models import strategies
 
 POSITIONS = strategies.positions() | st.sampled_from([(), (1,), (1, "a"), (1, "b"), (1, 2), (2,), (1.0,), "a", 1])
@@ -154,7 +154,7 @@ def test_an_attempt_may_end_anywhere_from_low_on_where_the_expected_high_is_not_
 
 def test_a_plan_may_leave_out_how_far_a_partition_goes_and_nothing_else() -> None:
     def checked(low: Watermark, high: Watermark) -> object:
-        return checked_plan(
+        return check_plan(
             DatasetPlan("d", None, low, (WorkUnit("", "d", low, high, 1),)), lambda urn: True, (), CommitGroups()
         )
 

@@ -14,7 +14,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.renaming import renamed
-from distcommit.stores.schemas.carried_schemas import carry, to_carry
+from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.schemas.schema_history import SchemaStore
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.programs.rebucket import renames
@@ -38,7 +38,7 @@ def state(urn: str, partitions: Iterable[str], schemas: SchemaIds) -> DatasetSta
 def moved(store: JobStore, kind: str, *before: DatasetState) -> dict[str, SchemaIds]:
     named_now = renames(kind).named_now
     assert named_now is not None
-    return carry(store, to_carry(store, before, renamed(before, named_now), named_now, MOVED_AT))
+    return put_copies(store, plan_copies(store, before, renamed(before, named_now), named_now, MOVED_AT))
 
 
 def kept(store: JobStore, urn: str, number: int) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.logs.fencing import begin_run, end_run
-from distcommit.stores.logs.log_anchors import cut_ended
+from distcommit.stores.logs.log_anchors import record_cut_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.explore import crashes_of
@@ -60,7 +60,7 @@ def test_only_a_run_that_has_cut_and_is_the_newest_marks_its_end() -> None:
     first, store = WORLD.begin(machine, SOURCE), WORLD.store(machine)
     end_run(store, first.epoch, clean=False)
     second = WORLD.begin(machine, SOURCE)
-    cut_ended(store, second.epoch, ())
+    record_cut_ended(store, second.epoch, ())
     end_run(store, first.epoch, clean=False)
     assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == 0
     end_run(store, second.epoch, clean=False)

@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.stores.logs.fencing import claim_folders
-from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, note_replaced, set_file_aside
+from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, record_restored, set_file_aside
 from distcommit.stores.state.fixed_settings import read_settings, record_settings, record_settings_anew
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.parts import Program, new_machine
@@ -26,7 +26,7 @@ def test_claim_is_told_until_it_is_there_again(root: str) -> None:
     assert is_only_set_aside(store.fs, ROOTS, path)
     claim_folders(store)
     assert not is_only_set_aside(store.fs, ROOTS, path)
-    note_replaced(store.fs, ROOTS, path)
+    record_restored(store.fs, ROOTS, path)
     store.fs.delete(path)
     assert not is_only_set_aside(store.fs, ROOTS, path), "a claim that somebody takes away later is another matter"
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.errors import FencedError, StorageRefusedError
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -43,7 +43,7 @@ def test_a_fence_that_races_with_an_older_run_s_checkpoint_is_taken_all_the_same
     def race(operation: Operation) -> None:
         if operation.kind == "rename" and "/log/job/" in operation.path:
             machine.faults.clear()
-            alone(store.job_log(first).checkpointing(at_least=1))
+            run_alone(store.job_log(first).checkpoint_batched(at_least=1))
 
     machine.faults.append(race)
     assert fence_job(store, "r2") > first + 1

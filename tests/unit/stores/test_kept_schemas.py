@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError
-from distcommit.stores.schemas.schema_history import KeptSchema, SchemaStore
+from distcommit.stores.schemas.schema_history import SchemaStore, StoredSchema
 from distcommit.stores.state.documents import decode_document
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -89,7 +89,7 @@ def test_one_that_is_gone_or_damaged_is_told_and_not_inferred_again() -> None:
     kept.put_next(0, {"a": "int64"})
     fs = SimulatedFileSystem(machine)
     data = fs.read(f"{FOLDER}/000000007000.json")
-    assert decode_document(data, KeptSchema, 1, "", "") == KeptSchema(1, "a", "json", {"a": "int64"})
+    assert decode_document(data, StoredSchema, 1, "", "") == StoredSchema(1, "a", "json", {"a": "int64"})
     fs.delete(f"{FOLDER}/000000007000.json")
     with pytest.raises(CorruptError, match=r"are lost.*000000007000\.json.*declare the converter's fields"):
         schemas(machine, 8).of("a", "json").schema(7000)

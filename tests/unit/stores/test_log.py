@@ -14,7 +14,7 @@ from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRef
 from distcommit.core.ports import FolderEntry, NotPutError
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
@@ -112,7 +112,7 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
         fence(log, epoch)
         seal(log, "a", epoch, epoch)
         close(log, "a", epoch)
-        alone(log.checkpointing(at_least=4))
+        run_alone(log.checkpoint_batched(at_least=4))
     fresh = make_log(tmp_path / "log").refresh()
     assert fresh.state_of("a").watermark == Watermark({"0": 29})
     assert fresh.datasets == log.refresh().datasets
@@ -124,7 +124,7 @@ def test_what_lies_below_a_checkpoint_may_be_gone_or_torn_but_is_no_other(tmp_pa
     fence(log, 1)
     head = log.head(0)
     fence(log, 2)
-    alone(log.checkpointing(at_least=1))
+    run_alone(log.checkpoint_batched(at_least=1))
     segment = tmp_path / "log" / segment_name(head.number)
     assert log.has(head)
     assert not log.has(msgspec.structs.replace(head, checksum="0" * 16))
@@ -181,7 +181,7 @@ def test_a_log_is_listed_once_for_a_record_and_not_to_sweep_or_for_a_checkpoint_
     assert fs.listed == 2  # what it has read counts once a listing after that shows it
     fence(log, 1)
     log.sweep_temporary()
-    alone(log.checkpointing(at_least=2))
+    run_alone(log.checkpoint_batched(at_least=2))
     assert log.latest().fence_epoch == 1
     assert fs.listed == 3
     assert not [path for path in (tmp_path / "log").iterdir() if path.name.startswith(TEMPORARY)]
@@ -232,7 +232,7 @@ def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_p
 
     def truncated() -> None:
         for _ in range(3):
-            alone(log.checkpointing(at_least=1))
+            run_alone(log.checkpoint_batched(at_least=1))
 
     fs.race.append(truncated)
     assert reader.refresh().state_of("a").sequence is not None
@@ -246,7 +246,7 @@ def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: 
     number = stale.number + 1
     for epoch in range(2, 6):
         fence(log, epoch)
-        alone(log.checkpointing(at_least=1))
+        run_alone(log.checkpoint_batched(at_least=1))
     path = tmp_path / "log" / f"{number:012d}.seg"
     assert not path.exists(), "the number was truncated away"
     intent = Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 5}), ()),))
@@ -272,7 +272,7 @@ def test_a_reader_whose_segments_are_truncated_under_it_starts_again(tmp_path: P
                 self.ran = True
                 for epoch in (2, 3, 4):
                     fence(writer, epoch)
-                    alone(writer.checkpointing(at_least=1))
+                    run_alone(writer.checkpoint_batched(at_least=1))
             return super().read(path)
 
     reader = make_log(tmp_path / "log", fs=Truncating(durable=False))
@@ -372,7 +372,7 @@ def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does
             machine.faults.clear()
             for epoch in (4, 5):
                 keeper.settle(Once(Fence(epoch, "newer")))
-                alone(keeper.checkpointing(at_least=1))
+                run_alone(keeper.checkpoint_batched(at_least=1))
             assert fs.put_if_absent(place, encode_segment(Segment(2, "ff", Decide(2))))
 
     machine.faults.append(truncated_and_written_anew)

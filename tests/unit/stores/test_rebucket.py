@@ -18,14 +18,14 @@ from distcommit.core.errors import (
     StaleStoreError,
 )
 from distcommit.core.records.log_records import Checkpoint, DatasetState
-from distcommit.core.support.io_batching import alone
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder
-from distcommit.stores.history.retention import USUALLY_KEPT
+from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
 from distcommit.stores.logs.rebucket import Move, Rebucketed, rebucket
 from distcommit.stores.logs.segment import Segment, encode_segment
@@ -278,7 +278,7 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
     log = old.bucket_log(0, 7)
     with pytest.raises(FencedError, match="number of buckets was changed"):
         fence_bucket(log, 7, "run")
-    alone(log.checkpointing(at_least=1))
+    run_alone(log.checkpoint_batched(at_least=1))
     assert machine.paths("/job") == before
     with pytest.raises(ConfigurationError, match="another number of buckets") as caught:
         BEFORE.store(machine)
@@ -338,7 +338,7 @@ def test_runs_sweep_and_forget_what_is_left_of_buckets_that_there_are_no_more() 
     assert staged.buckets == 8
     rebucketed(machine, 1)
     assert {"/bucket=00007/" in path for path in machine.paths("/job/staging")} == {True, False}
-    for number in range(USUALLY_KEPT.tables + 1):
+    for number in range(DEFAULT_RETENTION.tables + 1):
         ANY.run(machine, ModelSource({urn: ModelDataset({"0": number + 2}) for urn in "acg"}))
     assert machine.paths("/job/staging") == {}
     tables = [path for path in machine.paths(ROOTS.store) if "/plans/" in path or "/task_states/" in path]

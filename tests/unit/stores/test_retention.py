@@ -6,7 +6,7 @@ from pathlib import Path
 
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import LOCK, PROGRESS, run_name
-from distcommit.stores.history.retention import USUALLY_KEPT, Retention, forget_runs
+from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention, expire_history
 from tests.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, go, source
 from tests.unit.engine.situations import WORLD
@@ -14,11 +14,11 @@ from tests.unit.engine.situations import WORLD
 
 def test_of_runs_long_past_nothing_is_kept_in_the_tables() -> None:
     machine = Machine()
-    for number in range(1, USUALLY_KEPT.tables + 4):
+    for number in range(1, DEFAULT_RETENTION.tables + 4):
         assert go(WORLD, machine, source(a=number, b=number)).succeeded
     for table in ("plans", "task_states", "run_datasets", "run_times"):
         kept = sorted(entry.name for entry in machine.scandir(f"{ROOTS.store}/{table}"))
-        assert len(kept) <= USUALLY_KEPT.tables + 1, table
+        assert len(kept) <= DEFAULT_RETENTION.tables + 1, table
         assert len({path.split("/")[4] for path in machine.paths(f"{ROOTS.store}/{table}")}) == len(kept)
 
 
@@ -29,9 +29,9 @@ def test_leases_of_runs_long_past_go_and_those_of_newer_runs_and_of_others_stay(
     for name in (*map(run_name, ids), "somebody-s"):
         (locks / name).mkdir(parents=True)
     fs = LocalFileSystem()
-    forget_runs(fs, str(tmp_path), own, 1, partitions, kept)
+    expire_history(fs, str(tmp_path), own, 1, partitions, kept)
     assert len([*locks.iterdir()]) == 8, "it is the first partition that does it"
-    forget_runs(fs, str(tmp_path), own, 0, partitions, kept)
+    expire_history(fs, str(tmp_path), own, 0, partitions, kept)
     assert {path.name for path in locks.iterdir()} == {*map(run_name, ids[3:]), "somebody-s"}
 
 
@@ -41,5 +41,5 @@ def test_how_far_runs_were_that_died_long_ago_is_forgotten(tmp_path: Path) -> No
     for name in map(run_name, ids):
         (progress / name).mkdir(parents=True)
         (progress / name / "ingest-00000-abc-00000001").touch()
-    forget_runs(LocalFileSystem(), str(tmp_path), ids[5], 0, 2, Retention(tables=2, runs=9))
+    expire_history(LocalFileSystem(), str(tmp_path), ids[5], 0, 2, Retention(tables=2, runs=9))
     assert {path.name for path in progress.iterdir()} == set(map(run_name, ids[3:]))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.stores.operator.schedule_requests import put_pause, put_trigger, read_asked, take_triggers
+from distcommit.stores.operator.schedule_requests import delete_triggers, put_pause, put_trigger, read_requests
 
 
 class Closed(LocalFileSystem):
@@ -20,7 +20,7 @@ class Closed(LocalFileSystem):
 def test_a_pause_that_can_not_be_read_is_one(tmp_path: Path) -> None:
     store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
     put_pause(store, "ann@host", 1)
-    found = read_asked(Closed(durable=False), str(tmp_path))
+    found = read_requests(Closed(durable=False), str(tmp_path))
     assert found.paused is not None
 
 
@@ -28,7 +28,7 @@ def test_what_is_wished_is_what_has_the_name_of_a_wish(tmp_path: Path) -> None:
     store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
     put_pause(store, "ann@host", 1)
     wish = put_trigger(store, "ann@host", 2)
-    assert read_asked(store.fs, str(tmp_path)).triggers == {wish}
-    take_triggers(store.fs, str(tmp_path), [wish])
-    found = read_asked(store.fs, str(tmp_path))
+    assert read_requests(store.fs, str(tmp_path)).triggers == {wish}
+    delete_triggers(store.fs, str(tmp_path), [wish])
+    found = read_requests(store.fs, str(tmp_path))
     assert (found.triggers, found.paused is not None) == (frozenset(), True)

@@ -10,7 +10,7 @@ from distcommit.core.records.snapshot_names import DatasetSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.stores.snapshots.snapshot_deltas import published_datasets, read_chain, write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import prepare_cuts
+from distcommit.stores.snapshots.snapshots import prepare_snapshots
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.machines import Machine, begin_ingest, source, written
@@ -34,7 +34,7 @@ def test_snapshot_after_a_commit_that_was_not_synced_names_only_what_survives_a_
         ingest_partition(settings, 0)
     machine.restart()
     store = WORLD.store(machine)
-    prepare_cuts(store)
+    prepare_snapshots(store)
     log = store.bucket_log(0, settings.epoch)
     assert published_datasets(log.refresh()), "the process died before it put that the dataset is done"
     seen = run_alone(write_snapshot_entry(store, None, 0, log, ()))

@@ -73,14 +73,14 @@ from distcommit.stores.history.run_records import (
 from distcommit.stores.history.run_times import TimeKind
 from distcommit.stores.logs.segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
-from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, KeptSchema
-from distcommit.stores.snapshots.expiry_cutoffs import HORIZON_VERSION, RetentionHorizon
-from distcommit.stores.snapshots.snapshot_deltas import PIECE_VERSION, SnapshotDelta
-from distcommit.stores.snapshots.snapshots import CUT_VERSION, BucketInCut, CutRoot
+from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchema
+from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
+from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
+from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
-from distcommit.stores.state.plans import MANIFEST_VERSION, Lent, Manifest
+from distcommit.stores.state.plans import MANIFEST_VERSION, LentRange, Manifest
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
     RUN_DATASETS_SCHEMA,
@@ -148,12 +148,12 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (RecordedSettings, None, False, "version settings found noted"),
     (Owner, None, False, "version store_id job store"),
     (Manifest, None, False, "version run_id epoch files large lent"),
-    (Lent, None, True, "partition bucket begin end"),
-    (CutRoot, None, False, "version epoch phase run_id time_ms generation parent repeats settled buckets"),
-    (BucketInCut, None, False, "epoch seen"),
+    (LentRange, None, True, "partition bucket begin end"),
+    (SnapshotManifest, None, False, "version epoch phase run_id time_ms generation parent repeats settled buckets"),
+    (SnapshotBucket, None, False, "epoch seen"),
     (SnapshotDelta, None, False, "version bucket is_base datasets"),
-    (KeptSchema, None, False, "version dataset converter schema"),
-    (RetentionHorizon, None, False, "version before_ms asked_ms who after_epoch"),
+    (StoredSchema, None, False, "version dataset converter schema"),
+    (ExpiryRequest, None, False, "version before_ms asked_ms who after_epoch"),
     (
         Tombstone,
         None,
@@ -374,10 +374,10 @@ def test_every_format_is_of_version_1() -> None:
         SETTINGS_VERSION,
         OWNER_VERSION,
         MANIFEST_VERSION,
-        CUT_VERSION,
-        PIECE_VERSION,
+        SNAPSHOT_VERSION,
+        DELTA_VERSION,
         SCHEMA_VERSION,
-        HORIZON_VERSION,
+        EXPIRY_REQUEST_VERSION,
         TOMBSTONE_VERSION,
         RECORD_VERSION,
         BEGINNING_VERSION,

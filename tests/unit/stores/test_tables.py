@@ -35,7 +35,7 @@ from distcommit.core.work import (
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.state.plans import (
     MANIFEST_VERSION,
-    Lent,
+    LentRange,
     Manifest,
     PlanReader,
     put_manifest,
@@ -500,7 +500,7 @@ def test_a_plan_counts_once_a_manifest_names_it() -> None:
     assert names[3] == names[5] != abandoned[3]
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
-    manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (Lent(1, 3, 0, 5),))
+    manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (LentRange(1, 3, 0, 5),))
     put_manifest(fs, "/store", manifest)
     put_manifest(fs, "/store", Manifest(MANIFEST_VERSION, "run", 8, abandoned))  # a twin that comes too late
     assert read_manifest(fs, "/store", "run") == manifest

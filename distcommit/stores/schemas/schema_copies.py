@@ -23,11 +23,11 @@ from distcommit.protocol.paths.store import numbered_name
 from distcommit.protocol.renaming import NamedNow
 from distcommit.stores.schemas.schema_history import (
     SCHEMA_VERSION,
-    KeptSchema,
+    StoredSchema,
     first_number,
-    is_of_registry,
-    kept_in,
-    read_kept,
+    is_registry_id,
+    read_stored_schema,
+    schema_folder,
 )
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.job_store import JobStore
@@ -45,10 +45,10 @@ class SchemaCopy:
 
     dataset_urn: str
     schemas: SchemaIds
-    documents: Mapping[str, KeptSchema]
+    documents: Mapping[str, StoredSchema]
 
 
-def to_carry(
+def plan_copies(
     store: JobStore, before: Iterable[DatasetState], after: Iterable[DatasetState], named_now: NamedNow, epoch: int
 ) -> list[SchemaCopy]:
     """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
@@ -79,7 +79,7 @@ def to_carry(
     return run_parallel(store.fs.parallel_calls, carried, renamed_states)
 
 
-def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
+def put_copies(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
     """Put the copies, durably. Return the schema ids of each dataset by its new name.
 
     Raises:
@@ -96,7 +96,7 @@ def carry(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
 def _copy_of(
     store: JobStore, state: DatasetState, previous: DatasetState, sources: list[DatasetState], epoch: int
 ) -> SchemaCopy:
-    schemas, documents = dict(state.schemas), dict[str, KeptSchema]()
+    schemas, documents = dict(state.schemas), dict[str, StoredSchema]()
     for converter in state.schemas:
         unchanged_ids, stored = set(previous.schemas.get(converter, ())), list[tuple[int, str, Mapping[str, Any]]]()
         for source in sources:
@@ -113,9 +113,9 @@ def _copy_of(
         numbers = range(first_number(epoch), first_number(epoch) + len(newest_schemas))
         ids = [*(number for number in state.schemas[converter] if number in unchanged_ids), *numbers]
         schemas[converter] = tuple(ids[-MOST_SCHEMAS:])
-        folder = kept_in(store.roots.store, state.dataset_urn, converter)
+        folder = schema_folder(store.roots.store, state.dataset_urn, converter)
         for number, schema in zip(numbers, newest_schemas, strict=True):
-            document = KeptSchema(SCHEMA_VERSION, state.dataset_urn, converter, dict(schema))
+            document = StoredSchema(SCHEMA_VERSION, state.dataset_urn, converter, dict(schema))
             documents[f"{folder}/{numbered_name(number)}"] = document
     return SchemaCopy(state.dataset_urn, schemas, documents)
 
@@ -123,10 +123,10 @@ def _copy_of(
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:
     """Return a dataset's schemas of a converter by id; None for an id of a registry."""
     by_urn: dict[int, Mapping[str, Any] | None] = {}
-    folder = kept_in(store.roots.store, source.dataset_urn, converter)
+    folder = schema_folder(store.roots.store, source.dataset_urn, converter)
     for number in source.schemas.get(converter, ()):
-        document = read_kept(store.fs, f"{folder}/{numbered_name(number)}")
-        by_urn[number] = document.schema if document and not is_of_registry(document.schema) else None
+        document = read_stored_schema(store.fs, f"{folder}/{numbered_name(number)}")
+        by_urn[number] = document.schema if document and not is_registry_id(document.schema) else None
     if by_urn and by_urn[max(by_urn)] is None and any(schema is not None for schema in by_urn.values()):
         raise CorruptError(
             "the inferred columns of a dataset are lost",
@@ -139,10 +139,10 @@ def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Ma
     return by_urn
 
 
-def _put(store: JobStore, item: tuple[str, KeptSchema]) -> None:
+def _put(store: JobStore, item: tuple[str, StoredSchema]) -> None:
     path, document = item
     store.fs.make_folders(path.rpartition("/")[0])
-    if not store.fs.put_if_absent(path, encode_document(document)) and read_kept(store.fs, path) != document:
+    if not store.fs.put_if_absent(path, encode_document(document)) and read_stored_schema(store.fs, path) != document:
         raise CorruptError(
             "inferred columns cannot be copied to a dataset's new name",
             dataset=document.dataset,
