@@ -9,7 +9,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem, FolderEntry
 
 
-class NotedDeletes:
+class DryRunDeletes:
     """Forwards reads, records deletions, and rejects everything else. Recorded files and folders appear as deleted.
 
     Attributes:

@@ -21,8 +21,8 @@ from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.branching import Branches
-from distcommit.pipeline.limits.progress_counters import READ, Live
-from distcommit.pipeline.position_check import Delivered
+from distcommit.pipeline.limits.progress_counters import READ, ProgressCounters
+from distcommit.pipeline.position_check import PositionCheck
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.schemas.schema_history import SchemaStore
 
@@ -44,11 +44,11 @@ def run_work_unit(
     deadline_ms: int = 0,
     *,
     keeps_prefix: bool = False,
-    kept: SchemaStore | None = None,
-    live: Live | None = None,
+    schema_store: SchemaStore | None = None,
+    live: ProgressCounters | None = None,
 ) -> TaskState:
     """Read and prepare a work unit in one call. See `Attempt` for arguments and errors."""
-    attempt = Attempt(flow, unit, area, identity, clock, kept=kept, live=live)
+    attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, live=live)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
     return attempt.state()
@@ -80,12 +80,12 @@ class Attempt:
         identity: AttemptIdentity,
         clock: Clock,
         *,
-        kept: SchemaStore | None = None,
-        live: Live | None = None,
+        schema_store: SchemaStore | None = None,
+        live: ProgressCounters | None = None,
     ) -> None:
         self.unit = unit
         self._flow, self._area, self._identity, self._clock = flow, area, identity, clock
-        self._kept, self._live = kept, live or Live()
+        self._schema_store, self._live = schema_store, live or ProgressCounters()
         self._failed = self._state = _initial_state(unit, identity, clock)
         self._finished_ms = self._failed.started_ms
         self._counts = _Counts()
@@ -117,9 +117,9 @@ class Attempt:
 
     def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
         branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
-        branches.open(self._kept)
+        branches.open(self._schema_store)
         extraction = self._extraction = extractor.extract(unit)
-        delivered = Delivered(unit, self._flow.source.provenance)
+        delivered = PositionCheck(unit, self._flow.source.provenance)
         _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
         actual_high = _checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
@@ -265,10 +265,10 @@ def _is_late(clock: Clock, deadline_ms: int) -> bool:
 def _copy(
     extraction: Extraction,
     branches: Branches,
-    delivered: Delivered,
+    delivered: PositionCheck,
     counts: _Counts,
     is_late: Callable[[], bool],
-    live: Live,
+    live: ProgressCounters,
     *,
     keeps_prefix: bool,
 ) -> None:
@@ -292,7 +292,7 @@ def _copy(
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
             delivered.take(batch, holes)
             branches.take(batch, holes)
-        live.took(batch.num_rows, counts.bytes_read - before, branches.seconds())
+        live.count_batch(batch.num_rows, counts.bytes_read - before, branches.seconds())
         if keeps_prefix:
             counts.prefix = _prefix(extraction, branches, delivered, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
@@ -315,7 +315,7 @@ def _gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _prefix(extraction: Extraction, branches: Branches, delivered: Delivered, counts: _Counts) -> _Prefix | None:
+def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
     """Return the range read so far; None if the source cannot report a position between these two batches."""
     try:
         high = _checked_high(delivered.unit, extraction.actual_high())

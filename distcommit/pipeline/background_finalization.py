@@ -17,7 +17,7 @@ _MOST_BYTES = 64 << 20
 """Payload bytes that may be in memory until they are prepared. A single work unit may exceed it."""
 
 
-class Preparing:
+class BackgroundFinalization:
     """Prepares up to `calls` attempts at a time and returns them in the order in which they were read.
 
     Use it as a context manager. Leaving the block waits for all calls in progress.
@@ -31,7 +31,7 @@ class Preparing:
         self._pool = ThreadPoolExecutor(calls)  # starts threads on demand
         self._begun: deque[tuple[Attempt, Future[None] | None]] = deque()
 
-    def __enter__(self) -> Preparing:
+    def __enter__(self) -> BackgroundFinalization:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

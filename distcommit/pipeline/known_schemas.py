@@ -19,20 +19,20 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 _PROPERTY = "known_schemas"
 
 
-def knowing(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
+def with_known_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
     """Return the work unit with these schemas as a property."""
     if not schemas:
         return unit
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
-def begin_converter(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
+def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
     """Begin a work unit in a converter: set its dataset, its schema store and its known schemas."""
     if not isinstance(stage.construct, Converter):
         return
     stage.construct.begin_work_unit(unit.dataset_urn)
-    if kept is not None:
-        stage.construct.use_schema_store(kept.of(unit.dataset_urn, _name(stage, branch)))
+    if schema_store is not None:
+        stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, _name(stage, branch)))
     known = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
     stage.construct.load_schema_ids(known.get(_name(stage, branch), ()))
 

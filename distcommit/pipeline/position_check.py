@@ -15,7 +15,7 @@ from distcommit.core.work import SkippedRange, WorkUnit
 
 
 @dataclass(slots=True)
-class Delivered:
+class PositionCheck:
     """The end of the delivered records, by source partition.
 
     Nothing is compared for a source without offsets, or for a maintenance unit.

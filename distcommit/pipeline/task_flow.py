@@ -21,7 +21,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.redaction import Redaction
 from distcommit.core.support.nesting import check_levels
 from distcommit.core.work import MAIN_BRANCH, BranchResult, is_error_branch
-from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)
@@ -231,8 +231,8 @@ class TaskFlow:
         """
         branches = [branch for branch in self.branches if not branch.error] if datasets else []
         for branch in branches:
-            with at_most(self.construct_seconds, "convert_schema"):
-                reached = Reached.of(self.source).after((*self.stages, *branch.stages))
+            with construct_time_limit(self.construct_seconds, "convert_schema"):
+                reached = FlowColumns.of(self.source).after((*self.stages, *branch.stages))
             schema = reached.columns.whole() if self.fork is None else None
             if schema is not None:
                 branch.sink.announce(datasets, schema, run_id)
@@ -243,7 +243,7 @@ class TaskFlow:
         """Release the resources of all converters. They can be used again."""
         for converter in self.converters:
             try:
-                with at_most(self.construct_seconds, type(converter).__name__):
+                with construct_time_limit(self.construct_seconds, type(converter).__name__):
                     converter.close()
             except Exception:  # the work units are done
                 logger.warning("a converter could not be closed", exc_info=True)
@@ -255,9 +255,9 @@ class TaskFlow:
         Raises:
             ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
         """
-        reached = Reached.of(self.source).after(self.stages)
+        reached = FlowColumns.of(self.source).after(self.stages)
         for branch in self.branches:
-            if self.fork is not None and not reached.sent_on(self.fork, branch.name):
+            if self.fork is not None and not reached.may_receive(self.fork, branch.name):
                 continue  # the fork skips this branch for all records
             where = f" of branch {branch.name}"
             written = reached.after(branch.stages, where)
@@ -267,7 +267,7 @@ class TaskFlow:
             _check_sink(branch, written)
 
 
-def _check_sink(branch: Branch, reached: Reached) -> None:
+def _check_sink(branch: Branch, reached: FlowColumns) -> None:
     columns, asked = reached.columns, branch.sink.required_columns()
     try:
         check_levels(columns.known)
@@ -286,7 +286,7 @@ def _check_sink(branch: Branch, reached: Reached) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class FlowColumns:
     """The known columns at one place in a flow, before there are records.
 
     Attributes:
@@ -298,11 +298,11 @@ class Reached:
     maker: str = "the source"
 
     @classmethod
-    def of(cls, source: Source) -> Reached:
+    def of(cls, source: Source) -> FlowColumns:
         """Return the columns of a source."""
         return cls(Columns.of(source.batch_schema))
 
-    def after(self, stages: Sequence[Stage], where: str = "") -> Reached:
+    def after(self, stages: Sequence[Stage], where: str = "") -> FlowColumns:
         """Return the columns behind these constructs. Raises as `TaskFlow.check`.
 
         Args:
@@ -314,10 +314,10 @@ class Reached:
             with _fits(stage.name + where, reached.maker):
                 made = _made(stage.construct, reached.columns)
             if made != reached.columns:
-                reached = Reached(made, stage.name)
+                reached = FlowColumns(made, stage.name)
         return reached
 
-    def sent_on(self, fork: ForkOperator, branch: str) -> bool:
+    def may_receive(self, fork: ForkOperator, branch: str) -> bool:
         """Return whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
         with _fits("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
 from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.fs.object_stores.s3 import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
-from distcommit.fs.object_stores.s3_stream import S3Stream, abandoned
+from distcommit.fs.object_stores.s3_stream import S3Stream, discard_stream
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import ObjectStoreContract
@@ -293,8 +293,8 @@ def test_what_a_stream_that_died_had_sent_is_given_up_and_nothing_beside_it(buck
     for stream in (dead, other):
         stream.write(bytes(9 << 20))
     assert len(requests.uploads_to("a/b")) == 1
-    abandoned(requests, "a/b")
+    discard_stream(requests, "a/b")
     assert requests.uploads_to("a/b") == []
     other.close()
     assert requests.head("a/bc") is not None
-    abandoned(requests, "a/b")  # once more it does nothing
+    discard_stream(requests, "a/b")  # once more it does nothing

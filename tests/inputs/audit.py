@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
-from distcommit.pipeline.position_check import Delivered
+from distcommit.pipeline.position_check import PositionCheck
 from distcommit.protocol.setting import reach_after
 from distcommit.sources.sql.rules import counts_in
 from tests.inputs.case import Case
@@ -63,7 +63,7 @@ def _planned(low: int, skipped: tuple[int, int] | None, begin: int, _: Path) -> 
 def _read(offsets: list[list[int]], high: int, hole: tuple[int, int] | None, _: Path) -> str:
     """Batches of a work unit from 3 to 9, with a hole in the last one, that claims to end at `high`."""
     unit = WorkUnit("u", "t", Watermark({"0": 3}), Watermark({"0": 9}), 1)
-    delivered = Delivered(unit, Provenance("p", "o"))
+    delivered = PositionCheck(unit, Provenance("p", "o"))
     try:
         for number, of_it in enumerate(offsets):
             last = number == len(offsets) - 1

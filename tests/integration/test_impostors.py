@@ -19,7 +19,7 @@ from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.rest.client import RestClient
 from distcommit.sources.rest.paging import Request
 from distcommit.sources.sql.source import SqlSource
@@ -80,7 +80,7 @@ def kafka(place: str, trusted: Path) -> object:
         "ssl.ca.location": str(trusted),
     }
     connection = KafkaConnection(place, client, 1)
-    notes = ClientNotes(connection)
+    notes = ClientLog(connection)
     return connection.metadata(connection.admin(notes), notes, SourceError)
 
 

@@ -25,7 +25,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
@@ -195,7 +195,7 @@ class World:
     ) -> RunSettings:
         """As `begin`, of a run that feeds error files again: see `reprocess`."""
         settings = self.begin(calls, source, clock, sink)
-        errors = ErrorFiles(settings.store.fs, ROOTS.output, settings.flow, urn)
+        errors = ReprocessSource(settings.store.fs, ROOTS.output, settings.flow, urn)
         return replace(settings, flow=settings.flow.with_source(errors))
 
     def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:

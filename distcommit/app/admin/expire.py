@@ -18,7 +18,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import Horizon, RetainedFiles
+from distcommit.pipeline.maintenance.expire import ExpiryCutoff, ExpirySource
 from distcommit.pipeline.maintenance.units import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
@@ -85,8 +85,8 @@ def age_ms(text: str) -> int:
 
 def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
     """Return the expired files. Nothing is changed."""
-    result, horizon = RetainResult(before_ms, dry_run), Horizon(before_ms)
-    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
+    result, horizon = RetainResult(before_ms, dry_run), ExpiryCutoff(before_ms)
+    source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
         try:
             datasets = store.bucket_log(bucket).refresh().datasets
@@ -100,7 +100,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 _left_out(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
-            past = list(filter(horizon.is_past, live))
+            past = list(filter(horizon.is_expired, live))
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
@@ -114,7 +114,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
     return result
 
 
-def _live(source: RetainedFiles, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
+def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
     """Return the live files of a dataset, or why they can't be determined."""
     urn, state = dataset
     try:
@@ -209,8 +209,8 @@ def _run(
 def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
     """Return the settings of a run that expires old files instead of reading the source."""
     store, flow = settings.store, settings.flow
-    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
-    return replace(settings, flow=source.in_place(), kept_cuts=kept_cuts or settings.kept_cuts)
+    source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
+    return replace(settings, flow=source.flow_without_constructs(), kept_cuts=kept_cuts or settings.kept_cuts)
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:

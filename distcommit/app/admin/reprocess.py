@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.reading.read_failures import stop_reason
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore
@@ -66,7 +66,7 @@ def _run(folders: JobFolders, session: SparkSession | None, urn: str, who: str, 
     """Run once to read the live error files of this dataset, or of all if it is empty."""
     with begun(folders, session, f"reprocess {urn or '--all'}", who, observer) as (launch, begun_settings, told, _):
         flow, roots = begun_settings.flow, begun_settings.store.roots
-        errors = ErrorFiles(begun_settings.store.fs, roots.output, flow, urn)
+        errors = ReprocessSource(begun_settings.store.fs, roots.output, flow, urn)
         settings = replace(begun_settings, flow=flow.with_source(errors))
         result = run(launch, settings, pinned=folders.pinned(), observer=told)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -134,4 +134,4 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             found=stop_reason(state),
             todo="release it with retry; then reprocess",
         )
-    ErrorFiles(store.fs, store.roots.output, flow, urn).plan_dataset(state)
+    ReprocessSource(store.fs, store.roots.output, flow, urn).plan_dataset(state)

@@ -11,7 +11,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
-from distcommit.fs.dry_run import NotedDeletes
+from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.generation import require_current_generation
@@ -20,7 +20,7 @@ from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 
 
-class _Unclaimed(NotedDeletes):
+class _Unclaimed(DryRunDeletes):
     """Ignores the claim of a folder that has no owner."""
 
     def make_folders(self, path: str) -> None:

@@ -14,7 +14,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.maintenance.superseded_files import delete_superseded
-from distcommit.fs.dry_run import NotedDeletes
+from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.protocol.next_record import next_epoch
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
@@ -50,7 +50,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
         kept: the retention of runs.
         kept_cuts: how many snapshots are kept.
     """
-    noting = NotedDeletes(store.fs)
+    noting = DryRunDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))
     counts: Counter[str] = Counter()
     unreadable: dict[str, str] = {}

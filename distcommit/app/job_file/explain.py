@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from distcommit.app.job_file.config import JobConfig
 from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.pipeline.task_flow import Branch, Reached, Stage, TaskFlow
+from distcommit.pipeline.task_flow import Branch, FlowColumns, Stage, TaskFlow
 
 _SAID_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
@@ -91,7 +91,7 @@ def explained(config: JobConfig) -> ExplainResult:
     """
     flow = config.task_flow()
     flow.check()
-    begin = Reached.of(flow.source)
+    begin = FlowColumns.of(flow.source)
     source = FlowPart("source", _type_of(flow.source), _settings(flow.source), "", *_columns(begin.columns))
     parts = [source, *_stages(flow.stages, begin)]
     reached = begin.after(flow.stages)
@@ -112,7 +112,7 @@ def _errors(flow: TaskFlow) -> FlowPart | None:
     return FlowPart("error branch", flow.errors.name, settings)
 
 
-def _branch(branch: Branch, reached: Reached) -> FlowBranch:
+def _branch(branch: Branch, reached: FlowColumns) -> FlowBranch:
     checks = [
         FlowPart(
             "task checker",
@@ -128,7 +128,7 @@ def _branch(branch: Branch, reached: Reached) -> FlowBranch:
     return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
 
 
-def _stages(stages: Sequence[Stage], reached: Reached) -> Iterator[FlowPart]:
+def _stages(stages: Sequence[Stage], reached: FlowColumns) -> Iterator[FlowPart]:
     for stage in stages:
         construct, fate = stage.construct, _FATES[stage.on_failure]
         reached = reached.after([stage])

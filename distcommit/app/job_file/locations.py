@@ -11,10 +11,10 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileSystem
-from distcommit.fs.counting import counted
 from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.fs.request_counting import counting_calls
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
@@ -125,7 +125,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
-        return LocalFileSystem(counted(RealPosixCalls(roots)), durable=durable)
+        return LocalFileSystem(counting_calls(RealPosixCalls(roots)), durable=durable)
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:
@@ -157,10 +157,10 @@ def _remote(scheme: str, authority: str) -> FileSystem:
     if scheme == "s3":
         return _object_store(authority)
     if scheme in _REMOTE:
-        return HdfsFileSystem(counted(_hdfs_calls(scheme, authority)))
-    from distcommit.fs.any.any_fsspec import FsspecFileSystem, implementation  # noqa: PLC0415 - an extra
+        return HdfsFileSystem(counting_calls(_hdfs_calls(scheme, authority)))
+    from distcommit.fs.any.fsspec_file_system import FsspecFileSystem, fsspec_class  # noqa: PLC0415 - an extra
 
-    return FsspecFileSystem(implementation(scheme), scheme, authority)
+    return FsspecFileSystem(fsspec_class(scheme), scheme, authority)
 
 
 def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:
@@ -177,7 +177,7 @@ def _object_store(bucket: str) -> FileSystem:
     from distcommit.fs.object_stores.s3 import S3FileSystem  # noqa: PLC0415 - an extra
     from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
 
-    return S3FileSystem(counted(S3Requests(bucket)))
+    return S3FileSystem(counting_calls(S3Requests(bucket)))
 
 
 def path_of(place: str) -> str:

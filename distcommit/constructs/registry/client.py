@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
-from distcommit.fs.answer_time import AnswerTimeError, within
+from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Registry:
 
         client = self._client
         try:
-            return within(self._answer_s, lambda: question(client))
+            return call_within(self._answer_s, lambda: question(client))
         except SchemaRegistryError as error:
             if error.http_status_code == 404:
                 self._require_schemas(what)
@@ -242,7 +242,7 @@ class Registry:
             raise self._away(what, str(error)) from None
         except (ConfigurationError, TransientError):
             raise
-        except (AnswerTimeError, _TooLargeError) as error:
+        except (ResponseTimeError, _TooLargeError) as error:
             raise self._away(what, str(error)) from None
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise self._away(what, f"an answer that is not a schema registry's ({type(error).__name__})") from None

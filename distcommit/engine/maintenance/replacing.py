@@ -17,9 +17,9 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Publish
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile, TaskState, WorkUnit
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import Horizon
-from distcommit.pipeline.maintenance.input_records import KnownRecords
-from distcommit.pipeline.maintenance.reprocess import FedAgain
+from distcommit.pipeline.maintenance.expire import ExpiryCutoff
+from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles
+from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone, published_folder
 from distcommit.protocol.readiness import Ready
@@ -79,7 +79,7 @@ def stage_replacements(
 def is_maintenance(unit: WorkUnit) -> bool:
     """Return whether a work unit reads published or rejected data of the job, and nothing of the source. It is
     published whole or not at all, and its files are added, whatever the job's publisher does."""
-    return FedAgain.of(unit) is not None or Horizon.of(unit) is not None
+    return ReprocessedFiles.of(unit) is not None or ExpiryCutoff.of(unit) is not None
 
 
 def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, done_epoch: int) -> StagedFile:
@@ -110,7 +110,7 @@ class _PublishedFiles:
     ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
         """Return the files that these attempts' files replace, older tombstones last; and the records in them."""
         folders = {file.final_path.rpartition("/")[0] for state in winners for file in state.files}
-        files, known = list[RetiredFile](), KnownRecords()
+        files, known = list[RetiredFile](), SupersededRecords()
         paths = [path for path in self._paths if path not in self._retired and not is_tombstone(path)]
         if publish == "replace_partitions":
             errors = f"{REJECTED_FOLDER}/"  # these are in no partition

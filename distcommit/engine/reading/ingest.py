@@ -29,8 +29,8 @@ from distcommit.engine.reading.task_events import WorkUnitDone
 from distcommit.engine.reading.task_times import TaskTimes
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.attempt import Attempt
-from distcommit.pipeline.background_finalization import Preparing
-from distcommit.pipeline.limits.progress_counters import Live
+from distcommit.pipeline.background_finalization import BackgroundFinalization
+from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from distcommit.pipeline.limits.watchdog import Watchdog
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
@@ -98,7 +98,7 @@ class _IngestTask:
         self._permanently_failed: set[str] = set()
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
-        self._live = Live(self._progress.tick)
+        self._live = ProgressCounters(self._progress.tick)
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
     def _take_bucket(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
@@ -194,7 +194,7 @@ class _IngestTask:
                 self._add_state(state)
             return failed
         try:
-            with Preparing(self._fs.parallel_calls) as preparing:
+            with BackgroundFinalization(self._fs.parallel_calls) as preparing:
                 for unit in units:
                     with self._times.working_on(unit.dataset_urn):
                         attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
@@ -234,7 +234,7 @@ class _IngestTask:
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        attempt = Attempt(flow, unit, area, identity, self._clock, kept=self._schemas, live=self._live)
+        attempt = Attempt(flow, unit, area, identity, self._clock, schema_store=self._schemas, live=self._live)
         with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
             attempt.read(
                 extractor,

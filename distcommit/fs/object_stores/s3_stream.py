@@ -102,7 +102,7 @@ class S3Stream(io.RawIOBase):
         """Do not close, and thereby publish, an abandoned stream."""
 
 
-def abandoned(requests: S3Requests, key: str) -> None:
+def discard_stream(requests: S3Requests, key: str) -> None:
     """Delete an object that a stream wrote, and the uploads to it that were left unfinished."""
     for upload_id in requests.uploads_to(key):
         try:

@@ -18,7 +18,7 @@ from distcommit.pipeline.branches.chain import Chain, Rejection
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.known_schemas import begin_converter
-from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.schemas.schema_history import SchemaStore
@@ -103,15 +103,17 @@ class BranchPipeline:
     def stages(self) -> Sequence[Stage]:
         return () if self.is_diverted else self.branch.stages
 
-    def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], kept: SchemaStore | None = None) -> None:
+    def open(
+        self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None
+    ) -> None:
         """Open the writer and begin the work unit in all constructs. Converters keep schemas in the store."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.is_diverted:
             return
         for stage in self.branch.stages:
-            with self.at(stage.name), at_most(self.construct_seconds, stage.name):
-                begin_converter(stage, unit, kept, self.branch.name)
+            with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
+                begin_converter(stage, unit, schema_store, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

@@ -33,8 +33,8 @@ from distcommit.pipeline.branches.fork_routing import route_records, row_mask
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.known_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
-from distcommit.pipeline.limits.time_limit import at_most
-from distcommit.pipeline.maintenance.reprocess import FedAgain
+from distcommit.pipeline.limits.time_limit import construct_time_limit
+from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
@@ -65,7 +65,7 @@ class Branches:
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
         self._flow, self._unit, self._area, self._identity = flow, unit, area, identity
-        reprocessed = FedAgain.of(unit)
+        reprocessed = ReprocessedFiles.of(unit)
         names = tuple(branch.name for branch in flow.branches) if reprocessed is None else reprocessed.branches
         epochs = () if reprocessed is None else reprocessed.epochs
         self._only_branch, self._is_reprocess = "" if reprocessed is None else reprocessed.branch, bool(reprocessed)
@@ -83,13 +83,13 @@ class Branches:
         self._tallied: list[list[Tally]] = []
         self._holes: Sequence[SkippedRange] = ()
 
-    def open(self, kept: SchemaStore | None = None) -> None:
+    def open(self, schema_store: SchemaStore | None = None) -> None:
         """Begin the work unit in all constructs and open the writers. Converters keep schemas in the store."""
         for stage in self._flow.stages:
-            with at_most(self._flow.construct_seconds, stage.name):
-                begin_converter(stage, self._unit, kept)
+            with construct_time_limit(self._flow.construct_seconds, stage.name):
+                begin_converter(stage, self._unit, schema_store)
         for pipeline in self._pipelines:
-            pipeline.open(self._unit, partial(self._open, pipeline), kept)
+            pipeline.open(self._unit, partial(self._open, pipeline), schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer: they hold for all branches."""
@@ -117,7 +117,7 @@ class Branches:
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
-        with at_most(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
+        with construct_time_limit(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
             by_branch = route_records(self._flow, pieces, batch.num_rows, rejected, self._only_branch)
         outputs = [
             pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
@@ -256,7 +256,7 @@ class Branches:
     def schemas(self) -> SchemaIds:
         """Return the schemas of the dataset that converters know now."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
-        with at_most(self._flow.construct_seconds, "known_schema_ids"):
+        with construct_time_limit(self._flow.construct_seconds, "known_schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:

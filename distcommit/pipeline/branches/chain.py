@@ -15,7 +15,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter, RowCheck
 from distcommit.core.work import ConstructCounts
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import ascending, by_first_row, in_source_order, merged_by_schema
-from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
 
 
@@ -94,7 +94,7 @@ class Chain:
         current = list(pieces)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
-            with at_most(self.seconds, stage.name):
+            with construct_time_limit(self.seconds, stage.name):
                 given = current if stage.construct.groups_schemas else in_source_order(current)
                 outputs = [output for piece in given for output in _through(stage, tally, piece, rejected)]
                 current = by_first_row(map(ascending, outputs))

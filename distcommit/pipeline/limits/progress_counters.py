@@ -17,7 +17,7 @@ def activity_in(branch: str, name: str) -> str:
 
 
 @dataclass(slots=True)
-class Live:
+class ProgressCounters:
     """Counters of all attempts of one task.
 
     Attributes:
@@ -26,7 +26,7 @@ class Live:
         bytes_read: payload bytes read.
     """
 
-    tell: Callable[[], None] = lambda: None
+    on_change: Callable[[], None] = lambda: None
     records: int = 0
     bytes_read: int = 0
     _ended: dict[str, float] = field(default_factory=dict)
@@ -47,12 +47,12 @@ class Live:
         finally:
             self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
-    def took(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
+    def count_batch(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
         """Count a batch. `spent` is what the current attempt has spent so far."""
         self.records += records
         self.bytes_read += bytes_read
         self._at_work = spent
-        self.tell()
+        self.on_change()
 
     def ended(self, spent: Mapping[str, float]) -> None:
         """End the current attempt, which has spent this."""

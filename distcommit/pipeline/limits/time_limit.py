@@ -39,7 +39,7 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 
 @contextmanager
-def at_most(seconds: float, construct: str) -> Iterator[None]:
+def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
     """Raise an error in the block once it has run for `seconds`; 0 for no limit.
 
     The error is raised by the process's alarm signal, therefore only in the main thread, where Spark's workers run

@@ -26,7 +26,7 @@ from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone
 
 
-class Horizon(MaintenanceProperty, frozen=True):
+class ExpiryCutoff(MaintenanceProperty, frozen=True):
     """The expiry cutoff of a maintenance unit.
 
     Attributes:
@@ -39,13 +39,13 @@ class Horizon(MaintenanceProperty, frozen=True):
     before_ms: int
     base: int = 0
 
-    def is_past(self, file: LiveFile) -> bool:
+    def is_expired(self, file: LiveFile) -> bool:
         """Return whether a file is expired. A file of unknown age never is."""
         return 0 < file.end_ms <= self.before_ms
 
 
 @dataclass(frozen=True, slots=True)
-class AgedDataset(PublishedFiles):
+class ExpirableFiles(PublishedFiles):
     """A dataset's published files, some of which may be expired.
 
     Attributes:
@@ -64,9 +64,9 @@ class AgedDataset(PublishedFiles):
             end_ms = self._folder_end_ms(file)
             yield file if end_ms is None else replace(file, end_ms=end_ms)
 
-    def past(self, horizon: Horizon) -> Iterator[LiveFile]:
+    def past(self, horizon: ExpiryCutoff) -> Iterator[LiveFile]:
         """Yield expired files. Raises as `live`."""
-        return filter(horizon.is_past, self.live())
+        return filter(horizon.is_expired, self.live())
 
     def is_obsolete(self) -> bool:
         """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
@@ -95,7 +95,7 @@ class AgedDataset(PublishedFiles):
 
 
 @dataclass(frozen=True, slots=True)
-class RetainedFiles(MaintenanceSource):
+class ExpirySource(MaintenanceSource):
     """Expires files of all idle datasets.
 
     Attributes:
@@ -107,7 +107,7 @@ class RetainedFiles(MaintenanceSource):
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
         if state.watermark is None:
             return None
-        aged, horizon = self.aged(state.dataset_urn, state.done_epoch), Horizon(self.before_ms, state.done_epoch)
+        aged, horizon = self.aged(state.dataset_urn, state.done_epoch), ExpiryCutoff(self.before_ms, state.done_epoch)
         if next(aged.past(horizon), None) is None and not aged.is_obsolete():
             return None
         return plan_of(state, horizon.unit(state.dataset_urn, state.watermark.incarnation, 1))
@@ -115,17 +115,17 @@ class RetainedFiles(MaintenanceSource):
     def extraction(self, unit: WorkUnit) -> Extraction:
         return _AgedExtraction(self, unit)
 
-    def in_place(self) -> TaskFlow:
+    def flow_without_constructs(self) -> TaskFlow:
         """Return the job's flow with this source and without constructs: there are no records."""
         branches = tuple(replace(branch, stages=(), checks=()) for branch in self.flow.branches)
         return replace(self.flow.with_source(self), branches=branches, stages=())
 
-    def aged(self, urn: str, done_epoch: int) -> AgedDataset:
-        return AgedDataset(self.fs, self.output, urn, done_epoch, self.flow)
+    def aged(self, urn: str, done_epoch: int) -> ExpirableFiles:
+        return ExpirableFiles(self.fs, self.output, urn, done_epoch, self.flow)
 
 
 class _AgedExtraction(MaintenanceExtraction):
-    def __init__(self, source: RetainedFiles, unit: WorkUnit) -> None:
+    def __init__(self, source: ExpirySource, unit: WorkUnit) -> None:
         super().__init__(unit)
         self._source = source
 
@@ -133,7 +133,7 @@ class _AgedExtraction(MaintenanceExtraction):
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the results with a staged tombstone that names the expired files and the previous replacement."""
-        horizon = Horizon.of(self.unit)
+        horizon = ExpiryCutoff.of(self.unit)
         if horizon is None:
             return tuple(results)
         aged = self._source.aged(self.unit.dataset_urn, horizon.base)

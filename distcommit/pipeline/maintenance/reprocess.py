@@ -33,7 +33,7 @@ from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, RetiredFile, Tombstone, stage_tombstone
 
 
-class FedAgain(MaintenanceProperty, frozen=True):
+class ReprocessedFiles(MaintenanceProperty, frozen=True):
     """The error files that a maintenance unit reads.
 
     Attributes:
@@ -55,7 +55,7 @@ class FedAgain(MaintenanceProperty, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorFiles(MaintenanceSource):
+class ReprocessSource(MaintenanceSource):
     """Reprocesses the live error files of one dataset, or of all idle datasets.
 
     Attributes:
@@ -119,9 +119,9 @@ class ErrorFiles(MaintenanceSource):
         )
 
 
-def _reprocessed(branch: str, branches: tuple[str, ...], base: int, files: Sequence[LiveFile]) -> FedAgain:
+def _reprocessed(branch: str, branches: tuple[str, ...], base: int, files: Sequence[LiveFile]) -> ReprocessedFiles:
     epochs = tuple(sorted({epoch for file in files for epoch in _epochs(file.footer)}))
-    return FedAgain(branch, branches, base, epochs, tuple(file.path for file in files))
+    return ReprocessedFiles(branch, branches, base, epochs, tuple(file.path for file in files))
 
 
 def _epochs(footer: Footer) -> tuple[int, ...]:
@@ -141,13 +141,13 @@ def _nothing(urn: str, found: str) -> ConfigurationError:
 class _ErrorFilesExtraction(MaintenanceExtraction):
     """The records of a maintenance unit's files, in the source's form."""
 
-    def __init__(self, source: ErrorFiles, unit: WorkUnit) -> None:
+    def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
         super().__init__(unit)
         self._source = source
         self._retired, self._footers, self._bytes = list[RetiredFile](), list[Footer](), 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        reprocessed, fs = FedAgain.of(self.unit), self._source.fs
+        reprocessed, fs = ReprocessedFiles.of(self.unit), self._source.fs
         for below in reprocessed.files if reprocessed is not None else ():
             path, records = f"{self._source.output}/{below}", 0
             footer, status = read_footer(fs, path), fs.status(path)
@@ -194,7 +194,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     ) -> tuple[BranchResult, ...]:
         """Return the results with a staged tombstone, beside the new error files, that names the files read to their
         end."""
-        reprocessed = FedAgain.of(self.unit)
+        reprocessed = ReprocessedFiles.of(self.unit)
         if reprocessed is None or not self._retired:
             return tuple(results)
         tombstone = Tombstone(

@@ -24,7 +24,7 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import ERRORS, DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
-from distcommit.pipeline.maintenance.input_records import KnownRecords
+from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
@@ -130,7 +130,7 @@ class PublishedFiles:
             FileNotFoundError: if a replacement is gone.
             DistcommitError, OSError: as `live_in`.
         """
-        known, retired = KnownRecords(), list[RetiredFile]()
+        known, retired = SupersededRecords(), list[RetiredFile]()
         for file in files:
             retired.append(RetiredFile(file.path, file.size_bytes, "", file.footer.records))
             known.add(file.footer, retained=retained)

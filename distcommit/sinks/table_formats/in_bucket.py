@@ -46,6 +46,6 @@ def _requests_to(
 
 def take_away(requests: S3Requests, key: str) -> None:
     """Delete a data file, and the parts of an upload that its writer has begun. A missing file is no error."""
-    from distcommit.fs.object_stores.s3_stream import abandoned  # noqa: PLC0415 - an extra
+    from distcommit.fs.object_stores.s3_stream import discard_stream  # noqa: PLC0415 - an extra
 
-    abandoned(requests, key)
+    discard_stream(requests, key)

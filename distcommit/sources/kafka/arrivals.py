@@ -12,7 +12,7 @@ from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.watermark import as_offset
 from distcommit.core.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, no_such_topic
 
 BATCH_RECORDS = 10_000
@@ -85,7 +85,7 @@ class Arrivals:
         beyond: partitions that delivered more than was expected. The caller stops fetching them and clears the set.
     """
 
-    def __init__(self, connection: KafkaConnection, notes: ClientNotes) -> None:
+    def __init__(self, connection: KafkaConnection, notes: ClientLog) -> None:
         self._connection, self._notes = connection, notes
         self.ranges: dict[PartitionName, Range] = {}
         self.beyond: set[PartitionName] = set()

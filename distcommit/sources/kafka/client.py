@@ -24,7 +24,7 @@ from distcommit.core.errors import ConfigurationError, SourceError, TransientErr
 from distcommit.core.redaction import is_public
 from distcommit.core.watermark import Position
 from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
-from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
+from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -72,20 +72,20 @@ class KafkaConnection:
         uncommitted = self.client.get("isolation.level") == "read_uncommitted"
         return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
-    def admin(self, notes: ClientNotes) -> AdminClient:
+    def admin(self, notes: ClientLog) -> AdminClient:
         """Return a client for metadata and offsets. Raises ConfigurationError if librdkafka rejects the settings."""
         callbacks: dict[str, Any] = {"error_cb": notes.error, "logger": notes}
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
-    def consumer(self, notes: ClientNotes, group: str = READER["group.id"]) -> Consumer:
+    def consumer(self, notes: ClientLog, group: str = READER["group.id"]) -> Consumer:
         """Return a consumer that reads only what it is assigned. Raises as `admin`."""
         conf = {**_READER_DEFAULTS, **self.client, **READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
 
     def metadata(
-        self, client: AdminClient | Consumer, notes: ClientNotes, kind: type[SourceError | TransientError]
+        self, client: AdminClient | Consumer, notes: ClientLog, kind: type[SourceError | TransientError]
     ) -> ClusterMetadata:
         """Return the cluster's metadata with all topics that this user may see.
 
@@ -130,7 +130,7 @@ class KafkaConnection:
             ) from None
 
 
-class ClientNotes:
+class ClientLog:
     """Sends a librdkafka client's log lines to `logging`, and keeps its last error."""
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -176,11 +176,11 @@ class KafkaQueries:
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
-        self._connection, self._notes = connection, ClientNotes(connection)
+        self._connection, self._notes = connection, ClientLog(connection)
         self.admin = connection.admin(self._notes)
         self.knows_topic_ids, self.cluster_id = False, ""
 
-    def topics(self) -> Iterator[TopicFound]:
+    def topics(self) -> Iterator[TopicMetadata]:
         """Yield all visible topics, with one request. Raises SourceError if no broker responds in time."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
@@ -188,7 +188,7 @@ class KafkaQueries:
         for name, topic in cluster.topics.items():
             leaderless = frozenset(partition.id for partition in topic.partitions.values() if partition.leader < 0)
             error = self._connection.masked(topic.error.str()) if topic.error is not None else ""
-            yield TopicFound(name, tuple(sorted(topic.partitions)), error, leaderless)
+            yield TopicMetadata(name, tuple(sorted(topic.partitions)), error, leaderless)
 
     def logs(
         self,

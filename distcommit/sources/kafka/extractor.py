@@ -23,7 +23,7 @@ from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.arrivals import BATCH_RECORDS, Arrivals, Buffer, ranges_of, topic_of
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.kafka.names import PartitionName, UnknownTopicId
 from distcommit.sources.kafka.topic_ids import topic_ids
 
@@ -44,7 +44,7 @@ class KafkaExtractor(Extractor):
 
     def __init__(self, connection: KafkaConnection, idle_timeout_s: float) -> None:
         self._connection, self._idle_timeout_s = connection, idle_timeout_s
-        self._notes = ClientNotes(connection)
+        self._notes = ClientLog(connection)
         self._consumer = connection.consumer(self._notes)
         self._units: tuple[WorkUnit, ...] = ()
         self._indices: dict[tuple[str, str], int] = {}

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import as_offset
 from distcommit.sources.kafka.batches import NO_TIMESTAMP_MS
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection, KafkaQueries, close_consumer
 from distcommit.sources.kafka.names import KafkaDataset, PartitionName
 from distcommit.sources.kafka.plan import stored_positions
 
@@ -78,7 +78,7 @@ def _lags(
 
 def _first_times(connection: KafkaConnection, unread: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
     """Return the time of the first message at or after each of these offsets, as far as they arrive in time."""
-    consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientNotes(connection))
+    consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}
     try:
         consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in unread.items()])

@@ -51,7 +51,7 @@ class KafkaDataset:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFound:
+class TopicMetadata:
     """A topic in the brokers' metadata.
 
     Attributes:
@@ -74,7 +74,7 @@ class TopicFound:
         return [KafkaDataset(urn, self.topic, (p,), urns) for urn, p in zip(urns, self.partitions, strict=True)]
 
 
-def topic_named_by(urn: str) -> str:
+def topic_of_dataset(urn: str) -> str:
     """Return the topic of a dataset of either kind. Topic names cannot contain `@`."""
     topic, separator, _ = urn.rpartition("@")
     return topic if separator else urn

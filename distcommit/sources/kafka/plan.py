@@ -155,7 +155,7 @@ def _begins(
     return start, skipped, ranges
 
 
-def up_to(
+def limited_to_reread(
     again: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
     """Return `logs` limited to the range that is read `again` before newer records.

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import GroupPositions
 from distcommit.core.watermark import Position
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection, KafkaQueries, close_consumer, error_text
 from distcommit.sources.kafka.names import KafkaDataset, PartitionName, TopicSelection
 
 _CHUNK = 1000
@@ -49,7 +49,7 @@ def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[s
 
 
 def _committed(connection: KafkaConnection, group: str, names: list[PartitionName]) -> dict[PartitionName, int]:
-    consumer = connection.consumer(ClientNotes(connection), group)
+    consumer = connection.consumer(ClientLog(connection), group)
     committed: dict[PartitionName, int] = {}
     try:
         for begin in range(0, len(names), _CHUNK):

@@ -31,16 +31,23 @@ from distcommit.core.watermark import Position
 from distcommit.core.work import DatasetPlan
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
-from distcommit.sources.kafka.by_hand import is_number, position_problems
 from distcommit.sources.kafka.names import (
     OWNED_KEYS,
     KafkaDataset,
     TopicSelection,
     UnknownTopicId,
     no_such_topic,
-    topic_named_by,
+    topic_of_dataset,
 )
-from distcommit.sources.kafka.plan import expiry_error, plan_dataset, read_to, stored_positions, unreadable, up_to
+from distcommit.sources.kafka.plan import (
+    expiry_error,
+    limited_to_reread,
+    plan_dataset,
+    read_to,
+    stored_positions,
+    unreadable,
+)
+from distcommit.sources.kafka.position_problems import is_number, position_problems
 from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
@@ -99,7 +106,7 @@ class KafkaSource(BaseModel, SourceSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(
-        "kafka_partition", "kafka_offset", offset_space_of=topic_named_by, unique_incarnations=True
+        "kafka_partition", "kafka_offset", offset_space_of=topic_of_dataset, unique_incarnations=True
     )
 
     type: Literal["kafka"]
@@ -150,7 +157,7 @@ class KafkaSource(BaseModel, SourceSettings):
 
     def extract_of(self, dataset_urn: str) -> Extract:
         columns = (self.provenance.partition_column, self.provenance.offset_column) if self.provenance else ()
-        return Extract("kafka", topic_named_by(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
+        return Extract("kafka", topic_of_dataset(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
     def pins(self) -> Mapping[str, FixedSetting]:
         """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
@@ -162,10 +169,10 @@ class KafkaSource(BaseModel, SourceSettings):
         return "dataset"
 
     def named_now(self, dataset_urn: str, partition: str) -> str:
-        return self.dataset_of(topic_named_by(dataset_urn), partition)
+        return self.dataset_of(topic_of_dataset(dataset_urn), partition)
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
-        topic = topic_named_by(dataset_urn)
+        topic = topic_of_dataset(dataset_urn)
         return is_number(partition) and topic in self.selection and dataset_urn == self.dataset_of(topic, partition)
 
     def reads(self, target: Target) -> bool:
@@ -211,7 +218,7 @@ class KafkaSource(BaseModel, SourceSettings):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
-        return stored_incarnations(states, ids_of(_impatient(self), {urn: topic_named_by(urn) for urn in states}))
+        return stored_incarnations(states, ids_of(_impatient(self), {urn: topic_of_dataset(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
         from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
@@ -302,7 +309,7 @@ class KafkaSource(BaseModel, SourceSettings):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 is_new = state is None or (state.watermark is None and not state.done_epoch)
                 followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)
-                limited = up_to(again, logs, state, topic_id)
+                limited = limited_to_reread(again, logs, state, topic_id)
                 most = states.records_per_dataset
                 planned = plan_dataset(self, dataset.urn, limited, state, topic_id, topic_followed=followed, most=most)
             except SourceError as error:

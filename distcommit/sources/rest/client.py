@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError, InvalidHeader
 from urllib3.util import Retry
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError, plain_text
-from distcommit.fs.answer_time import AnswerTimeError, within
+from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.sources.rest.paging import Request
 
 _MAX_BODY_BYTES = 256 << 20
@@ -63,8 +63,8 @@ class RestClient:
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
             try:
-                return within(self.answer_s, lambda: self._asked(request, dataset))
-            except AnswerTimeError as error:
+                return call_within(self.answer_s, lambda: self._asked(request, dataset))
+            except ResponseTimeError as error:
                 raise self._too_slow(request, dataset, error) from None
             except _AskLaterError as error:
                 asked_s = error.wait_s
@@ -128,7 +128,7 @@ class RestClient:
                 )
         return bytes(body)
 
-    def _too_slow(self, request: Request, dataset: str, error: AnswerTimeError) -> SourceError:
+    def _too_slow(self, request: Request, dataset: str, error: ResponseTimeError) -> SourceError:
         return SourceError(
             "the server takes too long for an answer",
             dataset=dataset,

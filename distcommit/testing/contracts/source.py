@@ -23,7 +23,7 @@ from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
 from distcommit.engine.planning.plan_checks import check_plan
-from distcommit.pipeline.position_check import Delivered
+from distcommit.pipeline.position_check import PositionCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,7 +228,7 @@ class SourceContract(ABC):
         for plan in self.plan(source).values():
             for unit in plan.work_units:
                 small = replace(unit, properties={**unit.properties, "max_bytes": "1"})
-                extraction, delivered = extractor.extract(small), Delivered(small, source.provenance)
+                extraction, delivered = extractor.extract(small), PositionCheck(small, source.provenance)
                 for batch in extraction:
                     delivered.take(batch, extraction.holes())
                     try:

@@ -9,7 +9,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -113,7 +113,7 @@ def _feeds(settings: RunSettings) -> Act:
     """Attempts at its tasks, each of which reads the error files as its actor sees them."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        errors = ErrorFiles(store.fs, ROOTS.output, settings.flow)
+        errors = ReprocessSource(store.fs, ROOTS.output, settings.flow)
         mine = replace(on(settings, store), flow=settings.flow.with_source(errors))
         for task in range(settings.partitions):
             ingest_partition(mine, task)

@@ -14,7 +14,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import positions_lost
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import end_run
@@ -180,7 +180,7 @@ def test_an_output_from_before_a_reprocess_is_noticed(tmp_path: Path) -> None:
     place.run(5, ["a"])
     copy = copied(place, tmp_path)
     settings = place.begin({"a": 5})
-    errors = ErrorFiles(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
+    errors = ReprocessSource(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     assert run(place.launch, replace(settings, flow=errors.flow.with_source(errors))).totals.records_published == 2
     end_run(settings.store, settings.epoch, clean=True)
     assert of_place(place).exact

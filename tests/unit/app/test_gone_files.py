@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing import recover
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import published_epoch
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
@@ -121,7 +121,7 @@ def test_what_was_fed_again_is_not_missed_and_what_stands_beside_it_is(tmp_path:
     place.run(3, ["a"])
     place.run(5, ["a"])
     settings = place.begin({"a": 5})
-    errors = ErrorFiles(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
+    errors = ReprocessSource(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
     assert result.totals.records_published == 2
     end_run(settings.store, settings.epoch, clean=result.succeeded)

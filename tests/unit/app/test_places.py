@@ -10,7 +10,7 @@ import pytest
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.any.any_fsspec import FsspecFileSystem
+from distcommit.fs.any.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 
 
@@ -102,7 +102,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str
         "distcommit.fs.hadoop.hdfs_rpc",
         "distcommit.fs.hadoop.webhdfs",
         "distcommit.fs.object_stores.s3",
-        "distcommit.fs.any.any_fsspec",
+        "distcommit.fs.any.fsspec_file_system",
     )
     for name in [name for name in sys.modules if name.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)

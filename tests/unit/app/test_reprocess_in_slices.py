@@ -15,7 +15,7 @@ from distcommit.core.records.freshness import Freshness
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles, FedAgain
+from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles, ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -96,14 +96,14 @@ def test_records_that_are_rejected_twice_keep_the_epoch_of_the_run_that_had_read
     def epochs() -> list[tuple[int, ...]]:
         flow = _flow(6).with_source(source)
         state = job.store.bucket_log(job.store.bucket_of("a")).refresh().datasets["a"]
-        planned = ErrorFiles(job.store.fs, job.roots.output, flow).plan_dataset(state)
+        planned = ReprocessSource(job.store.fs, job.roots.output, flow).plan_dataset(state)
         assert planned is not None
-        return sorted(again.epochs for again in map(FedAgain.of, planned.work_units) if again is not None)
+        return sorted(again.epochs for again in map(ReprocessedFiles.of, planned.work_units) if again is not None)
 
     first, second = (job.run(_flow(end, wrong), Freshness()).epoch for end in (3, 6))
     assert epochs() == ([(first,), (second,)] if counts_reading else [(first, second)])
     flow = _flow(6, wrong)
-    again = job.run(replace(flow, source=ErrorFiles(job.store.fs, job.roots.output, flow)), Freshness())
+    again = job.run(replace(flow, source=ReprocessSource(job.store.fs, job.roots.output, flow)), Freshness())
     assert again.totals.records_diverted == 18
     last = job.run(_flow(9, wrong), Freshness()).epoch
     before = (first, second, again.epoch)
@@ -117,7 +117,7 @@ def test_what_is_fed_again_in_a_job_with_targets_is_published_once(tmp_path: Pat
     assert job.audit().rejected == 27
     mended = _flow(9)
     for _ in range(6):
-        errors = ErrorFiles(job.store.fs, job.roots.output, mended)
+        errors = ReprocessSource(job.store.fs, job.roots.output, mended)
         assert job.run(replace(mended, source=errors)).succeeded
         found = job.audit()
         assert found.exact, (found.duplicates, found.rejected, found.records)

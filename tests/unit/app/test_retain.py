@@ -17,8 +17,8 @@ from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneErro
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import AgedDataset, Horizon
-from distcommit.pipeline.maintenance.reprocess import ErrorFiles
+from distcommit.pipeline.maintenance.expire import ExpirableFiles, ExpiryCutoff
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
@@ -108,7 +108,7 @@ def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_pat
     (left,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
     assert left.stat().st_mtime > OLD_S
     settings = place.begin({"a": 5})
-    errors = ErrorFiles(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
+    errors = ReprocessSource(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
     assert (result.totals.records_read, result.totals.records_published) == (1, 1)
     end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -120,7 +120,7 @@ def test_what_was_turned_away_is_in_no_time_folder_whatever_its_dataset_is_calle
     place.run(2, ["2001-09-08"])
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = TaskFlow.straight(place.begin({}).flow.source, sink)
-    live = AgedDataset(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
+    live = ExpirableFiles(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
     (file,) = [each for each in live if each.footer.kind == "rejected"]
     assert file.end_ms > OLD_MS
 
@@ -258,15 +258,15 @@ def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) ->
     flow = place.begin({}).flow
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = replace(flow, branches=(replace(flow.branches[0], sink=sink),))
-    aged = AgedDataset(place.fs, place.roots.output, "a", 99, flow)
+    aged = ExpirableFiles(place.fs, place.roots.output, "a", 99, flow)
     for folder, end in (("2001-09-08", 999_993_600_000), ("2001-09-09", 1_000_080_000_000)):
         file = next(Path(place.roots.output, "a").rglob("*.parquet"))
         (Path(place.roots.output, "a") / folder).mkdir()
         file.rename(Path(place.roots.output, "a") / folder / file.name)
         (live,) = [each for each in aged.live() if folder in each.path]
         assert live.end_ms == end
-        assert Horizon(OLD_MS).is_past(live) == (end < OLD_MS)
-    assert not Horizon(OLD_MS).is_past(replace(live, end_ms=0))
+        assert ExpiryCutoff(OLD_MS).is_expired(live) == (end < OLD_MS)
+    assert not ExpiryCutoff(OLD_MS).is_expired(replace(live, end_ms=0))
 
 
 @pytest.mark.parametrize(("urn", "branch"), [("2000", MAIN_BRANCH), ("a", "2000")])
@@ -283,8 +283,8 @@ def test_neither_the_folder_of_a_dataset_nor_of_a_branch_is_one_by_time(tmp_path
     file.rename(file.parent / "2024-01-31" / file.name)
     sink = FileSink.model_validate({"partition_by": [{"granularity": "year"}, {"granularity": "day"}]})
     flow = replace(settings.flow, branches=(replace(only, sink=sink, name=branch),))
-    (live,) = AgedDataset(place.fs, place.roots.output, urn, 99, flow).live()
-    assert not Horizon(OLD_MS).is_past(live)
+    (live,) = ExpirableFiles(place.fs, place.roots.output, urn, 99, flow).live()
+    assert not ExpiryCutoff(OLD_MS).is_expired(live)
 
 
 @pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])

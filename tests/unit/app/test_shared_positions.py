@@ -13,7 +13,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.core.interfaces.source import Source
 from distcommit.core.provenance import Provenance
 from distcommit.engine.driver.run import run
-from distcommit.sources.kafka.names import topic_named_by
+from distcommit.sources.kafka.names import topic_of_dataset
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
@@ -22,7 +22,7 @@ from tests.simulation.world import World
 from tests.unit.engine.machines import NOTHING, Machine, go, launch
 
 WORLD = World(buckets=2)
-BY_NAME = Provenance("partition", "offset", offset_space_of=topic_named_by)
+BY_NAME = Provenance("partition", "offset", offset_space_of=topic_of_dataset)
 BY_ID = replace(BY_NAME, unique_incarnations=True)
 
 

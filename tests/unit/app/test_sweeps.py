@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover
-from distcommit.fs.dry_run import NotedDeletes
+from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.history.retention import Retention
 from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, go, launch, source
@@ -73,7 +73,7 @@ def test_of_what_is_sealed_and_not_closed_nothing_is_shown() -> None:
 
 
 def test_a_sweep_that_would_do_anything_else_is_told() -> None:
-    noting = NotedDeletes(WORLD.store(Machine()).fs)
+    noting = DryRunDeletes(WORLD.store(Machine()).fs)
     with pytest.raises(DistcommitError, match="a dry run supports only deletions"):
         noting.put_if_absent("/store/x", b"")
     with pytest.raises(AttributeError):

@@ -13,7 +13,7 @@ from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.limits.progress_counters import Live
+from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from tests.models.model_flow import model_flow
 from tests.unit.engine.machines import Machine, QuickClock, launch, source
 from tests.unit.engine.situations import WORLD
@@ -33,11 +33,11 @@ def test_progress_adds_up_and_says_which_task_is_slowest_of_those_that_read() ->
 
 def test_what_is_live_adds_attempts_up_and_tells_after_each_batch() -> None:
     told = list[tuple[int, int, dict[str, float]]]()
-    live = Live(lambda: told.append((live.records, live.bytes_read, live.spent)))
-    live.took(10, 100, {"json": 1.0})
-    live.took(10, 50, {"json": 2.5, "write": 1.0})
+    live = ProgressCounters(lambda: told.append((live.records, live.bytes_read, live.spent)))
+    live.count_batch(10, 100, {"json": 1.0})
+    live.count_batch(10, 50, {"json": 2.5, "write": 1.0})
     live.ended({"json": 3.0, "write": 2.0})
-    live.took(1, 1, {"json": 0.5})
+    live.count_batch(1, 1, {"json": 0.5})
     assert told == [
         (10, 100, {"json": 1.0}),
         (20, 150, {"json": 2.5, "write": 1.0}),
@@ -98,7 +98,7 @@ def test_what_a_work_unit_has_read_is_told_batch_by_batch() -> None:
         told.append((live.records, live.bytes_read))
         writing_s.append(live.spent["write"])
 
-    live = Live(tell)
+    live = ProgressCounters(tell)
     for batches in (((b"{}", b"{ }"), (b"{}",)), ((b"{}",),)):
         state = run_unit(ListSource(batches), live=live)
         assert state.outcome is TaskOutcome.SUCCEEDED

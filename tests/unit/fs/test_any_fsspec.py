@@ -15,7 +15,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileAccess, FileSystem
-from distcommit.fs.any.any_fsspec import FsspecFileSystem, implementation
+from distcommit.fs.any.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.testing.contracts import FileSystemContract
 from tests.unit.fs.renaming import Renaming, opened
 
@@ -44,7 +44,7 @@ def test_a_scheme_without_a_renaming_class_is_refused_unseen(
 ) -> None:
     monkeypatch.setitem(sys.modules, "libarchive", None)
     with pytest.raises(ConfigurationError) as caught:
-        implementation(scheme)
+        fsspec_class(scheme)
     assert found in caught.value.found
     assert caught.value.ids == {"scheme": scheme}
     assert caught.value.todo

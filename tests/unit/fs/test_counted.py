@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.locations import open_file_system
-from distcommit.fs.counting import counted
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.fs.request_counting import counting_calls
 
 
 class OfThisThread:
@@ -33,7 +33,7 @@ class OfThisThread:
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> OfThisThread:
     requests = OfThisThread()
-    monkeypatch.setattr("distcommit.fs.counting.REQUESTS", requests)
+    monkeypatch.setattr("distcommit.fs.request_counting.REQUESTS", requests)
     return requests
 
 
@@ -46,7 +46,7 @@ def test_each_call_is_counted_also_where_a_job_file_opens_it_and_after_pickling(
         fs.put_if_absent(f"{tmp_path}/{name}", b"bytes")
         return requests.made - before
 
-    here = LocalFileSystem(counted(RealPosixCalls()))
+    here = LocalFileSystem(counting_calls(RealPosixCalls()))
     opened = open_file_system(str(tmp_path), durable=True)
     assert isinstance(opened, LocalFileSystem)
     sent = pickle.loads(pickle.dumps(here))
@@ -62,7 +62,7 @@ def test_what_is_no_call_and_what_goes_wrong_is_handed_on(requests: OfThisThread
         def fails(self) -> None:
             raise FileNotFoundError
 
-    calls, before = counted(Calls()), requests.made
+    calls, before = counting_calls(Calls()), requests.made
     assert calls.scheme == "hdfs"
     assert requests.made == before
     with pytest.raises(FileNotFoundError):

@@ -25,7 +25,7 @@ from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit
-from distcommit.pipeline.limits.progress_counters import Live
+from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
@@ -104,7 +104,7 @@ def run_unit(
     deadline_ms: int = 0,
     clock: QuickClock | None = None,
     sink: Sink | None = None,
-    live: Live | None = None,
+    live: ProgressCounters | None = None,
 ) -> TaskState:
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)

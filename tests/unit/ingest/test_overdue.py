@@ -16,7 +16,7 @@ from distcommit.core.errors import OverdueError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.pipeline.branches.chain import Chain
 from distcommit.pipeline.branches.piece import Piece
-from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
 
 SOON_S = 0.05
@@ -66,14 +66,14 @@ def test_a_construct_that_does_not_end_has_failed(does: Callable[[], None]) -> N
 
 def test_who_swallows_it_is_told_again() -> None:
     began_s = time.monotonic()
-    with at_most(SOON_S, "deaf"):
+    with construct_time_limit(SOON_S, "deaf"):
         swallow()
     assert time.monotonic() - began_s < 30
 
 
 def test_what_ends_in_time_hears_nothing_of_it() -> None:
     for seconds in (SOON_S, 0):
-        with at_most(seconds, "quick"):
+        with construct_time_limit(seconds, "quick"):
             pass
     time.sleep(2 * SOON_S)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
@@ -84,7 +84,7 @@ def test_other_threads_have_no_limit() -> None:
     told: list[str] = []
 
     def work() -> None:
-        with at_most(SOON_S, "elsewhere"):
+        with construct_time_limit(SOON_S, "elsewhere"):
             time.sleep(2 * SOON_S)
             told.append("ended")
 

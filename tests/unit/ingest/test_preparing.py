@@ -21,7 +21,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.pipeline import background_finalization as preparing_module
 from distcommit.pipeline.attempt import Attempt
-from distcommit.pipeline.background_finalization import Preparing
+from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
@@ -96,7 +96,7 @@ def names(attempts: Sequence[Attempt]) -> list[str]:
 def test_writers_of_several_work_units_end_at_once_and_are_told_in_order(tmp_path: Path) -> None:
     fs = LocalFileSystem(InTurn(3), durable=False, parallel_calls=3)
     units, ended = read_units(fs, tmp_path, 6), []
-    with Preparing(3) as preparing:
+    with BackgroundFinalization(3) as preparing:
         for attempt in units:
             preparing.add(attempt)
             ended += list(preparing.ended())
@@ -109,7 +109,7 @@ def test_writers_of_several_work_units_end_at_once_and_are_told_in_order(tmp_pat
 
 def test_with_one_call_at_a_time_each_is_prepared_as_it_is_added(tmp_path: Path) -> None:
     (attempt,) = read_units(LocalFileSystem(durable=False), tmp_path, 1)
-    with Preparing(1) as preparing:
+    with BackgroundFinalization(1) as preparing:
         preparing.add(attempt)
         assert attempt.state().files
         assert list(preparing.ended()) == [attempt]
@@ -122,7 +122,7 @@ def test_what_waits_is_bounded_in_number_and_bytes(
     monkeypatch.setattr(preparing_module, "_MOST_BYTES", most_bytes)
     held = Held()
     units = read_units(LocalFileSystem(held, durable=False, parallel_calls=8), tmp_path, room)
-    with Preparing(4) as preparing:
+    with BackgroundFinalization(4) as preparing:
         for attempt in units[:-1]:
             preparing.add(attempt)
             assert list(preparing.ended()) == []
@@ -144,7 +144,7 @@ def test_who_leaves_early_leaves_no_call_under_way(tmp_path: Path) -> None:
     units = read_units(LocalFileSystem(held, durable=False, parallel_calls=8), tmp_path, 3)
 
     def leave_early() -> None:
-        with Preparing(4) as preparing:
+        with BackgroundFinalization(4) as preparing:
             for attempt in units:
                 preparing.add(attempt)
             threading.Timer(0.2, held.may_close.set).start()
@@ -157,7 +157,7 @@ def test_who_leaves_early_leaves_no_call_under_way(tmp_path: Path) -> None:
 
 def test_one_that_can_not_end_fails_alone(tmp_path: Path) -> None:
     units = read_units(LocalFileSystem(Full(1), durable=False, parallel_calls=8), tmp_path, 6)
-    with Preparing(1) as preparing:  # in turn, so that it is the third
+    with BackgroundFinalization(1) as preparing:  # in turn, so that it is the third
         for attempt in units:
             preparing.add(attempt)
         states = [attempt.state() for attempt in preparing.ended()]

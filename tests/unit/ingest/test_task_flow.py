@@ -16,7 +16,7 @@ from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
-from distcommit.pipeline.task_flow import Branch, Check, Reached, Stage, TaskFlow
+from distcommit.pipeline.task_flow import Branch, Check, FlowColumns, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelSource
 
@@ -117,7 +117,7 @@ def stages(*names: str) -> list[Stage]:
     ids=str,
 )
 def test_what_can_not_fit_is_told_naming_both(chain: Sequence[str], told: str) -> None:
-    begin = Reached(Columns())
+    begin = FlowColumns(Columns())
     begin.after(stages(*chain[:-1]))
     with pytest.raises(ConfigurationError, match=told.replace("a.x", "a[.]x")):
         begin.after(stages(*chain))
@@ -144,27 +144,27 @@ def test_what_can_not_fit_is_told_naming_both(chain: Sequence[str], told: str) -
 )
 def test_what_may_fit_is_not_refused(chain: Sequence[str]) -> None:
     known = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
-    Reached(known).after(stages(*chain))
+    FlowColumns(known).after(stages(*chain))
 
 
 def test_a_fork_asks_for_what_can_not_be_there() -> None:
-    chosen = Reached(Columns()).after(stages("three"))
+    chosen = FlowColumns(Columns()).after(stages("three"))
     dear = {"dear": {"column": "price", "op": ">=", "value": 1}}
     match = validated("fork", {"type": "first_match", "when": dear, "otherwise": "cheap"})
     assert isinstance(match, ForkOperatorSettings)
-    assert Reached(Columns()).sent_on(match, "dear")
-    assert chosen.sent_on(match, "cheap")
+    assert FlowColumns(Columns()).may_receive(match, "dear")
+    assert chosen.may_receive(match, "cheap")
     with pytest.raises(ConfigurationError, match=r"the fork can take, from three.*'price'"):
-        chosen.sent_on(match, "dear")
-    typed = Reached(Columns()).after(stages("a as text", "a to d"))
+        chosen.may_receive(match, "dear")
+    typed = FlowColumns(Columns()).after(stages("a as text", "a to d"))
     number = validated("fork", {"type": "every_match", "when": {"x": {"not": {"column": "d", "op": "==", "value": 1}}}})
     assert isinstance(number, ForkOperatorSettings)
     with pytest.raises(ConfigurationError, match="from a to d"):
-        typed.sent_on(number, "x")
+        typed.may_receive(number, "x")
     by_schema = validated("fork", {"type": "by_schema", "requires": {"priced": ["price"], "all": []}})
     assert isinstance(by_schema, ForkOperatorSettings)
-    assert [chosen.sent_on(by_schema, branch) for branch in ("priced", "all")] == [False, True]
-    assert Reached(Columns()).sent_on(by_schema, "priced")
+    assert [chosen.may_receive(by_schema, branch) for branch in ("priced", "all")] == [False, True]
+    assert FlowColumns(Columns()).may_receive(by_schema, "priced")
 
 
 CHECKS: Mapping[str, Mapping[str, Any]] = {
@@ -290,11 +290,11 @@ CHAINED = st.lists(
 def test_what_is_known_is_true_of_all_records(given: tuple[pa.Schema, Columns], chain: Sequence[str]) -> None:
     schema, columns = given
     try:
-        made = Reached(Columns.of(schema)).after(stages(*chain)).columns.whole()
+        made = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.whole()
     except ConfigurationError:
         return
     assert made is not None
-    known = Reached(columns).after(stages(*chain)).columns
+    known = FlowColumns(columns).after(stages(*chain)).columns
     assert not set(made.names) & known.gone
     assert known.others or set(known.known.names) == set(made.names)
     for field in known.known:

@@ -32,7 +32,7 @@ from distcommit.engine.reading.ingest import failed_state, ingest_partition
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.branches.chain import Chain
 from distcommit.pipeline.branches.piece import Piece
-from distcommit.pipeline.limits.time_limit import at_most
+from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
 from distcommit.pipeline.limits.watchdog_child import Worker
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
@@ -121,15 +121,17 @@ def worker(folder: Path, does: Callable[[], None], where: str) -> None:
         (pid,) = children_of(os.getpid())
         (folder / "watchdog").write_text(pid)
         if where == "outside a unit":
-            with at_most(LIMIT_S, "greedy"):
+            with construct_time_limit(LIMIT_S, "greedy"):
                 does()
         with watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)):
             for _ in range(3):
-                with at_most(LONG_S, "quick"):
+                with construct_time_limit(LONG_S, "quick"):
                     pass
             if where == "in a chain":
                 does()
-            with at_most(LONG_S if does is leave_a_process_that_has_all_descriptors else LIMIT_S, "greedy"):
+            with construct_time_limit(
+                LONG_S if does is leave_a_process_that_has_all_descriptors else LIMIT_S, "greedy"
+            ):
                 does()
 
 

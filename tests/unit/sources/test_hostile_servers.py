@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.constructs.registry.client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
-from distcommit.fs.answer_time import AnswerTimeError, within
+from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.sources.rest.source import RestSource
 from tests.servers.hostile import bomb, endless_body, hostile, nested_bomb, redirect, slow_body, slow_head, small_bomb
 from tests.unit.sources.sql_tables import Reader
@@ -75,9 +75,9 @@ def test_registry_that_answers_so_does_not_answer(answering: Callable[..., None]
 
 
 def test_call_within_its_time_returns_or_raises_as_it_does() -> None:
-    assert within(10, lambda: 7) == 7
+    assert call_within(10, lambda: 7) == 7
     nothing: dict[str, int] = {}
     with pytest.raises(KeyError):
-        within(10, lambda: nothing["missing"])
-    with pytest.raises(AnswerTimeError, match=r"within 0\.01 s"):
-        within(0.01, lambda: threading.Event().wait(5))
+        call_within(10, lambda: nothing["missing"])
+    with pytest.raises(ResponseTimeError, match=r"within 0\.01 s"):
+        call_within(0.01, lambda: threading.Event().wait(5))

@@ -22,8 +22,8 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, positions_lost
 from distcommit.pipeline import attempt
 from distcommit.sources.kafka.client import KafkaQueries
-from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
-from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
+from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicMetadata, TopicSelection
+from distcommit.sources.kafka.plan import fair_shares, limited_to_reread, pack, plan_dataset
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.plan_error import PlanError
 from tests.unit.sources.reading_again import ReadingAgain
@@ -149,12 +149,12 @@ def test_what_has_gone_since_or_is_of_another_topic_is_not_waited_for() -> None:
     end = Watermark({"0": 5, "1": 5, "2": 5}, "id")
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(8, 20, 8), 1: PartitionLog(0, 20, 20), 2: "no leader"}
     logs[3] = PartitionLog(0, 9, 0)
-    found = up_to(end, logs, None, "id")
+    found = limited_to_reread(end, logs, None, "id")
     assert found == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
     stored = read_to("t", p0=2, p1=2)["t"]
-    assert up_to(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "where it begins says its watermark"
-    assert up_to(end, logs, stored, "another id") == logs
-    assert up_to(None, logs, stored, "id") == logs
+    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "where it begins says its watermark"
+    assert limited_to_reread(end, logs, stored, "another id") == logs
+    assert limited_to_reread(None, logs, stored, "id") == logs
 
 
 def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
@@ -458,7 +458,7 @@ def test_partition_error_stops_its_dataset() -> None:
 
 
 def test_topic_names_split_into_partition_datasets() -> None:
-    found = TopicFound("t", (0, 1), "", frozenset())
+    found = TopicMetadata("t", (0, 1), "", frozenset())
     assert [dataset.urn for dataset in found.datasets("partition")] == ["t@0", "t@1"]
 
 

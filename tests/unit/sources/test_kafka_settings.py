@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import SourceState
-from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.kafka.source import KafkaSource
 from tests.unit.sources.test_kafka_plan import everything, source
 
@@ -53,7 +53,7 @@ def test_secrets_are_masked_in_what_librdkafka_says() -> None:
     connection = KafkaConnection("b:1", {"sasl.password": "pw", "debug": "abc"}, 1)
     assert connection.masked("pw abc") == "*** abc"
     assert "pw" not in repr(connection)
-    notes = ClientNotes(connection)
+    notes = ClientLog(connection)
     notes.log(7, "%s [%s] %s", "FAIL", "x", "pw")
 
 
@@ -81,7 +81,7 @@ def test_names_of_protocols_and_mechanisms_are_shown_where_they_belong() -> None
 def test_a_refusal_counts_once_no_broker_is_left(code: int, text: str, refused: bool) -> None:
     errors = [KafkaError(code, text), KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")]
     for first, second in (errors, errors[::-1]):
-        notes = ClientNotes(KafkaConnection("b:1", {}, 1))
+        notes = ClientLog(KafkaConnection("b:1", {}, 1))
         notes.error(first)
         assert not notes.refused
         notes.error(second)

@@ -10,7 +10,7 @@ from distcommit.core.support.request_counts import REQUESTS
 Calls = TypeVar("Calls")
 
 
-def counted(calls: Calls) -> Calls:
+def counting_calls(calls: Calls) -> Calls:
     """Return the same calls, each of which is counted: the system calls or client requests of a file system.
 
     Requests that an opened file makes by itself are not counted.

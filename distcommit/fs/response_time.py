@@ -9,14 +9,14 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-class AnswerTimeError(Exception):
+class ResponseTimeError(Exception):
     """A server has not sent its complete response within the limit."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"no complete response within {limit_s:g} s")
 
 
-def within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
+def call_within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
     """Return the result of a call, or raise its error.
 
     The call runs in a daemon thread. If it exceeds the limit, the thread is abandoned and ends when its server does.
@@ -26,7 +26,7 @@ def within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
         ask: the call.
 
     Raises:
-        AnswerTimeError: if it takes longer.
+        ResponseTimeError: if it takes longer.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
@@ -43,5 +43,5 @@ def within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
     if errors:
         raise errors[0]
     if not answers:
-        raise AnswerTimeError(limit_s)
+        raise ResponseTimeError(limit_s)
     return answers[0]

@@ -11,7 +11,7 @@ from distcommit.stores.folders.tombstones import ReplacedRecords
 _Key = tuple[str, tuple[str, ...], bool]
 
 
-class KnownRecords:
+class SupersededRecords:
     """Offsets of input records in superseded files, by incarnation, branches, and whether the files expired."""
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ _NT_STATUS = {
 _LOGON_FAILURE = 0xC000006D
 
 
-def implementation(scheme: str) -> type[AbstractFileSystem]:
+def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
     """Return fsspec's class for a URL scheme.
 
     Raises:
