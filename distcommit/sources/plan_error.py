@@ -18,7 +18,7 @@ class PlanError(SourceError):
         self.remedy = remedy
 
 
-def went_back(urn: str, stored: Position, end: Position | None) -> PlanError:
+def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanError:
     """Return the error for a watermark column whose values end before the stored position.
 
     Args:

@@ -81,7 +81,7 @@ def is_position(kind: Kind, position: Position) -> bool:
         return False
 
 
-def end_by_itself(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
+def end_of_retry(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
     """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
     and `end`, else `end`.
 
@@ -95,7 +95,7 @@ def end_by_itself(again: Watermark | None, incarnation: str, low: Position, end:
     return failed if failed is not None and at_or_past(end, failed) and not at_or_past(low, failed) else end
 
 
-class InOrder(Generic[Row]):
+class OrderedRows(Generic[Row]):
     """Buffer of rows in the order of their values, which gives out all rows of one value together.
 
     Args:
@@ -122,7 +122,7 @@ class InOrder(Generic[Row]):
         self._positions += positions
         self.newest = positions[-1] if positions else self.newest
 
-    def take_below(self, end: Position) -> list[Row]:
+    def pop_below(self, end: Position) -> list[Row]:
         """Remove the rows whose values are below `end`, and return them."""
         count = bisect_left(self._positions, end)
         taken, self._rows = self._rows[:count], self._rows[count:]

@@ -55,7 +55,7 @@ def _resolved(situation: Here, cause: str, command: str = "") -> Drilled:
     return printed.ended()
 
 
-@drill("if only its newest rows were deleted", "remedy of went_back", quick=True)
+@drill("if only its newest rows were deleted", "remedy of column_end_error", quick=True)
 def table_filled_anew(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t", "u")

@@ -18,7 +18,7 @@ from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
 from distcommit.protocol.setting import reach_after
-from distcommit.sources.sql.rules import counts_in
+from distcommit.sources.sql.rules import is_incarnation_of
 from tests.inputs.case import Case
 
 SEES = "tests/unit/app/test_audit_sees.py::"
@@ -76,7 +76,7 @@ def _read(offsets: list[list[int]], high: int, hole: tuple[int, int] | None, _: 
 
 
 def _counts(incarnation: str, column: str, query: str, _: Path) -> str:
-    return "kept" if counts_in(incarnation, column, query) else "as the next plan finds"
+    return "kept" if is_incarnation_of(incarnation, column, query) else "as the next plan finds"
 
 
 def _case(point: str, given: str, right: str, run: Callable[[Path], str]) -> Case:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.wire import Framed
 from distcommit.formats.avro.container_reader import read_batches
@@ -92,7 +92,7 @@ def json_schema(schema: Any, value: str) -> Run:
 
     def run(folder: Path) -> str:
         root = {"type": "object", "properties": {"x": schema}}
-        decoder = _JsonSchemaDecoder(*columns_of(FoundSchema(1, "JSON", json.dumps(root), ())))
+        decoder = _JsonSchemaDecoder(*columns_of(RegisteredSchema(1, "JSON", json.dumps(root), ())))
         data = np.frombuffer(f'{{"x": {value}}}'.encode(), np.uint8)
         framed = Framed(1, data, np.array([0]), np.array([len(data)]), np.array([0]))
         [decoded] = decoder.decode(framed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import schema_of
 from distcommit.constructs.registry.wire import Framed
 from distcommit.formats.schema_bounds import UnusableSchemaError
@@ -28,8 +28,8 @@ TIME = (
 
 def _observed(text: str, body: bytes, pinned: str, references: tuple[tuple[str, str], ...]) -> str:
     try:
-        reader = FoundSchema(2, "PROTOBUF", pinned, ()) if pinned else None
-        decoder = schema_of(FoundSchema(1, "PROTOBUF", text, references), reader)
+        reader = RegisteredSchema(2, "PROTOBUF", pinned, ()) if pinned else None
+        decoder = schema_of(RegisteredSchema(1, "PROTOBUF", text, references), reader)
     except UnusableSchemaError as error:
         return f"rejected: {error}".splitlines()[0]
     data = np.frombuffer(b"\0" + body, np.uint8)

@@ -302,12 +302,12 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
 def test_protobuf_that_can_not_be_compiled_turns_its_records_away(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
-    from distcommit.constructs.registry.client import FoundSchema
+    from distcommit.constructs.registry.client import RegisteredSchema
     from distcommit.constructs.registry.protobuf.schema import schema_of
     from distcommit.formats.schema_bounds import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
-        schema_of(FoundSchema(1, "PROTOBUF", text, ()), None)
+        schema_of(RegisteredSchema(1, "PROTOBUF", text, ()), None)
 
 
 JSON = {

@@ -32,7 +32,7 @@ class UnknownSchemaError(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSchema:
+class RegisteredSchema:
     """A registered schema."""
 
     schema_id: int
@@ -45,7 +45,7 @@ class FoundSchema:
     """Names and texts of the schemas that it refers to, each once, and after those that it needs itself."""
 
 
-def check_size(found: FoundSchema) -> None:
+def check_size(found: RegisteredSchema) -> None:
     """Compare the size of a schema's text and of its references with the limits.
 
     Raises:
@@ -102,10 +102,10 @@ class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
 
     def subject_of(self, topic: str, column: str) -> str:
         """Return the subject for a column of a topic's records."""
-        return usual_subject(topic, column) if self.subject is None else self.subject.replace(_TOPIC, topic)
+        return default_subject(topic, column) if self.subject is None else self.subject.replace(_TOPIC, topic)
 
 
-def usual_subject(topic: str, column: str) -> str:
+def default_subject(topic: str, column: str) -> str:
     """Return the subject that producers use by default for a topic's keys or values."""
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
@@ -174,7 +174,7 @@ class Registry:
         registry._rest_client.session.event_hooks = {"response": [_read_bounded]}
         return registry
 
-    def schema(self, schema_id: int) -> FoundSchema:
+    def schema(self, schema_id: int) -> RegisteredSchema:
         """Return the schema with an id.
 
         Raises:
@@ -184,14 +184,14 @@ class Registry:
         """
         return self._found(schema_id, self._ask(lambda client: client.get_schema(schema_id), f"id {schema_id}"))
 
-    def version(self, subject: str, version: int) -> FoundSchema:
+    def version(self, subject: str, version: int) -> RegisteredSchema:
         """Return a version of a subject. Raises like `schema`."""
         registered = self._ask(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
         return self._found(int(registered.schema_id), registered.schema)
 
-    def latest(self, subject: str) -> FoundSchema:
+    def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest version of a subject. Raises like `schema`."""
         registered = self._ask(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._found(int(registered.schema_id), registered.schema)
@@ -202,11 +202,11 @@ class Registry:
         if client is not None:
             client.close()
 
-    def _found(self, schema_id: int, schema: Schema) -> FoundSchema:
+    def _found(self, schema_id: int, schema: Schema) -> RegisteredSchema:
         references: dict[str, str] = {}
         self._refer(schema, references, ())
         kind = schema.schema_type or "AVRO"
-        return FoundSchema(schema_id, kind, schema.schema_str or "", tuple(references.items()))
+        return RegisteredSchema(schema_id, kind, schema.schema_str or "", tuple(references.items()))
 
     def _refer(self, schema: Schema, found: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
         for each in schema.references or []:

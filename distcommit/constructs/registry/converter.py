@@ -13,15 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distcommit.constructs.registry.client import (
-    FoundSchema,
+    RegisteredSchema,
     Registry,
     RegistrySettings,
     UnknownSchemaError,
     check_size,
-    usual_subject,
+    default_subject,
 )
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
-from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
+from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
 from distcommit.constructs.settings import ConverterSettings, own_of
@@ -80,13 +80,13 @@ class _Known:
     """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
     """Decoders by the ids of the writer's schema and of the pinned one (0 without); a text says why there is none."""
-    pinned: dict[tuple[str, int], FoundSchema] = field(default_factory=dict)
+    pinned: dict[tuple[str, int], RegisteredSchema] = field(default_factory=dict)
     """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
     """Columns of the record before."""
     topic: str = ""
     """Topic of the current dataset."""
-    schemas: KnownSchemas = field(default_factory=KnownSchemas)
+    schemas: AdmittedSchemas = field(default_factory=AdmittedSchemas)
     """Schemas of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
     """Schema ids of the work unit that the registry does not have."""
@@ -145,7 +145,7 @@ class RegistryConverter(
         return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_known"}}
 
     @abstractmethod
-    def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         """Return the decoder of a schema's messages, as they are or as the reader's schema requires.
 
         Raises:
@@ -180,7 +180,7 @@ class RegistryConverter(
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         state = self._known
-        state.last, state.schemas, state.unknown = None, KnownSchemas(), set()
+        state.last, state.schemas, state.unknown = None, AdmittedSchemas(), set()
         state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         state.policy = own_of(state.topic, self.datasets) or self
 
@@ -199,7 +199,7 @@ class RegistryConverter(
             state.registry.close()
             state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
-    def _reader(self) -> FoundSchema | None:
+    def _reader(self) -> RegisteredSchema | None:
         """Return the pinned schema of the current dataset, if there is one."""
         state, pinned = self._known, self._known.policy.pinned
         if pinned is None:
@@ -234,7 +234,7 @@ class RegistryConverter(
             if reader is None:
                 schemas.require(schema_id, self.registry.url)
             else:
-                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned schema")
+                AdmittedSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned schema")
         decoder = self._decoder(schema_id)
         if isinstance(decoder, str) or policy.evolution != "evolve":
             return decoder
@@ -262,7 +262,7 @@ class RegistryConverter(
             state.note_unknown(schema_id, self.registry.url)
         return state.decoders[key]
 
-    def _made(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def _made(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         """Create a decoder. Every error but those of the environment belongs to the schema."""
         try:
             with foreign_errors():
@@ -272,7 +272,7 @@ class RegistryConverter(
         except Exception as error:
             raise UnusableSchemaError(f"its decoder can't be created: {error_text(error, 500)}") from error
 
-    def _check_kind(self, found: FoundSchema) -> None:
+    def _check_kind(self, found: RegisteredSchema) -> None:
         if found.kind != self.kind:
             raise UnusableSchemaError(f"it is of type {found.kind}; the converter requires {self.kind}")
         check_size(found)
@@ -305,7 +305,7 @@ class RegistryConverter(
         if not topic:
             return pa.schema([])
         try:
-            newest = self._known.registry.latest(usual_subject(topic, self.column))
+            newest = self._known.registry.latest(default_subject(topic, self.column))
         except (UnknownSchemaError, UnusableSchemaError):
             return pa.schema([])
         decoder = self._decoder(newest.schema_id)

@@ -23,7 +23,7 @@ from referencing import Resource as Reference
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.schemas.column_types import JSON_TEXT
 from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
 
@@ -32,7 +32,7 @@ _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
 _OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
+def columns_of(found: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
     """Return the columns of an object schema, and the names of columns that are required and must not be null.
 
     Raises:
@@ -44,7 +44,7 @@ def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
         raise UnusableSchemaError(f"it is not a JSON schema: {error}") from error
 
 
-def _columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
+def _columns_of(found: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
     try:
         contents = {name: json.loads(text) for name, text in found.references}
         root = json.loads(found.text)

@@ -60,7 +60,7 @@ class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_
 
 
 @dataclass(slots=True)
-class SchemasOfRun:
+class RunSchemas:
     """Unpublished schemas that work units of a dataset have met in this run, in one order for all of them.
 
     A schema is stored where the other work units find it before any record is accepted by it.
@@ -86,7 +86,7 @@ class SchemasOfRun:
 
 
 @dataclass(slots=True)
-class KnownSchemas:
+class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
 
     A new schema must be compatible with the newest one, and with older ones that are compatible with the newest
@@ -98,7 +98,7 @@ class KnownSchemas:
     """Ids of the schemas."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rejection reasons of other schemas, by id."""
-    of_run: SchemasOfRun = field(default_factory=SchemasOfRun)
+    of_run: RunSchemas = field(default_factory=RunSchemas)
     """Schemas of other work units of this run; a new schema must be compatible with them, too."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 

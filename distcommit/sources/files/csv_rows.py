@@ -21,7 +21,7 @@ UNPARSED = pa.field("_unparsed", pa.binary())
 """Column of the bytes of unreadable rows, null for other rows. Only batches with unreadable rows have it. The other
 columns of an unreadable row are null. A file's own columns are text, so that no file has this column itself."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
 _MOST_ROW_BYTES = 64 << 20
 _BATCH_ROWS = 64 << 10
@@ -37,7 +37,7 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
     header = next(_rows(stream, dialect), None)
     if header is None:
         return []
-    if header.startswith(OF_UTF_16):
+    if header.startswith(UTF_16_MARKS):
         raise ValueError("it is UTF-16; it must be UTF-8")
     if problem := _quoting_problem(header, dialect):
         raise ValueError(f"its first row has {problem}")
@@ -45,7 +45,7 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
     return names
 
 
-def row_by_row(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
+def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file after its header and `skip` rows. `names` are the names of the header.
 
     Raises:

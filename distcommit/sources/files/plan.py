@@ -80,7 +80,7 @@ def plan_dataset(
     chosen = _chosen(unread, rules, again)
     if not chosen:
         return None
-    _warn_of(progress.look_alikes(chosen), urn)
+    _warn_of(progress.files_read_under_another_name(chosen), urn)
     incarnation = stored.incarnation if stored is not None else ""
     at, units = progress, list[WorkUnit]()
     for number, run in enumerate(_runs(chosen, rules.bytes_per_work_unit)):

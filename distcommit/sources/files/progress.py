@@ -110,7 +110,7 @@ class Progress:
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
 
-    def look_alikes(self, files: Iterable[ListedFile]) -> list[ListedFile]:
+    def files_read_under_another_name(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         """Return the files with the time, size and etag of a file that was read under another name."""
         names = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
         candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from distcommit.formats.avro import container_reader
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
-from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, OF_UTF_16, names_in, row_by_row
+from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, names_in, read_csv_rows
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
@@ -68,7 +68,7 @@ def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 def _without_mark(block: bytes) -> bytes:
     """Remove the byte order mark from the first block. Raises ValueError if it is a mark of UTF-16."""
-    if block.startswith(OF_UTF_16):
+    if block.startswith(UTF_16_MARKS):
         raise ValueError("it is UTF-16; it must be UTF-8")
     return block.removeprefix(BYTE_ORDER_MARK)
 
@@ -109,7 +109,7 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     except pa.ArrowInvalid:  # an unreadable row, or one larger than a block
         is_whole = False
     if not is_whole:
-        yield from row_by_row(stream, names, dialect, yielded)
+        yield from read_csv_rows(stream, names, dialect, yielded)
     elif last is not None:
         yield last
 

@@ -13,9 +13,9 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.answers import Answer, value_at
-from distcommit.sources.rest.pages import ListOfRecords, Pages, Repeats
+from distcommit.sources.rest.pages import Pages, RecordList, RepeatDetector
 from distcommit.sources.rest.watermarks import ROWS
-from distcommit.sources.watermark_column import PARTITION, InOrder
+from distcommit.sources.watermark_column import PARTITION, OrderedRows
 
 if TYPE_CHECKING:
     from distcommit.sources.rest.client import RestClient
@@ -33,7 +33,7 @@ class RestExtractor(Extractor):
         lists: lists by dataset.
     """
 
-    def __init__(self, client: RestClient, lists: dict[str, ListOfRecords]) -> None:
+    def __init__(self, client: RestClient, lists: dict[str, RecordList]) -> None:
         self.client, self.lists = client, lists
 
     def extract(self, unit: WorkUnit) -> Extraction:
@@ -46,28 +46,28 @@ class RestExtractor(Extractor):
 class RestExtraction(Extraction):
     """The records of one range. Records of one value are in one batch, so that reading can stop after each."""
 
-    def __init__(self, client: RestClient, of: ListOfRecords, unit: WorkUnit) -> None:
+    def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
         self._low = unit.low.positions[PARTITION]
         self._high = unit.expected_high.positions.get(PARTITION)
         self._reached = unit.low
         self._pages = Pages(client, of, unit.dataset_urn)
-        self._repeats = Repeats(unit.dataset_urn, is_unique=of.watermark.unique)
+        self._repeats = RepeatDetector(unit.dataset_urn, is_unique=of.watermark.unique)
         self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        field, pending = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
+        field, pending = self._list.watermark, OrderedRows[bytes](self._low, None, self._out_of_order)
         for answer in self._answers(self._low):
             self._add(answer, pending)
             if self._is_behind(pending.newest):
                 break
             end = field.end_of_read(pending.newest, is_last=False)
-            if whole := pending.take_below(end):
+            if whole := pending.pop_below(end):
                 yield self._batch(whole, end)
         else:
             self._require_whole(pending)
         end = field.end_of_read(pending.newest, is_last=True) if self._high is None else self._high
-        if rest := pending.take_below(end):
+        if rest := pending.pop_below(end):
             yield self._batch(rest, end)
         if self._high is not None:
             self._reached = self._reached.advanced({PARTITION: self._high})
@@ -78,7 +78,7 @@ class RestExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def _add(self, answer: Answer, held: InOrder[bytes]) -> None:
+    def _add(self, answer: Answer, held: OrderedRows[bytes]) -> None:
         """Add an answer's records. Leading records below the range are dropped."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(held) else len([at for at in positions if at < self._low])  # type: ignore[operator]
@@ -91,7 +91,7 @@ class RestExtraction(Extraction):
         """Yield the answers from a position on."""
         return self._pages.read(self._list.watermark.asked(low, self._high))
 
-    def _require_whole(self, held: InOrder[bytes]) -> None:
+    def _require_whole(self, held: OrderedRows[bytes]) -> None:
         """If the range ends at a time, request records from the newest one on, to verify that the pages were complete.
 
         Raises:

@@ -20,7 +20,7 @@ _MOST_EMPTY_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class ListOfRecords:
+class RecordList:
     """Location of a dataset's records, and how to request them: see `source.RestSource`."""
 
     request: Request
@@ -38,7 +38,7 @@ class Pages:
         dataset: name of the dataset.
     """
 
-    def __init__(self, client: RestClient, of: ListOfRecords, dataset: str) -> None:
+    def __init__(self, client: RestClient, of: RecordList, dataset: str) -> None:
         self._client, self._list, self._dataset = client, of, dataset
 
     def read(self, asked: dict[str, str]) -> Iterator[Answer]:
@@ -165,7 +165,7 @@ class Pages:
         )
 
 
-class Repeats:
+class RepeatDetector:
     """Detector of records that a server returns again. Unique values may repeat once, other records never.
 
     Records come in ascending order, so that only those of the newest value can repeat.

@@ -9,7 +9,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
-from distcommit.sources.watermark_column import PARTITION, end_by_itself
+from distcommit.sources.watermark_column import PARTITION, end_of_retry
 
 _NOT_KNOWN = (
     "it is not known how far it was read: its watermark was made from published files, which number records and do not"
@@ -39,7 +39,7 @@ def plan_dataset(
     if high is not None and not at_or_past(high, low):
         high = low
     if high is not None:
-        high = end_by_itself(again, field.incarnation, low, high)
+        high = end_of_retry(again, field.incarnation, low, high)
     if positions and high == low:
         return None
     rows = positions.get(ROWS, 0)

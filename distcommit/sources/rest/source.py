@@ -26,7 +26,7 @@ from distcommit.sources.rest.extractor import (
     RECORD_SCHEMA,
     RestExtractor,
 )
-from distcommit.sources.rest.pages import ListOfRecords
+from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import Paging, Request
 from distcommit.sources.rest.plan import is_count, plan_dataset
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
@@ -221,9 +221,9 @@ class RestSource(BaseModel, SourceSettings):
         override = self.overrides.get(urn)
         return (override and override.watermark) or self.watermark
 
-    def _list_of(self, urn: str) -> ListOfRecords:
+    def _list_of(self, urn: str) -> RecordList:
         override = self.overrides.get(urn, ListOverrides())
         params = {name: text.replace(_DATASET, urn) for name, text in {**self.params, **override.params}.items()}
         request = Request(url=self.url.replace(_DATASET, quote(urn, safe="")), params=params)
         records = self.records if override.records is None else override.records
-        return ListOfRecords(request, records, self._watermark_of(urn), self.paging)
+        return RecordList(request, records, self._watermark_of(urn), self.paging)

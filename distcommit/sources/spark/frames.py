@@ -24,14 +24,14 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
-from distcommit.sources.plan_error import PlanError, went_back
+from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,
     Kind,
-    end_by_itself,
+    end_of_retry,
     is_position,
     position_of,
     time_at,
@@ -283,11 +283,11 @@ def _plan_range(
         )
     newest, beginning = frame.newest, BEGINNINGS[frame.kind]
     if stored not in (None, beginning) and (newest is None or not at_or_past(newest, stored)):
-        raise went_back(urn, stored, newest)
+        raise column_end_error(urn, stored, newest)
     low = beginning if stored is None else stored
     if frame.end is None or at_or_past(low, frame.end):
         return None
-    end = end_by_itself(again, frame.incarnation, low, frame.end)
+    end = end_of_retry(again, frame.incarnation, low, frame.end)
     low_mark, high_mark = (Watermark({PARTITION: position}, frame.incarnation) for position in (low, end))
     start = Watermark({PARTITION: low} if stored is None else {}, frame.incarnation)
     unit = WorkUnit("0", urn, low_mark, high_mark, frame.rows)

@@ -19,7 +19,7 @@ from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, Table, WholeTable, reflect_columns, table_of, whole_table_of
-from distcommit.sources.watermark_column import PARTITION, InOrder
+from distcommit.sources.watermark_column import PARTITION, OrderedRows
 
 __all__ = ["SqlExtractor"]
 
@@ -91,7 +91,7 @@ class SqlExtraction(Extraction):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
-        pending: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
+        pending: OrderedRows[Sequence[Any]] = OrderedRows(low, high, self._refused)
         before: list[Position] = []
         for table, came in self._extractor.rows(self._unit):
             self._table = table
@@ -99,9 +99,9 @@ class SqlExtraction(Extraction):
             self._require_keys([*before, *positions])
             before = positions[-1:]
             pending.add(came, positions)
-            if whole := pending.take_below(positions[0]):
+            if whole := pending.pop_below(positions[0]):
                 yield self._batch(whole, positions[0])
-        if rest := pending.take_below(high):
+        if rest := pending.pop_below(high):
             yield self._batch(rest, high)
         self._reached = self._unit.expected_high
 

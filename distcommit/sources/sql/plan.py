@@ -23,28 +23,28 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.plan_error import PlanError, went_back
+from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import stored_position
-from distcommit.sources.sql.rules import OF_QUERY
+from distcommit.sources.sql.rules import QUERY_SEPARATOR
 from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,
     Kind,
-    end_by_itself,
+    end_of_retry,
     end_of_times,
     is_position,
     position_of,
 )
 
-__all__ = ["OtherQueryError", "plan_table", "without_value"]
+__all__ = ["QueryChangedError", "missing_values_warning", "plan_table"]
 
 
-class OtherQueryError(PlanError):
+class QueryChangedError(PlanError):
     """A dataset whose position is of another query, or of a table instead of a query."""
 
     def __init__(self, table: Table, mark: Watermark) -> None:
-        now, before = (each.partition(OF_QUERY)[2] for each in (table.incarnation, mark.incarnation))
+        now, before = (each.partition(QUERY_SEPARATOR)[2] for each in (table.incarnation, mark.incarnation))
         at = json.dumps(mark.positions)
         super().__init__(
             "the dataset was read by another query than the job file's, whose rows below the watermark would be"
@@ -83,7 +83,7 @@ def plan_table(
         note: called with each warning about a planned table.
 
     Raises:
-        OtherQueryError: if the stored position is of another query, or of a table instead of a query.
+        QueryChangedError: if the stored position is of another query, or of a table instead of a query.
         PlanError: if the stored position is above the column's greatest value.
         SourceError: if the stored position is not one of the column, or the column has values that can't be positions.
     """
@@ -92,7 +92,7 @@ def plan_table(
     end = _end(connection, table, stored, note)
     low = stored if stored is not None else end if from_latest else beginning
     high = end if at_or_past(end, low) else low
-    newest, high = high, end_by_itself(again, table.incarnation, low, high)
+    newest, high = high, end_of_retry(again, table.incarnation, low, high)
     size = _count(connection, table, low, high)
     if not size and high != newest:
         high, size = newest, _count(connection, table, low, newest)
@@ -105,7 +105,7 @@ def plan_table(
     return DatasetPlan(table.name, state.watermark if state else None, start, units)
 
 
-def without_value(connection: sa.Connection, table: Table) -> str:
+def missing_values_warning(connection: sa.Connection, table: Table) -> str:
     """Return the error about rows without a value in the watermark column, as text; empty if there are none."""
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
@@ -153,8 +153,8 @@ def _units(
 def _stored(table: Table, state: DatasetState | None) -> Position | None:
     mark = state.watermark if state else None
     of_other = mark is not None and mark.incarnation != table.incarnation
-    if mark is not None and of_other and mark.incarnation.partition(OF_QUERY)[0] == table.column:
-        raise OtherQueryError(table, mark)
+    if mark is not None and of_other and mark.incarnation.partition(QUERY_SEPARATOR)[0] == table.column:
+        raise QueryChangedError(table, mark)
     return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 
@@ -223,7 +223,7 @@ def _end_of_times(
 def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
     if not table.is_unique and isinstance(top, int) and stored == top + 1:
         return _no_key_any_more(table, top)
-    return went_back(table.name, stored, top)
+    return column_end_error(table.name, stored, top)
 
 
 def _no_key_any_more(table: Table, top: int) -> SourceError:

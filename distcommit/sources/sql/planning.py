@@ -16,7 +16,7 @@ from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.plan import plan_table, without_value
+from distcommit.sources.sql.plan import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
@@ -102,7 +102,7 @@ def _plan_one(
             planned = plan_snapshot(name, state, connection.scalars(whole_table_of(name, *where).count()).one())
         else:
             table = table_of(name, *where)
-            untold = without_value(connection, table)
+            untold = missing_values_warning(connection, table)
             planned = plan_table(
                 connection,
                 table,

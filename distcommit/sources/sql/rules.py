@@ -12,7 +12,7 @@ from distcommit.core.watermark import Position
 from distcommit.sources.sql.queries import Query, tables_in
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
-OF_QUERY = " of query "
+QUERY_SEPARATOR = " of query "
 """Separates column and query id in the incarnation of a query's positions."""
 
 
@@ -113,9 +113,9 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
     return selection.has_table(table) and (its_schema == schema or not (its_schema and schema))
 
 
-def counts_in(incarnation: str, column: str, query_id: str) -> bool:
+def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
     """Return whether an incarnation is of a column of a table (without an id), or of a query."""
-    counted, _, of = incarnation.partition(OF_QUERY)
+    counted, _, of = incarnation.partition(QUERY_SEPARATOR)
     return counted.rpartition(":")[0] == column and of == query_id
 
 

@@ -21,7 +21,7 @@ from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
 from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.sources.sql.queries import check_condition, queries_of
-from distcommit.sources.sql.rules import TableRules, Tables, counts_in, position_problems, reads_table
+from distcommit.sources.sql.rules import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 
 if TYPE_CHECKING:
     from distcommit.sources.sql.database import Database
@@ -253,7 +253,7 @@ class SqlSource(BaseModel, SourceSettings):
         return {
             urn: kept
             for urn, kept in stored_incarnations(states, {}).items()
-            if counts_in(kept, rules[urn].watermark, rules[urn].query_id)
+            if is_incarnation_of(kept, rules[urn].watermark, rules[urn].query_id)
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import NoSuchTableError, SAWarning
 from distcommit.core.errors import SourceError
 from distcommit.core.watermark import Position
 from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
-from distcommit.sources.sql.rules import OF_QUERY, TableRules
+from distcommit.sources.sql.rules import QUERY_SEPARATOR, TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = [
@@ -123,7 +123,7 @@ class Table:
     def incarnation(self) -> str:
         """Incarnation of the positions: the column, and the query's id."""
         query = self.rules.query
-        return self.column if query is None else f"{self.column}{OF_QUERY}{query.id}"
+        return self.column if query is None else f"{self.column}{QUERY_SEPARATOR}{query.id}"
 
     @property
     def column(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from distcommit.constructs.bisection import by_halves
 from distcommit.constructs.by_record import Record, RecordConverter
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
 from distcommit.core.errors import OverdueError
@@ -99,7 +99,7 @@ def registry_converter(decoder: Decoder | BaseException) -> RegistryConverter:
     """A converter of a registry with that decoder, or whose decoder can't be made."""
     made = converter()
 
-    def decoder_of(writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder_of(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         if isinstance(decoder, BaseException):
             raise decoder
         return decoder

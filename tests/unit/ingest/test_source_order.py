@@ -14,7 +14,7 @@ import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.constructs.by_record import Record, RecordConverter
-from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
+from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import RegistryConverter
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
@@ -79,15 +79,15 @@ class Schemas:
 
     kind: str
 
-    def schema(self, schema_id: int) -> FoundSchema:
+    def schema(self, schema_id: int) -> RegisteredSchema:
         texts: Mapping[int, Any] = {"avro": AVRO, "protobuf": PROTO, "json_schema": JSON}[self.kind]
         if schema_id not in texts:
             raise UnknownSchemaError(f"no {schema_id}")
         text = texts[schema_id] if self.kind == "protobuf" else json.dumps(texts[schema_id])
         kind = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}[self.kind]
-        return FoundSchema(schema_id, kind, text, ())
+        return RegisteredSchema(schema_id, kind, text, ())
 
-    def latest(self, subject: str) -> FoundSchema:
+    def latest(self, subject: str) -> RegisteredSchema:
         raise UnknownSchemaError(subject)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoder
 from distcommit.core.error_kinds import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
@@ -83,7 +83,7 @@ def compile_a_schema() -> None:
     """Take a message whose schema is not known yet: its decoder is made within the converter."""
     made = converter()
 
-    def decoder(writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         hold_the_interpreter()
         raise AssertionError(writer, reader)
 

@@ -10,7 +10,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
-from distcommit.sources.rest.pages import ListOfRecords
+from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import PageNumberPaging, Request
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 
@@ -45,7 +45,7 @@ def values_of(
     server: Any, field: WatermarkField = UNIQUE, records: str = "", paging: PageNumberPaging | None = None
 ) -> list[bytes]:
     """The records that a run reads from the beginning on."""
-    listed = ListOfRecords(Request(url="http://h/x"), records, field, paging or paging_of())
+    listed = RecordList(Request(url="http://h/x"), records, field, paging or paging_of())
     low = Watermark({"": field.beginning, ROWS: 0}, field.incarnation)
     high = Watermark({"": HIGH} if field.type == "time" else {}, field.incarnation)
     extraction = RestExtractor(server, {"d": listed}).extract(WorkUnit("0", "d", low, high, 1))

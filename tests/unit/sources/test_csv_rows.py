@@ -23,7 +23,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sources.files import csv_rows, readers
 from distcommit.sources.files.csv_dialect import Dialect
-from distcommit.sources.files.csv_rows import problem_of, row_by_row
+from distcommit.sources.files.csv_rows import problem_of, read_csv_rows
 from distcommit.sources.files.source import FilesSource
 from tests.simulation.world import World
 from tests.unit.engine.machines import OUTPUT, Machine, go
@@ -121,12 +121,12 @@ def test_a_row_that_is_larger_than_a_block_is_read_and_one_that_does_not_end_is_
 def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str], is_begun: bool) -> None:
     data = "n,t\n1,2\n" + "".join(pieces)
     found = read(data.encode())
-    slow = list(row_by_row(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 0))
+    slow = list(read_csv_rows(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 0))
     rows = [row for batch in slow for row in batch.to_pylist()]
     expected = [(row["_unparsed"],) if row.get("_unparsed") is not None else (row["n"], row["t"]) for row in rows]
     assert found == expected
     later = [
-        row for batch in row_by_row(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 1) for row in batch.to_pylist()
+        row for batch in read_csv_rows(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 1) for row in batch.to_pylist()
     ]
     assert len(later) == len(rows) - 1
 

@@ -11,7 +11,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
-from distcommit.sources.rest.pages import ListOfRecords
+from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import PageNumberPaging, Request
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 
@@ -35,7 +35,7 @@ class Server:
 
 def read_from(server: Server) -> list[int]:
     paging = PageNumberPaging(type="page", param="offset", first_page=0, step=100)
-    listed = ListOfRecords(Request(url="http://h/x"), "", FIELD, paging)
+    listed = RecordList(Request(url="http://h/x"), "", FIELD, paging)
     low = Watermark({"": FIELD.beginning, ROWS: 0}, FIELD.incarnation)
     unit = WorkUnit("0", "d", low, Watermark({}, FIELD.incarnation), 1)
     extraction = RestExtractor(server, {"d": listed}).extract(unit)  # type: ignore[arg-type]

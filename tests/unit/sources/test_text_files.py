@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect
-from distcommit.sources.files.csv_rows import names_in, problem_of, row_by_row
+from distcommit.sources.files.csv_rows import names_in, problem_of, read_csv_rows
 from distcommit.sources.files.source import FilesSource
 
 BACKSLASH, PLAIN = Dialect(escape="\\"), Dialect(quote="")
@@ -80,7 +80,7 @@ SNAPSHOT_DELTAS = st.sampled_from(["a", '"', '""', ",", "\n", "\\", " ", '"b"', 
 def test_blocks_and_single_rows_say_the_same(pieces: list[str], dialect: Dialect) -> None:
     data = f"n,t\n{''.join(pieces)}".encode()
     slow: list[Any] = []
-    for batch in row_by_row(io.BytesIO(data), ["n", "t"], dialect, 0):
+    for batch in read_csv_rows(io.BytesIO(data), ["n", "t"], dialect, 0):
         for row in batch.to_pylist():
             bad = row.pop("_unparsed", None)
             slow.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))

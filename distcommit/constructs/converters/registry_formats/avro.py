@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
 from distcommit.formats.avro.datums import Datums
@@ -42,7 +42,7 @@ class AvroConverter(
     type: Literal["avro"]
     kind: ClassVar[str] = "AVRO"
 
-    def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         parsed = [
             parse(schema.text, [text for _, text in schema.references]) if schema is not None else None
             for schema in (writer, reader)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.json.json_records import JsonReader
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
 from distcommit.constructs.schemas.column_types import stored_type
@@ -52,7 +52,7 @@ class JsonSchemaConverter(
     type: Literal["json_schema"]
     kind: ClassVar[str] = "JSON"
 
-    def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         try:
             from distcommit.constructs.registry.json_schema_columns import (  # noqa: PLC0415 - an extra
                 check_readable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoder, RegistryConverter
 from distcommit.core.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ class ProtobufConverter(
     type: Literal["protobuf"]
     kind: ClassVar[str] = "PROTOBUF"
 
-    def decoder(self, writer: FoundSchema, reader: FoundSchema | None) -> Decoder:
+    def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         try:
             from distcommit.constructs.registry.protobuf.schema import schema_of  # noqa: PLC0415 - an extra
         except ImportError as error:

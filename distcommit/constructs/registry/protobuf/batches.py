@@ -20,7 +20,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     CheckedType,
     Comparison,
     MessageParser,
-    NothingSetAside,
+    MisplacedValueCheck,
     checked_types,
     is_known,
     message_types,
@@ -95,7 +95,7 @@ class Envelope:
         self._class: Any = _envelope_class(source)
         self._widest = max(widths.values(), default=0)
         types = checked_types(source)
-        self.may_set_aside = any(isinstance(each, NothingSetAside) for one in types.values() for each in one.checks)
+        self.may_set_aside = any(isinstance(each, MisplacedValueCheck) for one in types.values() for each in one.checks)
         self.levels = _levels(types, (source.full_name,))
         self._may_be_incomplete = any(
             each.is_extendable or any(field.is_required for field in each.fields)

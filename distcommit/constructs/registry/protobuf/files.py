@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool, message
 from google.protobuf.descriptor import FileDescriptor
 
-from distcommit.constructs.registry.client import FoundSchema, check_size
+from distcommit.constructs.registry.client import RegisteredSchema, check_size
 from distcommit.constructs.registry.protobuf.compiler import compile_texts
 from distcommit.constructs.registry.protobuf.protoc_child import MAIN_FILE
 from distcommit.formats.schema_bounds import UnusableSchemaError
@@ -42,7 +42,7 @@ _KNOWN_MODULES = {
 """Files of Google's own that descriptors in Base64 import without containing them."""
 
 
-def file_of(found: FoundSchema) -> FileDescriptor:
+def file_of(found: RegisteredSchema) -> FileDescriptor:
     """Return the schema's file, with all that it imports.
 
     Raises:

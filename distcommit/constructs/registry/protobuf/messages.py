@@ -218,7 +218,7 @@ def checked_types(root: Descriptor) -> dict[str, CheckedType]:
         checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_known(source) else []
         numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
         if numbers:
-            checks.append(NothingSetAside(source, numbers))
+            checks.append(MisplacedValueCheck(source, numbers))
         types[name] = CheckedType(tuple(checks), tuple(below))
     checked = {name for name, each in types.items() if each.checks}
     size = -1
@@ -254,7 +254,7 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NothingSetAside:
+class MisplacedValueCheck:
     """Check that the official parser treats no value of a known field as an unknown field: a number that a closed enum
     does not have, or a map's entry with such a number or another field."""
 

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.bisection import by_halves
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.protobuf.batches import BatchParser
 from distcommit.constructs.registry.protobuf.files import file_of
@@ -155,7 +155,7 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
     return tuple(values[1:]), offset
 
 
-def schema_of(found: FoundSchema, reader: FoundSchema | None) -> ProtobufDecoder:
+def schema_of(found: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
     """Return the decoder for a schema and the reader's. Raises like `ProtobufDecoder`."""
     same = reader is None or reader.schema_id == found.schema_id
     return ProtobufDecoder(file_of(found), None if same or reader is None else file_of(reader))

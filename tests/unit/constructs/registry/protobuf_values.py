@@ -10,7 +10,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
 from distcommit.constructs.registry.wire import Framed
 
@@ -108,9 +108,9 @@ def _microseconds(nanos: int) -> int:
     return nanos // 1000
 
 
-def text_schema(text: str, *references: tuple[str, str]) -> FoundSchema:
+def text_schema(text: str, *references: tuple[str, str]) -> RegisteredSchema:
     """A schema as a registry has it."""
-    return FoundSchema(1, "PROTOBUF", text, references)
+    return RegisteredSchema(1, "PROTOBUF", text, references)
 
 
 def schema_names(schema: pa.Schema) -> list[str]:

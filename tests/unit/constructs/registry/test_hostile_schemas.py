@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.constructs.registry.json_schema_columns import columns_of
-from distcommit.constructs.registry.policy import MAX_SCHEMAS, EvolutionSettings, KnownSchemas
+from distcommit.constructs.registry.policy import MAX_SCHEMAS, AdmittedSchemas, EvolutionSettings
 from distcommit.constructs.schemas.evolution import nullable
 from distcommit.core.errors import RecordError
 from distcommit.formats.avro.reader import AvroReader, parse
@@ -81,7 +81,7 @@ def test_a_json_schema_that_expands_to_millions_of_columns_is_refused() -> None:
         definitions[f"L{level}"] = {"type": "object", "properties": {"a": below, "b": below}}
     schema = {"type": "object", "properties": {"x": {"$ref": "#/definitions/L29"}}, "definitions": definitions}
     with pytest.raises(SchemaTooLargeError, match=r"more than 10000 columns|more than 64 levels"):
-        columns_of(FoundSchema(1, "JSON", json.dumps(schema), ()))
+        columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
 
 
 def columns(number: int) -> pa.Schema:
@@ -95,7 +95,7 @@ def test_admission_of_many_schemas_compares_each_with_the_others_once() -> None:
         asked.append(number)
         return columns(number)
 
-    known = KnownSchemas()
+    known = AdmittedSchemas()
     for number in range(400):
         assert known.admit(number, columns(number), of, POLICY) == ""
     assert len(asked) < 3 * 400
@@ -104,13 +104,13 @@ def test_admission_of_many_schemas_compares_each_with_the_others_once() -> None:
 
 
 def test_a_dataset_has_at_most_so_many_schemas_and_the_bound_is_named() -> None:
-    known = KnownSchemas(list(range(1, MAX_SCHEMAS + 1)))
+    known = AdmittedSchemas(list(range(1, MAX_SCHEMAS + 1)))
     assert known.admit(1, columns(1), lambda _: columns(1), POLICY) == ""
     assert f"have {MAX_SCHEMAS} schemas" in known.admit(MAX_SCHEMAS + 1, columns(1), lambda _: columns(1), POLICY)
 
 
 def test_schemas_of_a_dataset_have_together_at_most_so_many_columns() -> None:
-    known = KnownSchemas()
+    known = AdmittedSchemas()
     some = {n: pa.schema([(f"c{n}_{i}", pa.int64()) for i in range(6000)]) for n in (1, 2)}
     assert known.admit(1, some[1], some.get, POLICY) == ""
     assert "more than 10000 columns" in known.admit(2, some[2], some.get, POLICY)

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.wire import Framed
 from distcommit.formats.schema_bounds import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 
 
-def found(schema: Any) -> FoundSchema:
-    return FoundSchema(1, "JSON", json.dumps(schema), ())
+def found(schema: Any) -> RegisteredSchema:
+    return RegisteredSchema(1, "JSON", json.dumps(schema), ())
 
 
 def decoded(schema: Any, *messages: Any) -> tuple[list[dict[str, Any]], dict[int, str]]:

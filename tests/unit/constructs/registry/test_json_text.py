@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.wire import Framed
 
@@ -20,7 +20,7 @@ NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$re
 def read(properties: Any, message: str, **more: Any) -> tuple[dict[str, str], Any]:
     """The types of the columns, and the record, or why it is rejected."""
     schema = {"type": "object", "properties": properties, **more}
-    made, required = columns_of(FoundSchema(1, "JSON", json.dumps(schema), ()))
+    made, required = columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
     decoder = _JsonSchemaDecoder(made, required)
     data = np.frombuffer(message.encode(), np.uint8)
     framed = Framed(1, data, np.array([0]), np.array([len(data)]), np.array([0]))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
+from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.core.support.nesting import MOST_LEVELS
@@ -49,19 +49,19 @@ class Dicts:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     asked: list[object] = field(default_factory=list)
 
-    def schema(self, schema_id: int) -> FoundSchema:
+    def schema(self, schema_id: int) -> RegisteredSchema:
         self.asked.append(schema_id)
         if schema_id not in self.schemas:
             raise UnknownSchemaError(f"no {schema_id}")
-        return FoundSchema(schema_id, "AVRO", json.dumps(self.schemas[schema_id]), ())
+        return RegisteredSchema(schema_id, "AVRO", json.dumps(self.schemas[schema_id]), ())
 
-    def version(self, subject: str, version: int) -> FoundSchema:
+    def version(self, subject: str, version: int) -> RegisteredSchema:
         self.asked.append((subject, version))
         if subject not in self.subjects:
             raise UnknownSchemaError(f"no {subject}")
         return self.schema(self.subjects[subject][version - 1])
 
-    def latest(self, subject: str) -> FoundSchema:
+    def latest(self, subject: str) -> RegisteredSchema:
         return self.version(subject, 0)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.wire import Framed
 from distcommit.constructs.schemas.evolution import compared
@@ -29,7 +29,7 @@ def orders(*fields: str) -> ProtobufDecoder:
     order.field.add(name="first", number=2, type=11, label=1, type_name=".shop.Line")
     for number, name in enumerate(fields, 1):
         line.field.add(name=name, number=number, type=5 if name.startswith("n") else 9, label=1)
-    return schema_of(FoundSchema(1, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode(), ()), None)
+    return schema_of(RegisteredSchema(1, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode(), ()), None)
 
 
 def test_plain_fields_that_are_new_within_others_are_compatible_in_either_direction() -> None:
@@ -51,7 +51,7 @@ def test_records_have_the_columns_that_the_schema_says() -> None:
 
 def decoder_of(text: str, pinned: str = "") -> ProtobufDecoder:
     """A decoder of a schema's text, pinned or not."""
-    reader = FoundSchema(2, "PROTOBUF", pinned, ()) if pinned else None
+    reader = RegisteredSchema(2, "PROTOBUF", pinned, ()) if pinned else None
     return schema_of(text_schema(text), reader)
 
 

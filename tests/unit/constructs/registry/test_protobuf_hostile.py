@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.client import FoundSchema
+from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.files import file_of
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
 from distcommit.formats.schema_bounds import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError, UnusableSchemaError
@@ -47,7 +47,7 @@ def test_descriptor_that_names_a_module_does_not_import_it() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["google/protobuf/internal/builder.proto"])
     text = base64.b64encode(file.SerializeToString()).decode()
     with pytest.raises(UnusableSchemaError, match="is missing"):
-        file_of(FoundSchema(1, "PROTOBUF", text, ()))
+        file_of(RegisteredSchema(1, "PROTOBUF", text, ()))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_files_that_import_each_other_raise_the_schema_error() -> None:
     main = descriptor_pb2.FileDescriptorProto(name="m", dependency=["a"])
     main_text = base64.b64encode(main.SerializeToString()).decode()
     with pytest.raises(UnusableSchemaError, match="not complete"):
-        file_of(FoundSchema(1, "PROTOBUF", main_text, (("a", texts[0]), ("b", texts[1]))))
+        file_of(RegisteredSchema(1, "PROTOBUF", main_text, (("a", texts[0]), ("b", texts[1]))))
 
 
 def doubling(levels: int, width: int) -> str:

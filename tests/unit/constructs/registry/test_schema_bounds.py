@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from distcommit.constructs.registry.client import MAX_REFERENCES, FoundSchema, Registry, RegistrySettings, check_size
+from distcommit.constructs.registry.client import (
+    MAX_REFERENCES,
+    RegisteredSchema,
+    Registry,
+    RegistrySettings,
+    check_size,
+)
 from distcommit.core.support.nesting import MAX_COLUMNS
 from distcommit.formats.schema_bounds import (
     MAX_NESTING,
@@ -40,10 +46,12 @@ def test_one_level_too_many_is_refused_with_the_bound_and_the_place() -> None:
 
 def test_text_and_references_are_bounded() -> None:
     with pytest.raises(SchemaTooLargeError, match=f"at most {MAX_REFERENCES}"):
-        check_size(FoundSchema(1, "AVRO", "{}", (("a", "{}"),) * (MAX_REFERENCES + 1)))
+        check_size(RegisteredSchema(1, "AVRO", "{}", (("a", "{}"),) * (MAX_REFERENCES + 1)))
     with pytest.raises(SchemaTooLargeError, match=f"at most {MAX_SCHEMA_BYTES}"):
-        check_size(FoundSchema(1, "AVRO", " " * (MAX_SCHEMA_BYTES // 2), (("a", " " * (MAX_SCHEMA_BYTES // 2 + 1)),)))
-    check_size(FoundSchema(1, "AVRO", "{}", (("a", "{}"),)))
+        check_size(
+            RegisteredSchema(1, "AVRO", " " * (MAX_SCHEMA_BYTES // 2), (("a", " " * (MAX_SCHEMA_BYTES // 2 + 1)),))
+        )
+    check_size(RegisteredSchema(1, "AVRO", "{}", (("a", "{}"),)))
 
 
 class EndlessReferences:
