@@ -61,18 +61,18 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
                 setattr(cls, name, forward(name, name not in unguarded))
 
     @cached_property
-    def made(self) -> Any:
+    def instance(self) -> Any:
         """The object of the custom class.
 
         Raises:
             ConfigurationError: if the class can't be imported or made, or is not a subclass of the interface.
         """
         options = with_secret_files_in(self.options)
-        made = create_custom(self._interface, self._section, self.class_name, options)
-        self.check_made(made)
-        return made
+        instance = create_custom(self._interface, self._section, self.class_name, options)
+        self.check_instance(instance)
+        return instance
 
-    def check_made(self, made: Any) -> None:
+    def check_instance(self, instance: Any) -> None:
         """Raise ConfigurationError if the object breaks a further rule of its interface."""
 
     def guard(self, *contract: type[Exception]) -> AbstractContextManager[None]:
@@ -86,7 +86,7 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
 
 def _forwarded_method(name: str, is_guarded: bool) -> Callable[..., Any]:
     def forward(self: CustomClass, *args: Any, **options: Any) -> Any:
-        method = getattr(self.made, name)
+        method = getattr(self.instance, name)
         if not is_guarded:
             return method(*args, **options)
         with self.guard():
@@ -99,9 +99,9 @@ def _forwarded_method(name: str, is_guarded: bool) -> Callable[..., Any]:
 def _forwarded_property(name: str, is_guarded: bool) -> property:
     def forward(self: CustomClass) -> Any:
         if not is_guarded:
-            return getattr(self.made, name)
+            return getattr(self.instance, name)
         with self.guard():
-            return getattr(self.made, name)
+            return getattr(self.instance, name)
 
     return property(forward)
 
@@ -122,7 +122,7 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
     module, _, name = class_name.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-        made = found(**_typed(found, options))
+        instance = found(**_typed(found, options))
     except (DistcommitError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
@@ -132,11 +132,11 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),
         ) from error
-    if not isinstance(made, kind):
+    if not isinstance(instance, kind):
         raise ConfigurationError(
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
         )
-    return made
+    return instance
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import pyarrow as pa
 from distcommit.core.foreign_errors import ForeignError, foreign_errors
 from distcommit.core.interfaces.constructs import Converted
 
-Made = tuple[pa.RecordBatch, pa.Array | None]
+ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]
 """Converted records, and the input row of each; None: record i is of row i."""
 
 
-def by_halves(
+def convert_or_bisect(
     batch: pa.RecordBatch,
-    make: Callable[[pa.RecordBatch], Made],
+    make: Callable[[pa.RecordBatch], ConvertedPart],
     schema: pa.Schema,
     failures: type[Exception] | tuple[type[Exception], ...],
     reason: Callable[[Exception, int], str],

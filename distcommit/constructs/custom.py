@@ -30,7 +30,7 @@ class PythonConverter(
 
     def close(self) -> None:
         if "made" in self.__dict__:
-            self.made.close()
+            self.instance.close()
 
 
 class PythonRowChecker(
@@ -69,4 +69,4 @@ class PythonFork(
 
     def check_branches(self, branches: Sequence[str]) -> None:
         with self.guard(ValueError):
-            self.made.check_branches(branches)
+            self.instance.check_branches(branches)

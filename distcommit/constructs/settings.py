@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.schemas.columns import Columns, fields_of
+from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 
 Level = Literal["mandatory", "optional"]
@@ -49,9 +49,9 @@ class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid
         """
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        return self.convert_columns(Columns.of(schema)).whole()
+        return self.convert_columns(Columns.of(schema)).full_schema()
 
-    def made_of(self, schema: pa.Schema) -> pa.Schema:
+    def converted_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema that records of a schema are converted to, if it does not depend on the records."""
         return self.convert_columns(Columns.of(schema)).known
 
@@ -75,7 +75,7 @@ class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
 
     def check_columns(self, columns: Columns) -> None:
         """Check a schema as far as its columns are known. Errors as of `check_schema`."""
-        schema = columns.whole() or fields_of(columns, self.required_columns(), self.type)
+        schema = columns.full_schema() or known_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
 
@@ -110,7 +110,7 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="
         Raises:
             ConfigurationError: if the columns that are known leave the question without an answer.
         """
-        schema = columns.whole()
+        schema = columns.full_schema()
         return schema is None or self.accepts(branch, schema)
 
     def check_branches(self, branches: Sequence[str]) -> None:
@@ -133,6 +133,6 @@ class Matching(Protocol):
 Settings = TypeVar("Settings", bound=Matching)
 
 
-def own_of(name: str, datasets: Iterable[Settings]) -> Settings | None:
+def matching_settings(name: str, datasets: Iterable[Settings]) -> Settings | None:
     """Return the first settings whose pattern matches the dataset; None if none does."""
     return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

@@ -13,7 +13,7 @@ _MOST = (1 << 63) - 1
 _ISO_SECONDS = b"0000-00-00T00:00:00"
 _ISO_LONGEST = 27
 """Characters of an ISO time with microseconds and Z."""
-OUTSIDE = "a time is not within the years 1 to 9999 in UTC"
+OUTSIDE_CALENDAR = "a time is not within the years 1 to 9999 in UTC"
 
 
 def are_within_calendar(array: pa.Array) -> bool:
@@ -35,7 +35,7 @@ def are_within_calendar(array: pa.Array) -> bool:
     return not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) or _are_within(array)
 
 
-def text_of(array: pa.Array, row: int) -> str:
+def display_text(array: pa.Array, row: int) -> str:
     """Return a value in Python's notation, or its stored number if Python can't represent it."""
     value = array[row]
     try:
@@ -64,7 +64,7 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
     return max(first, -_MOST + margin), min(end - 1, _MOST - margin)
 
 
-def are_alike_in_utc(texts: pa.Array) -> bool:
+def are_uniform_utc_times(texts: pa.Array) -> bool:
     """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal numbers of digits.
 
     The years must be 1000 to 9899. Days are not checked. If the result is False, the texts may still be times.

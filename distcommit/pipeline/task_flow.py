@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from distcommit.constructs.schemas.columns import Columns, typed_of
+from distcommit.constructs.schemas.columns import Columns, typed_columns
 from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import OpensCommitter
@@ -233,7 +233,7 @@ class TaskFlow:
         for branch in branches:
             with construct_time_limit(self.construct_seconds, "convert_schema"):
                 reached = FlowColumns.of(self.source).after((*self.stages, *branch.stages))
-            schema = reached.columns.whole() if self.fork is None else None
+            schema = reached.columns.full_schema() if self.fork is None else None
             if schema is not None:
                 branch.sink.announce(datasets, schema, run_id)
             else:
@@ -271,9 +271,9 @@ def _check_sink(branch: Branch, reached: FlowColumns) -> None:
     columns, asked = reached.columns, branch.sink.required_columns()
     try:
         check_levels(columns.known)
-        schema = columns.whole()
+        schema = columns.full_schema()
         if schema is None and asked is not None:
-            schema = typed_of(columns, asked, branch.sink.name)
+            schema = typed_columns(columns, asked, branch.sink.name)
         if schema is not None:
             branch.sink.check_schema(schema)
     except ConfigurationError as error:
@@ -322,7 +322,7 @@ class FlowColumns:
         with _fits("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)
-            schema = self.columns.whole()
+            schema = self.columns.full_schema()
             return schema is None or fork.accepts(branch, schema)
 
 
@@ -332,7 +332,7 @@ def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
         case ConverterSettings():
             return construct.convert_columns(columns)
         case Converter():
-            schema = columns.whole()
+            schema = columns.full_schema()
             return Columns.of(None if schema is None else construct.convert_schema(schema))
         case RowChecker():
             _check(construct, columns)
@@ -343,7 +343,7 @@ def _check(checker: RowChecker | TaskChecker, columns: Columns) -> None:
     """Raise ConfigurationError if a checker cannot check these columns."""
     if isinstance(checker, CheckerSettings):
         checker.check_columns(columns)
-    elif (schema := columns.whole()) is not None:
+    elif (schema := columns.full_schema()) is not None:
         checker.check_schema(schema)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.schemas.columns import find_column
 from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.testing.contracts import RowCheckerContract
 
@@ -26,7 +26,7 @@ class Even(RowChecker):
         return pc.equal(pc.bit_wise_and(batch[self.column], 1), 0)
 
     def check_schema(self, schema: pa.Schema) -> None:
-        field_of(schema, self.column, "even", pa.types.is_integer, "integers")
+        find_column(schema, self.column, "even", pa.types.is_integer, "integers")
 
     def describe(self) -> str:
         return f"{self.column} is even"

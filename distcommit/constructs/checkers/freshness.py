@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
@@ -92,7 +92,7 @@ def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
     """Return the type of a column of times. Errors as of `field_of`."""
-    return field_of(schema, column, "freshness", _is_time, "timestamps or dates").type
+    return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 
 def _is_time(kind: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import RowCheckerSettings
 
 _SHOWN = 10
@@ -33,7 +33,7 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
 
     def check_schema(self, schema: pa.Schema) -> None:
         for column in self.columns:
-            field_of(schema, column, self.type)
+            find_column(schema, column, self.type)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)
@@ -75,7 +75,7 @@ class InSet(_OneColumn, frozen=True, extra="forbid"):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         values = self._value_set(batch.schema)
-        column = literals.plain(batch.column(self.column))
+        column = literals.as_plain(batch.column(self.column))
         return pc.or_(pc.is_in(column, value_set=values), pc.is_null(column))
 
     def describe(self) -> str:
@@ -114,7 +114,7 @@ class Range(_OneColumn, frozen=True, extra="forbid"):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         low, high = self._limits(batch.schema)
-        column = literals.plain(batch.column(self.column))
+        column = literals.as_plain(batch.column(self.column))
         within = pa.repeat(True, batch.num_rows)
         if low is not None:
             within = pc.and_(within, pc.greater_equal(column, low))
@@ -150,11 +150,11 @@ class Regex(_OneColumn, frozen=True, extra="forbid"):
         def is_text(kind: pa.DataType) -> bool:
             return literals.is_text(literals.plain_type(kind))
 
-        field_of(schema, self.column, self.type, is_text, "text or bytes")
+        find_column(schema, self.column, self.type, is_text, "text or bytes")
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)
-        return pc.fill_null(pc.match_substring_regex(literals.plain(batch.column(self.column)), self.pattern), True)
+        return pc.fill_null(pc.match_substring_regex(literals.as_plain(batch.column(self.column)), self.pattern), True)
 
     def describe(self) -> str:
         return f"{self.column} matches {self.pattern}"

@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, in_words, misfits
+from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 
@@ -42,7 +42,7 @@ class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid
 
     def describe(self) -> str:
         others = ", and no other column" if self.extra == "refused" else ""
-        return f"the schema has {in_words(self.columns)}{others}"
+        return f"the schema has {describe_columns(self.columns)}{others}"
 
 
 class SchemaTaskChecker(_Declared, TaskCheckerSettings, frozen=True, extra="forbid"):
@@ -69,4 +69,4 @@ class SchemaCheck(TaskCheck):
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
         misfits = "; ".join(self._misfits) or ("just that" if self._checked is not None else "no records")
-        return not self._misfits, f"expected columns {in_words(self._settings.columns)}, found {misfits}"
+        return not self._misfits, f"expected columns {describe_columns(self._settings.columns)}, found {misfits}"

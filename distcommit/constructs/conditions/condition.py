@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.schemas.columns import find_column
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,
@@ -102,7 +102,7 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
         column = batch.column(self.column)
         if self.op == "is_null":
             return pc.is_null(column)
-        column = literals.plain(column)
+        column = literals.as_plain(column)
         if self.op == "in":
             return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)
         return COMPARISONS[self.op or ""](column, operand)
@@ -110,7 +110,7 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
         """Return the value or values in the column's type. Errors as of `check_schema`."""
         if self.op == "is_null":
-            field_of(schema, column, construct)
+            find_column(schema, column, construct)
             return None
         kind = literals.check_comparable(schema, column, construct)
         if self.values is not None:

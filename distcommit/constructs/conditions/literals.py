@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import field_of
+from distcommit.constructs.schemas.columns import find_column
 from distcommit.core.errors import ConfigurationError
 
 Value = bool | int | float | str | datetime | date
@@ -19,7 +19,7 @@ Value = bool | int | float | str | datetime | date
 _NOT_COMPARED = (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)
 
 
-def comparable(kind: pa.DataType) -> bool:
+def is_comparable(kind: pa.DataType) -> bool:
     """Return whether values of a type can be compared with one another and with literals."""
     return not any(refused(plain_type(kind)) for refused in _NOT_COMPARED)
 
@@ -31,7 +31,7 @@ def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Ar
         ConfigurationError: as of `field_of`.
     """
     check_comparable(batch.schema, name, construct)
-    return plain(batch.column(name))
+    return as_plain(batch.column(name))
 
 
 def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
@@ -40,7 +40,7 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     Raises:
         ConfigurationError: as of `field_of`.
     """
-    field = field_of(schema, name, construct, comparable, "numbers, text, bytes, booleans or times")
+    field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)
 
 
@@ -54,14 +54,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return views.get(kind, kind)
 
 
-def plain(column: pa.Array) -> pa.Array:
+def as_plain(column: pa.Array) -> pa.Array:
     """Cast a column to its plain type, with 0.0 for -0.0: they are equal, but have different hashes."""
     if isinstance(column, pa.ExtensionArray):
-        return plain(column.storage)
+        return as_plain(column.storage)
     if pa.types.is_run_end_encoded(column.type):
-        return plain(pc.run_end_decode(column))
+        return as_plain(pc.run_end_decode(column))
     if pa.types.is_dictionary(column.type):
-        return plain(column.dictionary_decode())
+        return as_plain(column.dictionary_decode())
     column = column.cast(plain_type(column.type))
     return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
 
@@ -101,7 +101,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
     """Convert literals to an array of a column's type. Errors as of `literal_of`."""
-    return plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
+    return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 
 def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column
 from distcommit.core.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class SqlExpressions:
                     found=", ".join(same),
                     todo="rename one column before this converter",
                 )
-            used += [field_of(schema, name, "sql").name for name in same]
+            used += [find_column(schema, name, "sql").name for name in same]
         return used
 
     def _parsed(self, expression: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -42,13 +42,13 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
         return self
 
     def convert_columns(self, columns: Columns) -> Columns:
-        added = [field_of(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
+        added = [find_column(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
         added += [pa.field(f, pa.scalar(value).type, nullable=False) for f, value in self.constants.items()]
         added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
-        return unique_names(columns.with_known([*columns.known, *added]), "provenance")
+        return check_unique_names(columns.with_known([*columns.known, *added]), "provenance")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         columns = [*batch.columns, *(batch.column(old) for old in self.copies.values())]
         columns += [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
         if self.ingest_time:
@@ -72,11 +72,11 @@ class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
     marker: str = "is_deleted"
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, "tombstones")
+        find_column(columns, self.column, "tombstones")
         marker = pa.field(self.marker, pa.bool_(), nullable=False)
-        return unique_names(columns.with_known([*columns.known, marker]), "tombstones")
+        return check_unique_names(columns.with_known([*columns.known, marker]), "tombstones")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         marked = pc.is_null(batch.column(self.column))
         yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from distcommit.constructs.bisection import Made, by_halves
+from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.constructs.times import OUTSIDE, are_within_calendar, text_of
+from distcommit.constructs.times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 
@@ -55,7 +55,7 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
     def convert_columns(self, columns: Columns) -> Columns:
         for name, written in self.columns.items():
             kind = arrow_type(written)
-            field = field_of(columns, name, "cast")
+            field = find_column(columns, name, "cast")
             try:
                 pa.nulls(0, field.type if field.type != UNKNOWN else pa.null()).cast(kind)
             except (pa.ArrowException, TypeError) as error:
@@ -67,21 +67,21 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
                     found=f"{field.type} ({error})",
                     todo="correct the type, or cast to an intermediate type first",
                 ) from error
-            columns = replaced(columns, name, kind)
+            columns = with_column_type(columns, name, kind)
         return columns
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
 
-        def cast(part: pa.RecordBatch) -> Made:
+        def cast(part: pa.RecordBatch) -> ConvertedPart:
             given = zip(part.columns, schema, strict=True)
             return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in given], schema=schema), None
 
         def why(error: Exception, row: int) -> str:
             assert isinstance(error, _CastError)
-            return f"{error}: {text_of(batch.column(error.column), row)[:100]}"
+            return f"{error}: {display_text(batch.column(error.column), row)[:100]}"
 
-        yield by_halves(batch, cast, schema, _CastError, why)
+        yield convert_or_bisect(batch, cast, schema, _CastError, why)
 
 
 class _CastError(Exception):
@@ -110,7 +110,7 @@ def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
     t, types = column.type, pa.types
     is_number = types.is_integer(t) or types.is_floating(t) or types.is_decimal(t)
     if types.is_temporal(t) and not types.is_integer(kind) and not are_within_calendar(column):
-        raise pa.ArrowInvalid(OUTSIDE)
+        raise pa.ArrowInvalid(OUTSIDE_CALENDAR)
     if types.is_decimal(kind) and types.is_integer(t):
         column = column.cast(pa.decimal256(_MOST_DIGITS + kind.scale, kind.scale))
     elif types.is_decimal(kind) and not is_number:
@@ -125,7 +125,7 @@ def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_boolean(kind) and is_number and not pc.all(_are_bits(column), min_count=0).as_py():
         raise pa.ArrowInvalid("neither 0 nor 1")
     if not are_within_calendar(cast):
-        raise pa.ArrowInvalid(OUTSIDE)
+        raise pa.ArrowInvalid(OUTSIDE_CALENDAR)
     return cast
 
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.json.inferred_json import InferredFields, columns_of, reader_of
+from distcommit.constructs.json.inferred_json import InferredFields, columns_of_fields, json_reader
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.schemas.column_types import ColumnType
-from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.schemas.schema_policy import Evolution
-from distcommit.constructs.settings import ConverterSettings, own_of
+from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 
 
@@ -68,7 +68,7 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         if self.fields is not None:
             if given := sorted(self.model_fields_set & {"evolution", "datasets"}):
                 raise ValueError(f"{given[0]} must not be set with fields: it applies to inferred fields only")
-            reader_of(columns_of(self.fields))
+            json_reader(columns_of_fields(self.fields))
         return self
 
     @property
@@ -80,23 +80,23 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         return InferredFields(self.evolution)
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, "json", is_text, "binary or string")
-        kept = columns.beside(self.column, self.keep_column)
+        find_column(columns, self.column, "json", is_text, "binary or string")
+        kept = columns.keep_or_drop(self.column, self.keep_column)
         if self.fields is None:
             return Columns().with_known(kept.known)
-        return unique_names(kept.with_known([*kept.known, *columns_of(self.fields)]), "json")
+        return check_unique_names(kept.with_known([*kept.known, *columns_of_fields(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        field_of(batch.schema, self.column, "json", is_text, "binary or string")
+        find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
-        beside = Columns.of(batch.schema).beside(self.column, self.keep_column)
-        schema = unique_names(Columns.of(pa.schema([*beside.known, *columns])), "json").known
+        keep_or_drop = Columns.of(batch.schema).keep_or_drop(self.column, self.keep_column)
+        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.known, *columns])), "json").known
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
         taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        own = own_of(dataset_urn, self.datasets)
+        own = matching_settings(dataset_urn, self.datasets)
         self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
 
     def use_schema_store(self, kept: InferredSchemaStore) -> None:
@@ -111,5 +111,5 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         if self.fields is None:
             return self._inferred.read(values)
-        columns = columns_of(self.fields)
-        return columns, reader_of(columns).read(values)
+        columns = columns_of_fields(self.fields)
+        return columns, json_reader(columns).read(values)

@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.bisection import Made, by_halves
-from distcommit.constructs.schemas.columns import Columns, field_of, replaced
+from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -32,14 +32,14 @@ class Key(ConverterSettings, frozen=True, extra="forbid"):
     column: str = "key"
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, "key", _is_binary, "binary")
-        return replaced(columns, self.column, _TYPES[self.format])
+        find_column(columns, self.column, "key", _is_binary, "binary")
+        return with_column_type(columns, self.column, _TYPES[self.format])
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         index = batch.schema.get_field_index(self.column)
 
-        def decode(part: pa.RecordBatch) -> Made:
+        def decode(part: pa.RecordBatch) -> ConvertedPart:
             keys = part.column(index)
             decoded = keys.cast(pa.string()) if self.format == "utf8" else _whole_numbers(keys)
             columns = [*part.columns[:index], decoded, *part.columns[index + 1 :]]
@@ -48,7 +48,7 @@ class Key(ConverterSettings, frozen=True, extra="forbid"):
         def why(error: Exception, row: int) -> str:
             return f"{error}: {batch.column(index)[row].as_py()[:100]!r}"
 
-        yield by_halves(batch, decode, schema, (pa.ArrowException, ValueError), why)
+        yield convert_or_bisect(batch, decode, schema, (pa.ArrowException, ValueError), why)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

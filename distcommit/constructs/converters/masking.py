@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pydantic import Field, SecretStr
 
 from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.schemas.columns import Columns, field_of, replaced
+from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -30,7 +30,7 @@ class _Masking(ConverterSettings, frozen=True, extra="forbid"):
     columns: tuple[str, ...] = Field(min_length=1)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         given = zip(schema.names, batch.columns, strict=True)
         columns = [self._hidden(column) if name in self.columns else column for name, column in given]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -55,8 +55,8 @@ class Hash(_Masking, frozen=True, extra="forbid", hide_input_in_errors=True):
 
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field_of(columns, name, "hash", is_text, "string or binary")
-            columns = replaced(columns, name, pa.string())
+            find_column(columns, name, "hash", is_text, "string or binary")
+            columns = with_column_type(columns, name, pa.string())
         return columns
 
     def _hidden(self, column: pa.Array) -> pa.Array:
@@ -82,9 +82,9 @@ class Mask(_Masking, frozen=True, extra="forbid"):
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
             wanted = _is_string if self.keep_last else _is_any
-            field = field_of(columns, name, "mask", wanted, "string, with keep_last")
+            field = find_column(columns, name, "mask", wanted, "string, with keep_last")
             nullable = field.nullable or not _is_string(field.type)
-            columns = replaced(columns, name, field.type, nullable=nullable)
+            columns = with_column_type(columns, name, field.type, nullable=nullable)
         return columns
 
     def _hidden(self, column: pa.Array) -> pa.Array:

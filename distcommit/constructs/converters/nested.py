@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, field_of, replaced, unique_names
+from distcommit.constructs.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -29,16 +29,16 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
     delimiter: str = "."
 
     def convert_columns(self, columns: Columns) -> Columns:
-        named = [field_of(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
+        named = [find_column(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
         untyped = [f for f in [*named, *columns.known] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
         typed = [f for f in columns.known if f not in untyped]
         fields = [f for field in typed for f, _ in self._flat(field, pa.nulls(0, field.type), field.name)]
         if untyped or (columns.others and not self.columns):  # only the records have the names of the new columns
             columns = Columns()
-        return unique_names(columns.with_known(fields, self.columns), "flatten")
+        return check_unique_names(columns.with_known(fields, self.columns), "flatten")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         given = zip(batch.schema, batch.columns, strict=True)
         columns = [array for field, column in given for _, array in self._flat(field, column, field.name)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -69,14 +69,14 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
     column: str
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field = field_of(columns, self.column, "explode", _is_list, "a list")
+        field = find_column(columns, self.column, "explode", _is_list, "a list")
         if field.type == UNKNOWN:
-            return replaced(columns, self.column, UNKNOWN)
+            return with_column_type(columns, self.column, UNKNOWN)
         nullable = field.nullable or field.type.value_field.nullable
-        return replaced(columns, self.column, field.type.value_type, nullable=nullable)
+        return with_column_type(columns, self.column, field.type.value_type, nullable=nullable)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         index = batch.schema.get_field_index(self.column)
         lists = batch.column(index)
         items = pc.list_flatten(lists)  # without values that a null list covers

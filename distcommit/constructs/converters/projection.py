@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
+from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -24,11 +24,11 @@ class Select(ConverterSettings, frozen=True, extra="forbid"):
     columns: tuple[str, ...] = Field(min_length=1)
 
     def convert_columns(self, columns: Columns) -> Columns:
-        chosen = pa.schema([field_of(columns, name, "select") for name in self.columns])
-        return unique_names(Columns(chosen, others=False), "select")
+        chosen = pa.schema([find_column(columns, name, "select") for name in self.columns])
+        return check_unique_names(Columns(chosen, others=False), "select")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
         yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=schema))
 
 
@@ -44,12 +44,12 @@ class Drop(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field_of(columns, name, "drop")
+            find_column(columns, name, "drop")
         remaining = [f for f in columns.known if f.name not in self.columns]
-        return unique_names(columns.with_known(remaining, self.columns), "drop")
+        return check_unique_names(columns.with_known(remaining, self.columns), "drop")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        self.made_of(batch.schema)
+        self.converted_schema(batch.schema)
         yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
 
 
@@ -64,9 +64,9 @@ class Rename(ConverterSettings, frozen=True, extra="forbid"):
     columns: dict[str, str] = Field(min_length=1)
 
     def convert_columns(self, columns: Columns) -> Columns:
-        renamed = {old: field_of(columns, old, "rename").with_name(new) for old, new in self.columns.items()}
+        renamed = {old: find_column(columns, old, "rename").with_name(new) for old, new in self.columns.items()}
         fields = [renamed.pop(f.name, f) for f in columns.known]
-        return unique_names(columns.with_known([*fields, *renamed.values()], self.columns), "rename")
+        return check_unique_names(columns.with_known([*fields, *renamed.values()], self.columns), "rename")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.made_of(batch.schema)))
+        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.converted_schema(batch.schema)))

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.schemas.columns import Columns, unique_names
-from distcommit.constructs.schemas.schema_policy import Evolution, HeldSchemas, OnIncompatible, read_as
-from distcommit.constructs.settings import ConverterSettings, own_of
+from distcommit.constructs.schemas.columns import Columns, check_unique_names
+from distcommit.constructs.schemas.schema_policy import DatasetSchemas, Evolution, OnIncompatible, convert_to_pinned
+from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 
 
@@ -64,17 +64,17 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
     datasets: tuple[DatasetSchemaPolicy, ...] = ()
 
     @cached_property
-    def _held(self) -> HeldSchemas:
-        return HeldSchemas(self.evolution, self.on_incompatible)
+    def _held(self) -> DatasetSchemas:
+        return DatasetSchemas(self.evolution, self.on_incompatible)
 
     def convert_columns(self, columns: Columns) -> Columns:
         pins = any(policy.evolution == "pin" for policy in (self, *self.datasets))
-        return Columns() if pins else unique_names(columns, "schema")
+        return Columns() if pins else check_unique_names(columns, "schema")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         reason = self._held.admit(batch.schema.remove_metadata())
         if not reason and self._held.pinned is not None:
-            batch, reason = read_as(batch, self._held.pinned)
+            batch, reason = convert_to_pinned(batch, self._held.pinned)
         if reason:
             rejected = dict.fromkeys(range(batch.num_rows), reason)
             yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), rejected)
@@ -82,8 +82,8 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
             yield Converted(batch)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        policy = own_of(dataset_urn, self.datasets) or self
-        self.__dict__["_held"] = HeldSchemas(policy.evolution, policy.on_incompatible)
+        policy = matching_settings(dataset_urn, self.datasets) or self
+        self.__dict__["_held"] = DatasetSchemas(policy.evolution, policy.on_incompatible)
 
     def use_schema_store(self, kept: InferredSchemaStore) -> None:
         self._held.kept = kept

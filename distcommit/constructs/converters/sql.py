@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from distcommit.constructs.bisection import Made, by_halves
+from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
-from distcommit.constructs.schemas.columns import Columns, replaced, unique_names
+from distcommit.constructs.schemas.columns import Columns, check_unique_names, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
@@ -49,17 +49,17 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
         return SqlExpressions(self.where, self.columns)
 
     def convert_columns(self, columns: Columns) -> Columns:
-        unique_names(columns, "sql")
+        check_unique_names(columns, "sql")
         for field in self._expressions.computed(columns):
-            columns = replaced(columns, field.name, field.type, nullable=field.nullable)
+            columns = with_column_type(columns, field.name, field.type, nullable=field.nullable)
         return columns.with_known(columns.known)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own
 
-        schema = self.made_of(batch.schema)
+        schema = self.converted_schema(batch.schema)
 
-        def make(part: pa.RecordBatch) -> Made:
+        def make(part: pa.RecordBatch) -> ConvertedPart:
             rows, computed = self._expressions.evaluate(part)
             of_name = dict(zip(self.columns, computed, strict=True))
             given = part if len(rows) == part.num_rows else part.take(rows)
@@ -73,7 +73,7 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
             yield self._one_by_one(batch, make, schema)
 
     def _one_by_one(
-        self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Made], schema: pa.Schema
+        self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], ConvertedPart], schema: pa.Schema
     ) -> Converted:
         """Convert a failed batch: first the rows that can't fail, then the others by bisection."""
         import duckdb  # noqa: PLC0415 - an extra of its own
@@ -85,7 +85,7 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
             suspects = rows
         safe = rows.filter(pc.invert(pc.is_in(rows, suspects)))
         order = pa.concat_arrays([safe, suspects])
-        result = by_halves(batch.take(order), make, schema, duckdb.Error, _reason, len(safe))
+        result = convert_or_bisect(batch.take(order), make, schema, duckdb.Error, _reason, len(safe))
         result_rows = order.take(result.rows)
         in_order = pc.sort_indices(result_rows)
         rejected = {order[row].as_py(): reason for row, reason in result.rejected.items()}

@@ -9,7 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.constructs.json.json_fields import Fields, added, names_in, paths_in, typed, wire_schema
+from distcommit.constructs.json.json_fields import (
+    Fields,
+    field_paths,
+    infer_names,
+    merged_fields,
+    typed_fields,
+    wire_schema,
+)
 from distcommit.constructs.json.json_records import JsonReader, JsonRecords
 from distcommit.constructs.schemas.column_types import arrow_type, field_name
 from distcommit.constructs.schemas.schema_policy import Evolution
@@ -20,12 +27,12 @@ _MOST_FIELDS = 1000
 _SHOWN_FIELDS = 3
 
 
-def columns_of(fields: Fields) -> pa.Schema:
+def columns_of_fields(fields: Fields) -> pa.Schema:
     """Return the columns of fields as a job file writes them. Raises ValueError."""
     return pa.schema([(field_name(name), arrow_type(written)) for name, written in fields.items()])
 
 
-reader_of = lru_cache(64)(JsonReader)
+json_reader = lru_cache(64)(JsonReader)
 
 
 @dataclass(slots=True)
@@ -74,20 +81,20 @@ class InferredFields:
         if self.fields is None and self.ids:
             self.fields = self.names = self.kept.schema(self.ids[-1])
         if self.fields is not None and self.evolution != "pin":
-            columns = columns_of(self.fields)
-            read = reader_of(columns, exact_floats=True).read_if_all_known(values, wire_schema(self.names))
+            columns = columns_of_fields(self.fields)
+            read = json_reader(columns, exact_floats=True).read_if_all_known(values, wire_schema(self.names))
             if read is not None:
                 return columns, read
         if self.fields is None or self.evolution != "pin":
-            names = names_in(values)
-            self._take_in(typed(names))
-            self.names = added(added(self.fields or {}, names), self.names)
-        columns = columns_of(self.fields or {})
-        return columns, reader_of(columns, exact_floats=True).read(values)
+            names = infer_names(values)
+            self._take_in(typed_fields(names))
+            self.names = merged_fields(merged_fields(self.fields or {}, names), self.names)
+        columns = columns_of_fields(self.fields or {})
+        return columns, json_reader(columns, exact_floats=True).read(values)
 
     def _take_in(self, new: Fields) -> None:
         """Add the fields of records, and those that other tasks stored before."""
-        while (wanted := added(self.fields or {}, new)) != (self.fields or {}):
+        while (wanted := merged_fields(self.fields or {}, new)) != (self.fields or {}):
             if self.fields is not None and self.evolution == "pin":
                 return
             self._check(wanted)
@@ -95,7 +102,7 @@ class InferredFields:
             self.ids.append(number)
 
     def _check(self, wanted: Fields) -> None:
-        paths, known = paths_in(wanted), paths_in(self.fields or {})
+        paths, known = field_paths(wanted), field_paths(self.fields or {})
         if len(paths) > _MOST_FIELDS:
             raise RecordError(
                 "records have too many fields to infer columns",

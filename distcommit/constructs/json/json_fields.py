@@ -24,12 +24,12 @@ _DEEPEST = 20
 _NO_TYPE = None
 
 
-def fields_in(values: pa.Array) -> dict[str, Any]:
+def infer_fields(values: pa.Array) -> dict[str, Any]:
     """Return the fields of all objects among the values, which are bytes, text or null."""
-    return typed(names_in(values))
+    return typed_fields(infer_names(values))
 
 
-def names_in(values: pa.Array) -> dict[str, Any]:
+def infer_names(values: pa.Array) -> dict[str, Any]:
     """Return the fields of all objects, and names without a type yet: None, `[None]` or `{}`."""
     names: Any = {}
     for value in values.to_pylist():
@@ -42,7 +42,7 @@ def names_in(values: pa.Array) -> dict[str, Any]:
     return dict(names)
 
 
-def typed(names: Fields) -> dict[str, Any]:
+def typed_fields(names: Fields) -> dict[str, Any]:
     """Return the fields without names that have no type."""
     return _typed(names) or {}
 
@@ -63,13 +63,13 @@ def _wire_type(written: Any) -> pa.DataType:
     return arrow_type(written)
 
 
-def added(known: Fields, new: Fields) -> dict[str, Any]:
+def merged_fields(known: Fields, new: Fields) -> dict[str, Any]:
     """Return the known fields unchanged, followed by further fields, at all levels."""
     merged = {name: _added(written, new[name]) if name in new else written for name, written in known.items()}
     return merged | {name: written for name, written in new.items() if name not in known}
 
 
-def paths_in(fields: Fields, before: str = "") -> list[str]:
+def field_paths(fields: Fields, before: str = "") -> list[str]:
     """Return the paths of all fields that hold values: `buyer.name`, `tags`, `items[].price`."""
     return [path for name, written in fields.items() for path in _paths(written, f"{before}{name}")]
 
@@ -79,14 +79,14 @@ def _paths(written: Any, path: str) -> list[str]:
         case [below]:
             return _paths(below, f"{path}[]")
         case dict():
-            return paths_in(written, f"{path}.")
+            return field_paths(written, f"{path}.")
     return [path]
 
 
 def _added(known: Any, new: Any) -> Any:
     match known, new:
         case dict(), dict():
-            return added(known, new)
+            return merged_fields(known, new)
         case [below], [other]:
             return [_added(below, other)]
     return known

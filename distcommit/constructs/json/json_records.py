@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from distcommit.constructs.json.json_values import exact, python_type
+from distcommit.constructs.json.json_values import exact_value, python_type
 from distcommit.constructs.schemas.column_types import stored_type
-from distcommit.constructs.times import OUTSIDE, are_alike_in_utc, are_within_calendar
+from distcommit.constructs.times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.decoding import json_decoder
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
@@ -98,10 +98,10 @@ class JsonReader:
         for row, value in enumerate(values.to_pylist()):
             try:
                 record = {} if value is None else self._decoder.decode(_text(value))
-                records.append(exact(record, self._struct) if self._is_exact else record)
+                records.append(exact_value(record, self._struct) if self._is_exact else record)
                 rows.append(row)
             except _BY_RECORD as error:
-                rejected[row] = reason(error, value)
+                rejected[row] = rejection_reason(error, value)
         try:
             array = _within_calendar(records, self._stored)
         except _BY_RECORD:
@@ -111,7 +111,7 @@ class JsonReader:
                     _within_calendar([record], self._stored)
                     valid.append((row, record))
                 except _BY_RECORD as error:
-                    rejected[row] = reason(error, values[row].as_py())
+                    rejected[row] = rejection_reason(error, values[row].as_py())
             rows = [row for row, _ in valid]
             array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
@@ -181,11 +181,11 @@ def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
     """
     array = pa.array(records, kind)
     if not are_within_calendar(array):
-        raise ValueError(OUTSIDE)
+        raise ValueError(OUTSIDE_CALENDAR)
     return array
 
 
-def reason(error: Exception, value: object) -> str:
+def rejection_reason(error: Exception, value: object) -> str:
     """Return a rejection reason with the first 100 characters of the value."""
     return f"{error}: {value[:100]!r}" if isinstance(value, bytes | str) else f"{error}: {str(value)[:100]}"
 
@@ -315,7 +315,7 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         array.validate(full=True)  # Arrow's reader accepts too many digits
     if pa.types.is_temporal(kind):
-        if (pa.types.is_timestamp(kind) and are_alike_in_utc(array)) or _all_match(
+        if (pa.types.is_timestamp(kind) and are_uniform_utc_times(array)) or _all_match(
             array, _DATE if pa.types.is_date(kind) else _ZONED
         ):
             return array.cast(kind)

@@ -15,7 +15,7 @@ from distcommit.decoding import json_decoder
 _FLOATS = json_decoder(float | None)
 
 
-def exact(value: Any, kind: pa.DataType) -> Any:
+def exact_value(value: Any, kind: pa.DataType) -> Any:
     """Return a value for Arrow, which must not be given a decimal with too many digits.
 
     Arrow (26.0) changes such a decimal, or kills the process.
@@ -28,11 +28,11 @@ def exact(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, msgspec.Raw):
         return _json_text(value) if kind == JSON_TEXT else _exact_float(value)
     if pa.types.is_struct(kind):
-        return {name: exact(below, kind.field(name).type) for name, below in value.items()}
+        return {name: exact_value(below, kind.field(name).type) for name, below in value.items()}
     if pa.types.is_list(kind):
-        return [exact(below, kind.value_type) for below in value]
+        return [exact_value(below, kind.value_type) for below in value]
     if pa.types.is_map(kind):
-        return {name: exact(below, kind.item_type) for name, below in value.items()}
+        return {name: exact_value(below, kind.item_type) for name, below in value.items()}
     if not pa.types.is_decimal(kind):
         return value
     sign, digits, exponent = value.as_tuple()

@@ -23,8 +23,8 @@ from distcommit.constructs.registry.client import (
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire import Framed, split
-from distcommit.constructs.schemas.columns import Columns, field_of, unique_names
-from distcommit.constructs.settings import ConverterSettings, own_of
+from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
@@ -153,14 +153,14 @@ class RegistryConverter(
         """
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field_of(columns, self.column, self.type, _is_binary, "binary")
-        others = columns.beside(self.column, self.keep_column)
+        find_column(columns, self.column, self.type, _is_binary, "binary")
+        others = columns.keep_or_drop(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
             return Columns().with_known(others.known)
-        return unique_names(others.with_known([*others.known, *self._pinned_decoder().schema]), self.type, _KEEP)
+        return check_unique_names(others.with_known([*others.known, *self._pinned_decoder().schema]), self.type, _KEEP)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        field_of(batch.schema, self.column, self.type, _is_binary, "binary")
+        find_column(batch.schema, self.column, self.type, _is_binary, "binary")
         messages = split(batch.column(self.column))
         rejected = dict(messages.rejected)
         all_rows: list[DecodedRows] = []
@@ -182,7 +182,7 @@ class RegistryConverter(
         state = self._known
         state.last, state.schemas, state.unknown = None, AdmittedSchemas(), set()
         state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
-        state.policy = own_of(state.topic, self.datasets) or self
+        state.policy = matching_settings(state.topic, self.datasets) or self
 
     def use_schema_store(self, kept: InferredSchemaStore) -> None:
         self._known.schemas.of_run.kept = kept
@@ -289,8 +289,8 @@ class RegistryConverter(
         )
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        others = Columns.of(schema).beside(self.column, self.keep_column)
-        return unique_names(Columns.of(pa.schema([*others.known, *made], made.metadata)), self.type, _KEEP).known
+        others = Columns.of(schema).keep_or_drop(self.column, self.keep_column)
+        return check_unique_names(Columns.of(pa.schema([*others.known, *made], made.metadata)), self.type, _KEEP).known
 
     def _without_messages(self) -> pa.Schema:
         """Return the columns of null values that no message precedes."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.registry.client import PinnedSchema
-from distcommit.constructs.schemas.evolution import compared
+from distcommit.constructs.schemas.evolution import compare_schemas
 from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.nesting import MAX_COLUMNS
@@ -169,7 +169,7 @@ class AdmittedSchemas:
         merged = self._known_columns(of)
         if merged is None:
             return ()
-        both = compared(merged, schema)
+        both = compare_schemas(merged, schema)
         if both.merged is not None and len(both.merged) > MAX_COLUMNS:
             return (f"together with the earlier schemas it has more than {MAX_COLUMNS} columns, which is the limit",)
         return both.reasons
@@ -181,7 +181,7 @@ class AdmittedSchemas:
         is_whole = bool(before) and set(before) <= set(known)
         for each in dict.fromkeys(known) if is_whole else ():
             if each not in before and is_whole and (columns := of(each)) is not None:
-                merged = columns if merged is None else compared(merged, columns).merged
+                merged = columns if merged is None else compare_schemas(merged, columns).merged
                 is_whole = merged is not None
         if not is_whole:  # the first time, or an incompatible schema was accepted: the newest decides
             merged = None
@@ -195,5 +195,5 @@ def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | 
     """Return both together; if they are not compatible, the newer one, `merged`."""
     if columns is None or merged is None:
         return merged if columns is None else columns
-    joined = compared(columns, merged).merged
+    joined = compare_schemas(columns, merged).merged
     return merged if joined is None else joined

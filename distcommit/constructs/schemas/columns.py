@@ -35,7 +35,7 @@ class Columns:
         """Return the columns of a schema; of None, that nothing is known."""
         return cls() if schema is None else cls(schema, others=False)
 
-    def whole(self) -> pa.Schema | None:
+    def full_schema(self) -> pa.Schema | None:
         """Return the schema; None if it is not fully known."""
         return None if self.others or UNKNOWN in self.known.types else self.known
 
@@ -54,12 +54,12 @@ class Columns:
         gone = (self.gone | frozenset(without)) - set(known.names) if self.others else frozenset[str]()
         return Columns(known, self.others, gone)
 
-    def beside(self, name: str, keep: bool) -> Columns:
+    def keep_or_drop(self, name: str, keep: bool) -> Columns:
         """Return the columns; without the named one unless `keep`."""
         return self if keep else self.with_known([field for field in self.known if field.name != name], [name])
 
 
-def field_of(
+def find_column(
     columns: Columns | pa.Schema,
     name: str,
     construct: str,
@@ -103,17 +103,17 @@ def field_of(
     return field
 
 
-def fields_of(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
+def known_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
     """Return the named columns as a schema; None if a type is unknown. Errors as of `field_of`."""
-    return Columns(pa.schema([field_of(columns, name, construct) for name in names]), others=False).whole()
+    return Columns(pa.schema([find_column(columns, name, construct) for name in names]), others=False).full_schema()
 
 
-def typed_of(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
+def typed_columns(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
     """Return the named columns, and all others whose types are known and hold values.
 
     None if the type of a named column is unknown, or if there are no columns. Errors as of `field_of`.
     """
-    named = [field_of(columns, name, construct) for name in asked]
+    named = [find_column(columns, name, construct) for name in asked]
     fields = [field for field in columns.known if field.name in asked or field.type not in (UNKNOWN, pa.null())]
     return pa.schema(fields) if fields and all(field.type != UNKNOWN for field in named) else None
 
@@ -124,7 +124,7 @@ def _in_words(columns: Columns) -> str:
     return f"columns {', '.join(columns.known.names) or 'none'}"
 
 
-def unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
+def check_unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
     """Return the columns unchanged if their known names are unique.
 
     Args:
@@ -148,7 +148,7 @@ def unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Co
     return columns
 
 
-def replaced(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
+def with_column_type(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
     """Return the columns with another type for the named one. `nullable` None: it stays as it is."""
     index = columns.known.get_field_index(name)
     if index < 0:

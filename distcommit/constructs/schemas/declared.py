@@ -39,7 +39,7 @@ def misfits(schema: pa.Schema, columns: Mapping[str, object], extra: ExtraColumn
         yield from (f"{name} is not declared" for name in schema.names if name not in columns)
 
 
-def in_words(columns: Mapping[str, object]) -> str:
+def describe_columns(columns: Mapping[str, object]) -> str:
     """Return declared columns in Arrow's notation."""
     return ", ".join(f"{name} {arrow_type(written)}" for name, written in columns.items())
 

@@ -23,7 +23,7 @@ _EXACT_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class SchemaComparison:
     """The comparison of two schemas.
 
     Attributes:
@@ -37,7 +37,7 @@ class Compared:
     reasons: tuple[str, ...] = ()
 
 
-def compared(earlier: pa.Schema, later: pa.Schema) -> Compared:
+def compare_schemas(earlier: pa.Schema, later: pa.Schema) -> SchemaComparison:
     """Compare a schema with the earlier ones.
 
     Args:
@@ -47,9 +47,9 @@ def compared(earlier: pa.Schema, later: pa.Schema) -> Compared:
     reasons: list[str] = []
     fields = _fields(list(earlier), list(later), "", reasons)
     if reasons:
-        return Compared("incompatible", None, tuple(reasons))
+        return SchemaComparison("incompatible", None, tuple(reasons))
     same = {_bare(field) for field in earlier} == {_bare(field) for field in later}
-    return Compared("identical" if same else "compatible", pa.schema(fields))
+    return SchemaComparison("identical" if same else "compatible", pa.schema(fields))
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from distcommit.constructs.schemas.declared import is_narrower
-from distcommit.constructs.schemas.evolution import compared
+from distcommit.constructs.schemas.evolution import compare_schemas
 from distcommit.core.errors import CorruptError, RecordError
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 
@@ -22,7 +22,7 @@ _SHOWN_REASONS = 3
 
 
 @dataclass(slots=True)
-class HeldSchemas:
+class DatasetSchemas:
     """The schemas of one dataset. Not picklable.
 
     Each schema is stored before a record is accepted by it, so that all tasks of the run find it. The stored schema is
@@ -79,7 +79,7 @@ class HeldSchemas:
         """Return the common schema of the earlier ones and this one, or a rejection reason."""
         if self.newest is None:
             return schema, ""
-        both = compared(self.newest, schema)
+        both = compare_schemas(self.newest, schema)
         if self.evolution == "fail" and both.kind != "identical":
             problem = "records have other columns than earlier records, and evolution is fail"
             raise _failed(problem, self.newest, both.reasons or _changes(self.newest, schema))
@@ -101,7 +101,7 @@ class HeldSchemas:
         self.newest = _read(stored)
 
 
-def read_as(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, str]:
+def convert_to_pinned(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, str]:
     """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
     columns, reasons = [], []
     for wanted in pinned:

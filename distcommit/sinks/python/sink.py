@@ -18,13 +18,13 @@ class PythonSink(
 
     type: Literal["python"]
 
-    def check_made(self, made: Any) -> None:
+    def check_instance(self, instance: Any) -> None:
         """Check the name and the grouping.
 
         Raises:
             ConfigurationError: if the object has no name, or defines only one of `grouped_by` and `commit_group`.
         """
-        name = getattr(made, "name", None)
+        name = getattr(instance, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(
                 "the sink's class has no name",
@@ -32,15 +32,15 @@ class PythonSink(
                 expected='a class attribute `name = "..."`, which is stored with every commit',
                 found=repr(name),
             )
-        _check_grouping(made, self.class_name)
+        _check_grouping(instance, self.class_name)
 
     def pins(self) -> Mapping[str, FixedSetting]:
         with self.guard():
-            return {"name": FixedSetting(self.made.name), **self.made.pins()}
+            return {"name": FixedSetting(self.instance.name), **self.instance.pins()}
 
 
-def _check_grouping(made: Sink, class_name: str) -> None:
-    rule, names_groups = made.grouped_by, type(made).commit_group is not Sink.commit_group
+def _check_grouping(instance: Sink, class_name: str) -> None:
+    rule, names_groups = instance.grouped_by, type(instance).commit_group is not Sink.commit_group
     if isinstance(rule, str) and rule and names_groups == (rule != BY_DATASET):
         return
     raise ConfigurationError(

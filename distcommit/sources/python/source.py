@@ -27,4 +27,4 @@ class PythonSource(
     def pins(self) -> Mapping[str, FixedSetting]:
         """Return the class name and the class's own pins. A renamed class can pin its old name as `class`."""
         with self.guard():
-            return {"class": FixedSetting(self.class_name), **self.made.pins()}
+            return {"class": FixedSetting(self.class_name), **self.instance.pins()}

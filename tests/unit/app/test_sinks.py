@@ -101,7 +101,7 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
     assert isinstance(committer, SqliteCommitter)
     committer.close()
     assert (tmp_path / "rows.db").exists()
-    assert pickle.loads(pickle.dumps(found)).made == SqliteSink(str(tmp_path / "rows.db")), "also once it was made"
+    assert pickle.loads(pickle.dumps(found)).instance == SqliteSink(str(tmp_path / "rows.db")), "also once it was made"
 
 
 @pytest.mark.parametrize(

@@ -51,25 +51,29 @@ HostileSource = _hostile(Source, batch_schema=property(_raises), position_proble
 HostileToMake = _hostile(Converter, "__init__")
 
 
-def made(kind: Any, name: str) -> Any:
+def instance(kind: Any, name: str) -> Any:
     return kind.model_validate({"type": "python", "class": f"{__name__}:{name}"})
 
 
 CALLS: list[tuple[str, str, Callable[[], object]]] = [
-    ("converter", "HostileConverter", lambda: made(PythonConverter, "HostileConverter").convert_schema(ROWS)),
-    ("converter", "HostileConverter", lambda: made(PythonConverter, "HostileConverter").begin_work_unit("d")),
-    ("converter", "HostileToMake", lambda: made(PythonConverter, "HostileToMake").made),
-    ("row checker", "HostileRowChecker", lambda: made(PythonRowChecker, "HostileRowChecker").check_schema(ROWS)),
-    ("row checker", "HostileRowChecker", lambda: made(PythonRowChecker, "HostileRowChecker").describe()),
-    ("task checker", "HostileTaskChecker", lambda: made(PythonTaskChecker, "HostileTaskChecker").check_schema(ROWS)),
-    ("task checker", "HostileTaskChecker", lambda: made(PythonTaskChecker, "HostileTaskChecker").begin()),
-    ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").accepts("b", ROWS)),
-    ("fork", "HostileFork", lambda: made(PythonFork, "HostileFork").check_branches(["b"])),
-    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").check_schema(ROWS)),
-    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").required_columns()),
-    ("sink", "HostileSink", lambda: made(PythonSink, "HostileSink").announce(["d"], ROWS, "r")),
-    ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").batch_schema),
-    ("source", "HostileSource", lambda: made(PythonSource, "HostileSource").position_problems({})),
+    ("converter", "HostileConverter", lambda: instance(PythonConverter, "HostileConverter").convert_schema(ROWS)),
+    ("converter", "HostileConverter", lambda: instance(PythonConverter, "HostileConverter").begin_work_unit("d")),
+    ("converter", "HostileToMake", lambda: instance(PythonConverter, "HostileToMake").instance),
+    ("row checker", "HostileRowChecker", lambda: instance(PythonRowChecker, "HostileRowChecker").check_schema(ROWS)),
+    ("row checker", "HostileRowChecker", lambda: instance(PythonRowChecker, "HostileRowChecker").describe()),
+    (
+        "task checker",
+        "HostileTaskChecker",
+        lambda: instance(PythonTaskChecker, "HostileTaskChecker").check_schema(ROWS),
+    ),
+    ("task checker", "HostileTaskChecker", lambda: instance(PythonTaskChecker, "HostileTaskChecker").begin()),
+    ("fork", "HostileFork", lambda: instance(PythonFork, "HostileFork").accepts("b", ROWS)),
+    ("fork", "HostileFork", lambda: instance(PythonFork, "HostileFork").check_branches(["b"])),
+    ("sink", "HostileSink", lambda: instance(PythonSink, "HostileSink").check_schema(ROWS)),
+    ("sink", "HostileSink", lambda: instance(PythonSink, "HostileSink").required_columns()),
+    ("sink", "HostileSink", lambda: instance(PythonSink, "HostileSink").announce(["d"], ROWS, "r")),
+    ("source", "HostileSource", lambda: instance(PythonSource, "HostileSource").batch_schema),
+    ("source", "HostileSource", lambda: instance(PythonSource, "HostileSource").position_problems({})),
 ]
 
 
@@ -87,9 +91,9 @@ def test_an_error_of_a_custom_class_names_it(
 @pytest.mark.parametrize("error", [ConnectionRefusedError("no server"), TimeoutError("too slow")])
 def test_a_connection_that_a_custom_class_can_not_open_is_no_wrong_setting(error: OSError) -> None:
     with raising(error), pytest.raises(TransientError, match="the source's class"):
-        _ = made(PythonSource, "HostileSource").batch_schema
+        _ = instance(PythonSource, "HostileSource").batch_schema
 
 
 def test_a_typed_error_of_a_custom_class_is_raised_as_it_is() -> None:
     with raising(DistcommitError("no such column")), pytest.raises(DistcommitError, match=r"^no such column$"):
-        made(PythonConverter, "HostileConverter").convert_schema(ROWS)
+        instance(PythonConverter, "HostileConverter").convert_schema(ROWS)

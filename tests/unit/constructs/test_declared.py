@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.schemas.declared import in_words, is_narrower, misfits
+from distcommit.constructs.schemas.declared import describe_columns, is_narrower, misfits
 
 UTC = pa.timestamp("us", "UTC")
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
@@ -81,4 +81,4 @@ def test_columns_that_do_not_fit_are_told() -> None:
 
 
 def test_they_are_told_as_arrow_shows_them() -> None:
-    assert in_words({"a": "decimal(9, 2)", "b": ["date"]}) == "a decimal128(9, 2), b list<item: date32[day]>"
+    assert describe_columns({"a": "decimal(9, 2)", "b": ["date"]}) == "a decimal128(9, 2), b list<item: date32[day]>"

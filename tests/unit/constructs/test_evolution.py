@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.constructs.schemas.evolution import compared, nullable
+from distcommit.constructs.schemas.evolution import compare_schemas, nullable
 
 SCALARS = [
     *(pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string()),
@@ -61,7 +61,7 @@ def _type(kind: pa.DataType) -> Any:
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
 def test_it_does_not_matter_which_of_two_comes_first(one: pa.Schema, two: pa.Schema) -> None:
-    there, back = compared(one, two), compared(two, one)
+    there, back = compare_schemas(one, two), compare_schemas(two, one)
     assert there.kind == back.kind
     assert in_order(there.merged) == in_order(back.merged)
     assert len(there.reasons) == len(back.reasons)
@@ -74,7 +74,9 @@ def test_nor_in_what_order_several_come(schemas: list[pa.Schema]) -> None:
     """So whoever joins them one by one, from whatever end, comes to the same schema, or to none."""
 
     def joined(of: list[pa.Schema]) -> pa.Schema | None:
-        return reduce(lambda known, found: None if known is None else compared(known, found).merged, of[1:], of[0])
+        return reduce(
+            lambda known, found: None if known is None else compare_schemas(known, found).merged, of[1:], of[0]
+        )
 
     nullable = [pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas]
     one, two, three = nullable
@@ -84,17 +86,17 @@ def test_nor_in_what_order_several_come(schemas: list[pa.Schema]) -> None:
 
 @given(SCHEMAS)
 def test_a_schema_is_identical_to_itself_and_compatible_with_what_it_was_merged_to(schema: pa.Schema) -> None:
-    assert compared(schema, schema).kind == "identical"
-    assert compared(schema, pa.schema(list(schema)[::-1])).kind == "identical"
+    assert compare_schemas(schema, schema).kind == "identical"
+    assert compare_schemas(schema, pa.schema(list(schema)[::-1])).kind == "identical"
 
 
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
 def test_both_are_compatible_with_what_they_can_be_read_as(one: pa.Schema, two: pa.Schema) -> None:
-    merged = compared(one, two).merged
+    merged = compare_schemas(one, two).merged
     if merged is not None:
         for each in (one, two):
-            again = compared(merged, each)
+            again = compare_schemas(merged, each)
             assert in_order(again.merged) == in_order(merged)
 
 
@@ -129,16 +131,16 @@ WIDER = [
 @pytest.mark.parametrize(("old", "new", "wider"), WIDER)
 def test_what_is_wider(old: pa.DataType, new: pa.DataType, wider: pa.DataType | None) -> None:
     for pair in ((old, new), (new, old)):
-        merged = compared(*(pa.schema([("x", kind)]) for kind in pair)).merged
+        merged = compare_schemas(*(pa.schema([("x", kind)]) for kind in pair)).merged
         assert (None if merged is None else _type(merged.field("x").type)) == (None if wider is None else _type(wider))
 
 
 def test_a_column_that_may_be_null_in_one_may_be_in_both() -> None:
     never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=each)]) for each in (False, True))
     for pair in ((never, at_times), (at_times, never)):
-        found = compared(*pair)
+        found = compare_schemas(*pair)
         assert (found.kind, found.merged) == ("compatible", at_times)
-    assert compared(never, never).merged == never
+    assert compare_schemas(never, never).merged == never
 
 
 def test_reasons_name_the_columns_at_all_depths() -> None:
@@ -159,7 +161,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
-    assert compared(known, found).reasons == (
+    assert compare_schemas(known, found).reasons == (
         "price is string here, and int64 before",
         "buyer.name is int32 here, and string before",
         "buyer.zip is missing, and is not nullable",
@@ -209,7 +211,7 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
     """If they are compatible."""
     merged: pa.Schema | None = nullable[0]
     for each in nullable[1:]:
-        merged = None if merged is None else compared(merged, each).merged
+        merged = None if merged is None else compare_schemas(merged, each).merged
     if merged is None or not len(merged):
         return
     with TemporaryDirectory() as folder:
@@ -229,7 +231,7 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
 @given(st.lists(SCHEMAS, min_size=2, max_size=2))
 @settings(max_examples=200, deadline=None)
 def test_nullable_columns_are_incompatible_for_their_types_alone(schemas: list[pa.Schema]) -> None:
-    plain, free = (compared(*of) for of in (schemas, list(map(nullable, schemas))))
+    plain, free = (compare_schemas(*of) for of in (schemas, list(map(nullable, schemas))))
     assert free.reasons == tuple(each for each in plain.reasons if not each.endswith("and is not nullable"))
     if plain.merged is not None and free.merged is not None:
         assert in_order(free.merged) == in_order(nullable(plain.merged))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json.json_fields import added, fields_in, paths_in
+from distcommit.constructs.json.json_fields import field_paths, infer_fields, merged_fields
 from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.schemas.column_types import arrow_type
 from distcommit.core.errors import RecordError
@@ -89,7 +89,7 @@ def columns(made: Converted) -> dict[str, str]:
     ],
 )
 def test_what_is_inferred(values: list[object], fields: dict[str, Any]) -> None:
-    assert fields_in(batch(*values).column("value")) == fields
+    assert infer_fields(batch(*values).column("value")) == fields
 
 
 leaves = (
@@ -116,10 +116,10 @@ def test_what_is_inferred_of_one_object_takes_it_and_of_others_each_is_taken_or_
 
 @given(objects, objects)
 def test_what_is_added_keeps_what_is_known_and_has_what_was_found(one: dict[str, Any], other: dict[str, Any]) -> None:
-    known, found = (fields_in(batch(each).column("value")) for each in (one, other))
-    both = added(known, found)
-    assert added(both, known) == added(both, found) == both
-    assert set(paths_in(known)) <= set(paths_in(both))
+    known, found = (infer_fields(batch(each).column("value")) for each in (one, other))
+    both = merged_fields(known, found)
+    assert merged_fields(both, known) == merged_fields(both, found) == both
+    assert set(field_paths(known)) <= set(field_paths(both))
     for written in both.values():
         arrow_type(written)
 
@@ -162,7 +162,7 @@ def test_whatever_is_read_at_once_is_what_the_decoder_by_record_says(records: li
         assert alone.rejected == made.rejected
         assert alone.columns == made.records.columns[1:]
         known = of._inferred.fields or {}
-        assert added(known, fields_in(values)) == known
+        assert merged_fields(known, infer_fields(values)) == known
 
 
 def test_what_is_only_ever_null_or_empty_is_not_searched_for_again() -> None:

@@ -24,7 +24,7 @@ from distcommit.constructs.json.json_records import (
     _joined,
     _may_hide,
 )
-from distcommit.constructs.times import are_alike_in_utc
+from distcommit.constructs.times import are_uniform_utc_times
 
 
 def hides(*values: bytes) -> bool:
@@ -132,12 +132,12 @@ def test_times_that_are_told_without_a_regular_expression_match_it(
     if letter is not None and place < len(texts[0]):
         texts = [texts[0][:place] + letter + texts[0][place + 1 :], *texts[1:]]
     array = pa.array(["", *texts])[1:]
-    matches, alike = _all_match(array, _ZONED), are_alike_in_utc(array)
+    matches, alike = _all_match(array, _ZONED), are_uniform_utc_times(array)
     assert matches or not alike
     if len({len(text) for text in texts}) == 1 and all(text.endswith("Z") for text in texts):
         assert alike == matches  # or it would be of no use
 
 
 def test_times_among_nulls_and_none_at_all_are_not_told() -> None:
-    assert not are_alike_in_utc(pa.array(["2024-02-29T12:00:00Z", None]))
-    assert not are_alike_in_utc(pa.array([], pa.string()))
+    assert not are_uniform_utc_times(pa.array(["2024-02-29T12:00:00Z", None]))
+    assert not are_uniform_utc_times(pa.array([], pa.string()))

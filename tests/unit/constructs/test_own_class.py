@@ -48,8 +48,8 @@ class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
 
 @pytest.mark.parametrize("section", ["converter", "row_checker", "task_checker", "fork"])
 def test_what_it_keeps_stays_where_it_is(section: Section) -> None:
-    made = validated(section, {"type": "python", "class": f"{__name__}:Keeps"})
-    assert made.made is made.made
-    travelled = pickle.loads(pickle.dumps(made))
-    assert travelled == made
-    assert travelled.made is not made.made
+    instance = validated(section, {"type": "python", "class": f"{__name__}:Keeps"})
+    assert instance.instance is instance.instance
+    travelled = pickle.loads(pickle.dumps(instance))
+    assert travelled == instance
+    assert travelled.instance is not instance.instance

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.bisection import by_halves
+from distcommit.constructs.bisection import convert_or_bisect
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
@@ -63,7 +63,7 @@ def test_panic_within_a_batch_is_found_by_halves() -> None:
         return part, None
 
     batch = pa.record_batch({"n": range(8)})
-    found: Converted = by_halves(batch, make, batch.schema, ValueError, lambda error, _: str(error))
+    found: Converted = convert_or_bisect(batch, make, batch.schema, ValueError, lambda error, _: str(error))
     assert found.rejected == {3: "Panic: three"}
     assert found.records.num_rows == 7
 

@@ -290,7 +290,7 @@ CHAINED = st.lists(
 def test_what_is_known_is_true_of_all_records(given: tuple[pa.Schema, Columns], chain: Sequence[str]) -> None:
     schema, columns = given
     try:
-        made = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.whole()
+        made = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.full_schema()
     except ConfigurationError:
         return
     assert made is not None

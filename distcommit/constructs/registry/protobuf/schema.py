@@ -10,7 +10,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
-from distcommit.constructs.bisection import by_halves
+from distcommit.constructs.bisection import convert_or_bisect
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.protobuf.batches import BatchParser
@@ -96,7 +96,9 @@ class _Reader:
         canonical = [each for each in parsed if not isinstance(each, ValueError)]
         good = numbers[~np.isin(numbers, [*wrong])] if wrong else numbers
         bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
-        decoded = by_halves(bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error))
+        decoded = convert_or_bisect(
+            bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error)
+        )
         rows = good if decoded.rows is None else good[decoded.rows.to_numpy()]
         wrong |= {int(good[row]): reason for row, reason in decoded.rejected.items()}
         return Decoded(decoded.records, rows, wrong)

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.wire import Framed
-from distcommit.constructs.schemas.evolution import compared
+from distcommit.constructs.schemas.evolution import compare_schemas
 from distcommit.formats.schema_bounds import UnusableSchemaError
 from tests.unit.constructs.registry.protobuf_values import REJECTED, decoded, text_schema
 
@@ -35,7 +35,7 @@ def orders(*fields: str) -> ProtobufDecoder:
 def test_plain_fields_that_are_new_within_others_are_compatible_in_either_direction() -> None:
     old, new = orders("sku"), orders("sku", "n")
     for pair in ((old, new), (new, old)):
-        found = compared(*(decoder.schema for decoder in pair))
+        found = compare_schemas(*(decoder.schema for decoder in pair))
         assert (found.kind, found.reasons) == ("compatible", ())
 
 
