@@ -31,19 +31,19 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.iceberg.catalogs import Change
-from distcommit.sinks.iceberg.opening import close_opened, opened
-from distcommit.sinks.iceberg.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.tables import Change
+from distcommit.sinks.iceberg.catalog.transactions import commit_together
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.iceberg.transactions import commit_together
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.nessie import NessieServer
 
 FS = LocalFileSystem(durable=False)
 TOGETHER, ALONE = "POST transactions/commit", "POST table"
-TOGETHER_IN_USE = "distcommit.sinks.iceberg.rest_tables.commit_together"
+TOGETHER_IN_USE = "distcommit.sinks.iceberg.catalog.rest_tables.commit_together"
 
 
 @dataclass
@@ -272,7 +272,7 @@ def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_a
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A catalog, or what is in front of it, that has too little time for so many."""
-    monkeypatch.setattr("distcommit.sinks.iceberg.rest_tables._MOST_TOGETHER", 8)
+    monkeypatch.setattr("distcommit.sinks.iceberg.catalog.rest_tables._MOST_TOGETHER", 8)
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
     sizes = list[int]()

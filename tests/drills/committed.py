@@ -64,7 +64,7 @@ def rows_without_tags(folder: Path, kind: str) -> Drilled:
         return _refused_and_released(situation, "a commit to this table can't be taken back", "accept")
 
 
-@drill_of("table_loading.py:take_out | release the dataset with accept", kinds=["sqlite"], quick=True)
+@drill_of("table_loading.py:delete_committed | release the dataset with accept", kinds=["sqlite"], quick=True)
 def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
     """The rows of a commit were moved to another table; they come back once the dataset is released."""
     with _sealed(kind, folder, tags=True) as situation:

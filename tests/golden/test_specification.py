@@ -24,8 +24,8 @@ from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailur
 from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import ConstructCounts, SkippedRange
-from distcommit.sinks.files.file_tail import Said
 from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.formats.file_tail import Said
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
 from distcommit.stores.history.run_datasets import RunDataset

@@ -28,7 +28,7 @@ from distcommit.core.provenance import Provenance
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg.opening import close_opened
+from distcommit.sinks.iceberg.catalog.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.sink import KafkaSink

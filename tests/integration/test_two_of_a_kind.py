@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.sinks.iceberg.opening import close_opened
+from distcommit.sinks.iceberg.catalog.opening import close_opened
 from tests.integration.test_targets_away import FilesJob, Target
 from tests.jobs.victims import strike
 

@@ -192,7 +192,7 @@ NAMES_OF_OTHERS: dict[str, str] = {
     "sinks/files/footer.py": "the endings of formats",
     "sinks/files/time_folders.py": "folders by time, which are a job file's",
     "sinks/iceberg/snapshots.py": "Iceberg's manifests",
-    "sinks/iceberg/sql_tables.py": "Iceberg's metadata files",
+    "sinks/iceberg/catalog/sql_tables.py": "Iceberg's metadata files",
     "sinks/base/target_files.py": "the one place for files that only sinks with a target of their own know",
     "sinks/databases/two_phase.py": "names of transactions",
 }

@@ -172,10 +172,10 @@ def _what(record: Record, dataset: str | None) -> str:
             return f"generation {record.generation} is current"
 
 
-def _few(values: Iterable[object], format_position: Callable[..., str]) -> str:
+def _few(values: Iterable[object], describe: Callable[..., str]) -> str:
     listed = list(values)
     more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
-    return "; ".join(format_position(value) for value in listed[:_NAMED]) + more
+    return "; ".join(describe(value) for value in listed[:_NAMED]) + more
 
 
 def _head(head: Head) -> str:

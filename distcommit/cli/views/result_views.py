@@ -159,9 +159,9 @@ def compare_view(result: CompareResult) -> RenderableType:
     differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
     table = ExplainedTable("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
     for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
-        format_position = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
+        positions = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
         counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
-        table.add_row(Text(row.dataset), Text(row.partition), *format_position, *counts)
+        table.add_row(Text(row.dataset), Text(row.partition), *positions, *counts)
     facts = {"with": escape(result.other)}
     if result.by_files:
         facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
@@ -259,15 +259,15 @@ def try_out_view(result: TryOutResult) -> RenderableType:
     return page(*map(_preview_table, result.tables), failed, kept)
 
 
-def _preview_table(format_position: ShownTable) -> RenderableType:
-    branch = "" if format_position.branch in ("", MAIN_BRANCH) else f", branch {format_position.branch}"
-    kind = "" if format_position.kind == "data" else f", {format_position.kind}"
+def _preview_table(preview: ShownTable) -> RenderableType:
+    branch = "" if preview.branch in ("", MAIN_BRANCH) else f", branch {preview.branch}"
+    kind = "" if preview.kind == "data" else f", {preview.kind}"
     title = Text(
-        f"{format_position.dataset}{branch}{kind}: {len(format_position.rows):,} of {format_position.records:,} records",
+        f"{preview.dataset}{branch}{kind}: {len(preview.rows):,} of {preview.records:,} records",
         style="bold",
     )
-    table = new_table(*map(escape, format_position.columns))
-    for row in format_position.rows:
+    table = new_table(*map(escape, preview.columns))
+    for row in preview.rows:
         table.add_row(*map(Text, row))
     return Group(title, table)
 

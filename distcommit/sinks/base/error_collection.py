@@ -10,7 +10,7 @@ from distcommit.core.errors import SinkUnavailableError, TransientError, error_t
 _NAMED = 5
 
 
-class OneByOne:
+class ErrorCollector:
     """Collects errors by name, and raises them together.
 
     Args:
@@ -24,7 +24,7 @@ class OneByOne:
         self._failed: dict[str, Exception] = {}
 
     @contextmanager
-    def to(self, name: str) -> Iterator[None]:
+    def collecting(self, name: str) -> Iterator[None]:
         """Collect the error of an operation on the item of that name.
 
         Raises:
@@ -39,7 +39,7 @@ class OneByOne:
                 self._probe()
             self._failed[name] = error
 
-    def tell(self) -> None:
+    def raise_collected(self) -> None:
         """Raise the collected errors.
 
         Raises:

@@ -16,7 +16,7 @@ from distcommit.decoding import converted
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 
-class Covering:
+class OffsetCoverage:
     """Collects the positions of a writer's rows, of positions without a record, and of filtered records."""
 
     def __init__(self, origin: Origin) -> None:

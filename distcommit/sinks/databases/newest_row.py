@@ -40,12 +40,12 @@ class Newer:
 
     Attributes:
         version: column whose greater value is newer; empty if rows are compared by their origin.
-        is_fed_again: whether the rows are reprocessed from error files.
+        is_reprocessed: whether the rows are reprocessed from error files.
         is_by_reading: whether positions count what was read, so that they are comparable within one epoch only.
     """
 
     version: str
-    is_fed_again: bool
+    is_reprocessed: bool
     is_by_reading: bool = False
 
     def condition(self, new: Named, old: Named) -> str:
@@ -58,7 +58,7 @@ class Newer:
         if self.is_by_reading:
             same += f" AND {old(EPOCH)} = {new(EPOCH)}"
         later = f"{new(POSITION)} >= {old(POSITION)}"
-        if not self.is_fed_again:
+        if not self.is_reprocessed:
             return f"(CASE WHEN {same} THEN COALESCE({later}, TRUE) ELSE TRUE END)"
         older_epoch = f"COALESCE({same_dataset} AND {old(EPOCH)} < {new(EPOCH)}, FALSE)"
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.files.text_values import values_of
+from distcommit.sinks.files.formats.text_values import values_of
 
 MAX_DIGITS = 38
 """The most digits of a decimal of 128 bits."""

@@ -19,7 +19,7 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, RetryLater
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.table_committer import Key
-from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, LoadingCommitter, as_row
+from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, RowLoadingCommitter, as_row
 from distcommit.sinks.databases.table_sink import tag_of
 
 _PROBED_BYTES = 32_768
@@ -46,7 +46,7 @@ class _UndoneError(Exception):
     """Rolls back the transaction of a probe."""
 
 
-class SqlCommitter(LoadingCommitter):
+class SqlCommitter(RowLoadingCommitter):
     """Has one connection. A ledger row is one row of the ledger's table; the row without a store has the identity.
 
     Attributes:
@@ -134,7 +134,7 @@ class SqlCommitter(LoadingCommitter):
         asked = f"SELECT {LEDGER_COLUMNS} FROM {{ledger}} WHERE store = %s AND (epoch > 0 OR revoked > 0)"
         return map(as_row, self.execute(asked, (self._context.store_id,)).fetchall())
 
-    def was_there(self, target: str) -> bool:
+    def had_commits(self, target: str) -> bool:
         condition = f"target = %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
         (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {condition}", (target,)).fetchone()
         return bool(rows)

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.work import SkippedRange
 from distcommit.protocol.paths.staging import rows_name
-from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.base.offset_coverage import OffsetCoverage
 from distcommit.sinks.databases.newest_row import with_positions
 
 FILE_BYTES = 16 << 20
@@ -31,7 +31,7 @@ class StagedRows(SinkWriter):
 
     - `files`: for each file, in order, its path below the staging root and the xxh3-64 of its bytes.
     - `rows`: number of rows.
-    - `covered`: the source positions of the rows, as `Covering.covered` returns them.
+    - `covered`: the source positions of the rows, as `OffsetCoverage.covered` returns them.
     - `ledger`: identity of the ledger that the rows are committed by.
     - `epochs`: epochs in which the rows were rejected, if they are reprocessed from error files.
     - `by_reading`: true if positions count what was read.
@@ -53,7 +53,7 @@ class StagedRows(SinkWriter):
         *,
         with_positions: bool = False,
     ) -> None:
-        self._area, self._covering, self._ledger = area, Covering(origin), ledger
+        self._area, self._covering, self._ledger = area, OffsetCoverage(origin), ledger
         self._origin, self._with_positions = origin, with_positions
         self._check, self._checked = check, pa.schema([])
         self._files: list[list[Any]] = []

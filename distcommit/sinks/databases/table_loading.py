@@ -70,7 +70,7 @@ class Table(Protocol):
         ...
 
 
-class LoadingCommitter(TableCommitter):
+class RowLoadingCommitter(TableCommitter):
     """Loads staged rows into tables. A subclass implements the database's tables and its ledger.
 
     Attributes:
@@ -100,7 +100,7 @@ class LoadingCommitter(TableCommitter):
         """Return `Table.shown` of a table of that name."""
 
     @abstractmethod
-    def was_there(self, target: str) -> bool:
+    def had_commits(self, target: str) -> bool:
         """Return whether the ledger has a commit of any store to the table with this `Table.shown`."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
@@ -145,9 +145,9 @@ class LoadingCommitter(TableCommitter):
                 found=f"mode {self._settings.mode}" + ("" if self._settings.tags else " without tags"),
                 todo="release the dataset with accept",
             )
-        self.take_out(request, rows_of(request.infos))
+        self.delete_committed(request, rows_of(request.infos))
 
-    def take_out(self, request: CommitRequest, expected: int) -> None:
+    def delete_committed(self, request: CommitRequest, expected: int) -> None:
         """Delete the rows with a request's tags.
 
         Raises:
@@ -191,7 +191,7 @@ class LoadingCommitter(TableCommitter):
         return table
 
     def _is_shared_and_was_there(self, shown: str) -> bool:
-        return self._settings.shares_tables and self.was_there(shown)
+        return self._settings.shares_tables and self.had_commits(shown)
 
     def _delete_older(self, table: Table, request: CommitRequest) -> None:
         tags = self._tags(request)

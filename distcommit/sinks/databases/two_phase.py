@@ -29,7 +29,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.proofs import ProofCommitter
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
@@ -240,7 +240,7 @@ class TwoPhaseCommitter(ProofCommitter):
                 if not self._settings.takes_back:
                     raise _visible(request)
         if rows:
-            self.take_out(request, rows)
+            self.delete_committed(request, rows)
         self.forget([self._proof(name.attempt) for name in names])
         if not request.infos:
             key = self._key_of(request)
@@ -260,17 +260,17 @@ class TwoPhaseCommitter(ProofCommitter):
         would wait for its lock.
         """
         attempts, held = {each.attempt for each in lost}, set[Name]()
-        one_by_one = OneByOne("prepared transactions can't be rolled back", self.probe)
+        one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
             if name.attempt in attempts:
                 held.add(name)
-                with one_by_one.to(name.text):
+                with one_by_one.collecting(name.text):
                     self.settle(name, commit=False)
                     held.remove(name)
         unsettled = {name.attempt for name in held}
         with self.transaction():
             self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in unsettled})
-        one_by_one.tell()
+        one_by_one.raise_collected()
 
     # -- a request's transactions
 

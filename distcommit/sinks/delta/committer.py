@@ -25,12 +25,12 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.altered import altered
 from distcommit.sinks.delta.data_files import added, name_in_table, removal
 from distcommit.sinks.delta.ledger import TableLedgers
-from distcommit.sinks.delta.leftovers import existing, kept, leftovers
+from distcommit.sinks.delta.orphaned_files import existing, kept, orphaned_files
 from distcommit.sinks.delta.schemas import check_writable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
@@ -86,16 +86,16 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         location = self._tables.location
         location.check()
-        errors = OneByOne("data files of aborted attempts can't be deleted", self.probe)
-        for name, paths in leftovers(self._context, self._sink.name, lost).items():
-            with errors.to(name):
+        errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
+        for name, paths in orphaned_files(self._context, self._sink.name, lost).items():
+            with errors.collecting(name):
                 there = existing(location, paths)
                 table = self._tables.load(name) if there else None
                 if table is not None and self._ledger_of(name, table) is None:
                     raise ConflictError("the table was changed by another writer meanwhile", table=name)
                 for path in paths - kept(table, name, there):
                     location.delete(path)
-        errors.tell()
+        errors.raise_collected()
 
     def probe(self) -> None:
         self._tables.probe()

@@ -24,7 +24,7 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, probe_folder
-from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
+from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
 
 
 class Location(Protocol):
@@ -179,7 +179,7 @@ class InBucket:
 
     def delete(self, path: str) -> None:
         check_relative(path)
-        take_away(self._requests, self._key(path))
+        delete_data_file(self._requests, self._key(path))
 
     def check(self) -> None:
         with self._telling():

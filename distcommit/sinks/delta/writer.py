@@ -14,11 +14,11 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.delta.altered import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
-from distcommit.sinks.delta.making import table_for
 from distcommit.sinks.delta.schemas import columns_of, schema_id
 from distcommit.sinks.delta.settings import DeltaSettings
+from distcommit.sinks.delta.table_creation import table_for
 from distcommit.sinks.delta.tables import DeltaTables, table_id
-from distcommit.sinks.table_formats.schema_coercion import Fitting
+from distcommit.sinks.table_formats.schema_coercion import SchemaCoercion
 from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, OpenFile
 
 _ROW = "_row"
@@ -42,8 +42,8 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
     def new_files(self, table: DeltaTable, begun: int) -> DeltaFiles:
         return DeltaFiles(self._sink, self._name, table, self._attempt, self._area, begun)
 
-    def fitting(self, files: DeltaFiles, schema: pa.Schema) -> Fitting:
-        return Fitting(files.columns, schema)
+    def fitting(self, files: DeltaFiles, schema: pa.Schema) -> SchemaCoercion:
+        return SchemaCoercion(files.columns, schema)
 
     def table_info(self, files: DeltaFiles) -> tuple[dict[str, Any], str]:
         partitions = {"partition_by": files.partition_by, "partition_types": files.partition_types}

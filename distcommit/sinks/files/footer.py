@@ -25,12 +25,12 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.decoding import from_json
 from distcommit.formats.avro.containers import read_header as read_avro_header
-from distcommit.sinks.files.encoders import FileFormat
-from distcommit.sinks.files.orc_container import read_metadata as orc_metadata
-from distcommit.sinks.files.orc_container import read_table as read_orc
-from distcommit.sinks.files.text_files import CODECS
-from distcommit.sinks.files.text_files import read_metadata as text_metadata
-from distcommit.sinks.files.text_files import read_table as read_text
+from distcommit.sinks.files.formats.encoders import FileFormat
+from distcommit.sinks.files.formats.orc_container import read_metadata as orc_metadata
+from distcommit.sinks.files.formats.orc_container import read_table as read_orc
+from distcommit.sinks.files.formats.text_files import CODECS
+from distcommit.sinks.files.formats.text_files import read_metadata as text_metadata
+from distcommit.sinks.files.formats.text_files import read_table as read_text
 
 METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1

@@ -11,9 +11,9 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.databases.column_names import check_fields
-from distcommit.sinks.files.dictionaries import leaves
-from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
+from distcommit.sinks.files.formats.dictionaries import leaves
+from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 
 _ENDINGS = {"zstd": "zst", "gzip": "gz"}

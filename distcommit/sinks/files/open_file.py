@@ -13,8 +13,8 @@ from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWrit
 from distcommit.core.provenance import Provenance
 from distcommit.core.work import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
-from distcommit.sinks.files.encoders import Encoder
 from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.formats.encoders import Encoder
 from distcommit.sinks.files.offsets import OffsetSets
 
 _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data

@@ -24,13 +24,13 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.altered import altered
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, readable
+from distcommit.sinks.iceberg.catalog.opening import opened
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
-from distcommit.sinks.iceberg.leftovers import delete, existing, kept, leftovers, live
-from distcommit.sinks.iceberg.opening import opened
+from distcommit.sinks.iceberg.orphaned_files import delete, existing, kept, live, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.table_formats.committer import MOST_FAILURES, Batch, DataFileCommitter, files_of
@@ -90,20 +90,20 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        errors = OneByOne("data files of aborted attempts can't be deleted", self.probe)
-        for name, files in leftovers(self._context, self._sink.name, lost).items():
-            with errors.to(".".join(name)):
+        errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
+        for name, files in orphaned_files(self._context, self._sink.name, lost).items():
+            with errors.collecting(".".join(name)):
                 there = existing(self._tables, files)
                 tables = list(self._tables.load([name]).values()) if there else []
                 for table in tables:
                     self.rows_of(name, table)  # without a readable ledger, committed files are unknown
                 delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls), tables)
-        errors.tell()
+        errors.raise_collected()
 
     def probe(self) -> None:
         self._tables.probe(self._namespace)
         configured = (self._sink.properties.get(name, "") for name in _WRITE_PATHS)
-        self._tables.probe_places([*configured, self._tables.catalog.properties.get("warehouse", "")])
+        self._tables.probe_locations([*configured, self._tables.catalog.properties.get("warehouse", "")])
 
     # -- the table format
 

@@ -51,15 +51,15 @@ class IcebergSink(IcebergSettings, DataFileSink):
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.making import make_ready  # noqa: PLC0415
-            from distcommit.sinks.iceberg.opening import known_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.opening import known_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.table_creation import prepare_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
-        make_ready(self, names, schema, known_tables(self.catalog, names[0][:-1], run_id))
+        prepare_tables(self, names, schema, known_tables(self.catalog, names[0][:-1], run_id))
 
     def look_up(self, datasets: Sequence[str], run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.opening import known_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.opening import known_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
         known_tables(self.catalog, names[0][:-1], run_id).look_up(names)

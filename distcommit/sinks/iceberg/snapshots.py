@@ -36,7 +36,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from distcommit.sinks.iceberg.catalogs import Change
+from distcommit.sinks.iceberg.catalog.tables import Change
 
 
 @dataclass(slots=True)

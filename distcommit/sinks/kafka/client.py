@@ -352,7 +352,7 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
         raise CorruptError("a row of the ledger can't be read", topic=topic, found=str(error)) from None
 
 
-def what_is_damaged(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
+def ledger_problems(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
     """Return the problems of a partition of the ledger: keys without a dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:

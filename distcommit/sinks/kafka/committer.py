@@ -32,7 +32,7 @@ from distcommit.sinks.base.ledgers import allowed_again, answered, committed, ta
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.staged_rows import files_of
-from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, what_is_damaged
+from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
@@ -146,7 +146,7 @@ class KafkaCommitter(SinkCommitter):
             for key, row in rows.items():
                 if (name := row_name(key)) is not None and name.store_id == self._context.store_id:
                     yield row
-            damaged += what_is_damaged(lane, rows, unreadable)
+            damaged += ledger_problems(lane, rows, unreadable)
         if damaged:
             raise damaged_ledger(self._target.ledger, damaged)
 

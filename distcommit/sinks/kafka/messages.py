@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.work import SkippedRange
-from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.base.offset_coverage import OffsetCoverage
 from distcommit.sinks.base.target_files import messages_name
 from distcommit.sinks.databases.column_names import check_fields
 from distcommit.sinks.databases.staged_rows import staged_batches
@@ -130,7 +130,7 @@ class KafkaWriter(SinkWriter):
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         self._mapping, self._area, self._ledger_id = mapping, area, ledger_id
-        self._covering = Covering(origin)
+        self._covering = OffsetCoverage(origin)
         self._files: list[list[Any]] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0

@@ -200,7 +200,7 @@ class MariadbCommitter(SqlCommitter):
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         try:
             super().load(request, row)
-        except tables.AlterFirst as error:
+        except tables.AlterTableFirst as error:
             self._altered_first[request.dataset_urn, request.branch] = error.statement
             raise
 
@@ -208,13 +208,13 @@ class MariadbCommitter(SqlCommitter):
         return tables.find(self._connection, name, tags, self._most_bytes)
 
     def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
-        raise tables.AlterFirst(tables.making(self._connection, name, rows, self._settings.keys, tags))
+        raise tables.AlterTableFirst(tables.create_statement(self._connection, name, rows, self._settings.keys, tags))
 
     def shown(self, name: str) -> str:
         return name
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        if isinstance(error, tables.AlterFirst):
+        if isinstance(error, tables.AlterTableFirst):
             return RetryLater(f"the table must be altered first: {error.statement}")
         return super().outcome_of(error)
 

@@ -36,7 +36,7 @@ _SLICE_ROWS = 1024
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
-class AlterFirst(Exception):  # noqa: N818 - not an error
+class AlterTableFirst(Exception):  # noqa: N818 - not an error
     """A table must be created or widened by this statement before it can take the rows."""
 
     def __init__(self, statement: str) -> None:
@@ -68,7 +68,7 @@ class Table:
         """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`.
 
         Raises:
-            AlterFirst: if columns are missing or too narrow, and the table may be altered.
+            AlterTableFirst: if columns are missing or too narrow, and the table may be altered.
         """
         whole = with_tags(schema, self.tags)
         missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
@@ -77,7 +77,7 @@ class Table:
             there = [(each.name, wider_type(each, self.columns[each.name])) for each in whole if each not in missing]
             changes += [f"MODIFY COLUMN {self._redefined(name, kind)}" for name, kind in there if kind is not None]
         if changes:
-            raise AlterFirst(f"ALTER TABLE {quoted(self.shown)} {', '.join(changes)}")
+            raise AlterTableFirst(f"ALTER TABLE {quoted(self.shown)} {', '.join(changes)}")
         check_fits(whole, self.columns)
 
     def _redefined(self, name: str, kind: str) -> str:
@@ -233,7 +233,7 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
     return None, ""
 
 
-def making(
+def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
     """Return the statement that creates the table for rows of that schema, unless it exists.

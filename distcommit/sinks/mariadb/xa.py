@@ -24,7 +24,7 @@ from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import code_of, execute
-from distcommit.sinks.mariadb.tables import AlterFirst
+from distcommit.sinks.mariadb.tables import AlterTableFirst
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -56,7 +56,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         end."""
         try:
             return super().ready(request, rows)
-        except AlterFirst as error:
+        except AlterTableFirst as error:
             execute(self._connection, error.statement)
         return super().ready(request, rows)
 

@@ -23,7 +23,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.base.error_collection import OneByOne
+from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
@@ -203,14 +203,14 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
         return None if table is None else self.count(table)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        errors = OneByOne("the ledgers of some tables can't be read")
+        errors = ErrorCollector("the ledgers of some tables can't be read")
         for name, load in self.tables():
             rows: Iterable[LedgerRow] = ()
-            with errors.to(shown(name)):
+            with errors.collecting(shown(name)):
                 table = load()
                 rows = () if table is None else self.rows_of(name, table)
             yield from rows
-        errors.tell()
+        errors.raise_collected()
 
     def rows_of(self, name: NameT, table: TableT) -> Iterable[LedgerRow]:
         """Return the rows of a table's ledger, from the newest version if the table has changed meanwhile.

@@ -44,7 +44,7 @@ def _requests_to(
     return S3Requests(bucket, options)
 
 
-def take_away(requests: S3Requests, key: str) -> None:
+def delete_data_file(requests: S3Requests, key: str) -> None:
     """Delete a data file, and the parts of an upload that its writer has begun. A missing file is no error."""
     from distcommit.fs.object_stores.s3_stream import discard_stream  # noqa: PLC0415 - an extra
 

@@ -19,7 +19,7 @@ _STORED_ALIKE = (
 """Types that Parquet stores in one way, whichever of Arrow's types has them."""
 
 
-class Fitting:
+class SchemaCoercion:
     """Converts batches of one schema to rows of a table's files.
 
     Args:

@@ -22,11 +22,11 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.core.work import SkippedRange
 from distcommit.sinks.base.clients import Connection
-from distcommit.sinks.base.offset_coverage import Covering
+from distcommit.sinks.base.offset_coverage import OffsetCoverage
 from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
-from distcommit.sinks.table_formats.schema_coercion import Fitting
+from distcommit.sinks.table_formats.schema_coercion import SchemaCoercion
 
 _WAITING_BYTES = 64 << 20
 _OPEN_FILES = 32
@@ -173,10 +173,10 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
 
     def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         self._attempt, self._area = attempt, area
-        self._covering = Covering(origin)
+        self._covering = OffsetCoverage(origin)
         self._schema: pa.Schema | None = None
         self._files: FilesT | None = None
-        self._fitting: Fitting | None = None
+        self._fitting: SchemaCoercion | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._older: list[FilesT] = []
@@ -198,7 +198,7 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
         """Return data files of the table's present schema; `begun`: how many files the attempt has begun before."""
 
     @abstractmethod
-    def fitting(self, files: FilesT, schema: pa.Schema) -> Fitting:
+    def fitting(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion:
         """Return the conversion of records of a schema to rows of the files."""
 
     @abstractmethod
@@ -247,7 +247,7 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
         for files in self._all():
             files.delete()
 
-    def _adapt(self, schema: pa.Schema) -> Fitting:
+    def _adapt(self, schema: pa.Schema) -> SchemaCoercion:
         """Have the table take records of another schema; if its schema has changed, begin new files."""
         table, files = self.table_for(schema), self._files
         if files is None or files.schema_id != self.schema_id(table):

@@ -42,7 +42,7 @@ from distcommit.core.work import SkippedRange
 from distcommit.decoding import from_json
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.base.offset_coverage import Covering, covered_in
+from distcommit.sinks.base.offset_coverage import OffsetCoverage, covered_in
 
 _LOCK_TIMEOUT_S = 30
 _TABLES = (
@@ -71,7 +71,7 @@ class SqliteWriter(SinkWriter):
     """Appends rows to one staged file, one line each."""
 
     def __init__(self, area: StagingArea, origin: Origin) -> None:
-        self._area, self._covering = area, Covering(origin)
+        self._area, self._covering = area, OffsetCoverage(origin)
         self._file: StagedWriter | None = None
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:

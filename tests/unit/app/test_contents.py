@@ -11,8 +11,8 @@ from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.contents import SequenceContent
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.io_batching import run_alone
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.altered_files import with_values_swapped, without_content_sum

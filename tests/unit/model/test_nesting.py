@@ -10,8 +10,8 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.nesting import MOST_LEVELS, check_levels, too_deep
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
 from tests.unit.sinks.test_formats import FS, written
 

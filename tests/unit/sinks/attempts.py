@@ -16,8 +16,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.core.provenance import Provenance
 from distcommit.core.work import MAIN_BRANCH, StagedFile
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import Compression, FileFormat
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
 from distcommit.sinks.files.time_folders import UNKNOWN_TIME

@@ -18,8 +18,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.work import sum_content
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import as_text, content_sum
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
 from tests.unit.covered_values import covered_array
 from tests.unit.sinks.attempts import FORMATS, LEAST, files_in, numbered

@@ -13,7 +13,7 @@ from distcommit.core.interfaces.ledger import Covered
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins
 from distcommit.core.provenance import Provenance
 from distcommit.core.work import SkippedRange
-from distcommit.sinks.base.offset_coverage import Covering, added, covered_in, without
+from distcommit.sinks.base.offset_coverage import OffsetCoverage, added, covered_in, without
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 ORIGIN = Origin(Provenance("partition", "offset"), "topic-id")
@@ -64,7 +64,7 @@ def batch(*offsets: int) -> pa.RecordBatch:
 
 
 def test_it_says_what_was_written_passed_and_filtered() -> None:
-    covering = Covering(Origin(ORIGIN.provenance, "topic-id", makes_several=True))
+    covering = OffsetCoverage(Origin(ORIGIN.provenance, "topic-id", makes_several=True))
     covering.add(batch(0, 1), None)
     covering.add(pa.record_batch({"x": [1]}), Origins(pa.array(["0"]), pa.array([4])))
     covering.note_holes([SkippedRange("0", 2, 4, "no record", True, "topic-id")])
@@ -77,13 +77,13 @@ def test_it_says_what_was_written_passed_and_filtered() -> None:
 
 
 def test_without_rows_no_info_will_carry_what_was_filtered() -> None:
-    covering = Covering(ORIGIN)
+    covering = OffsetCoverage(ORIGIN)
     assert not covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
     assert covering.rows == 0
 
 
 def test_a_source_without_provenance_has_rows_only() -> None:
-    covering = Covering(Origin())
+    covering = OffsetCoverage(Origin())
     covering.add(batch(0, 1), None)
     assert covered_in([{"covered": covering.covered()}]) == (Covered(rows=2),)
     assert not covering.note_filtered(Filtered({}, {"sql": 1})), "an error file may say it, and no row does"

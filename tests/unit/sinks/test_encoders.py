@@ -14,8 +14,8 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.files.encoders import Compression
 from distcommit.sinks.files.footer import read_records
+from distcommit.sinks.files.formats.encoders import Compression
 from distcommit.sinks.files.sink import FileSink
 from tests.unit.sinks.attempts import files_in, numbered
 

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from distcommit.core.urn import folder_of
 from distcommit.core.work import SkippedRange, StagedFile
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 from distcommit.sinks.files.time_folders import TimePartition

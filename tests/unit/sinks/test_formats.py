@@ -17,11 +17,11 @@ from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVers
 from distcommit.core.work import MAIN_BRANCH, error_branch_of
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import content_sum
-from distcommit.sinks.files.encoders import Compression, FileFormat
-from distcommit.sinks.files.file_tail import GZIP, said_of
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import Compression, FileFormat
+from distcommit.sinks.files.formats.file_tail import GZIP, said_of
+from distcommit.sinks.files.formats.text_values import from_text, to_text
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.text_values import from_text, to_text
 from tests.unit.sinks.attempts import LEAST, files_in, numbered
 from tests.unit.sinks.test_footer import FOOTER, Memory
 

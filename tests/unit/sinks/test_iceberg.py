@@ -25,10 +25,10 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.iceberg import committer
-from distcommit.sinks.iceberg.catalogs import Change
-from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
+from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.settings import term_of
-from distcommit.sinks.iceberg.sql_tables import SqlTables
 from distcommit.sinks.table_formats import ledger_files
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
 from tests.unit.sinks.broken_table import require_others_go_on

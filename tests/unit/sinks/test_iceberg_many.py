@@ -17,11 +17,11 @@ from sqlalchemy import event
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import Committed
-from distcommit.sinks.iceberg.catalogs import KnownTables, NewTable
-from distcommit.sinks.iceberg.opening import close_opened, opened
-from distcommit.sinks.iceberg.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
+from distcommit.sinks.iceberg.catalog.tables import NewTable, TableCache
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.sinks.iceberg.sql_tables import SqlTables
 from tests.unit.sinks.iceberg_target import Target, ids
 
 NAMES = [f"t{number}" for number in range(30)]
@@ -230,7 +230,7 @@ def test_behind_rest_tables_that_are_there_are_asked_for_together_and_others_not
     there = [("n", "a"), ("n", "b"), ("n", "c"), ("n", "others")]
     tables._rest = SimpleNamespace(load_table=load_table, list_tables=lambda namespace: there)  # type: ignore[assignment]
     tables.catalog = SimpleNamespace(properties={})  # type: ignore[assignment]
-    known = KnownTables(tables, ("n",))
+    known = TableCache(tables, ("n",))
     known.look_up([("n", name) for name in ("a", "b", "c", "new")])
     assert sorted(asked) == ["a", "b", "c"]
     assert [known.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.urn import folder_of
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.unit.sinks.attempts import DAY_MS, FORMATS, LEAST, RUN_NUMBERS, URN, files_in

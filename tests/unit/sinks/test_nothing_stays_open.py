@@ -14,8 +14,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg import opening
-from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog import opening
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
 from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.sqlite.connection import connected

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
 from distcommit.sinks.table_formats.data_files import probe_folder
 from tests.unit.sinks.iceberg_target import Target
 from tests.unit.sinks.no_room import no_room
@@ -38,8 +38,8 @@ def test_a_place_elsewhere_is_passed_over_only_where_the_catalog_may_lend_creden
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = opened(target.sink().catalog)
-    tables.probe_places(["the-name-of-a-warehouse", ""])
+    tables.probe_locations(["the-name-of-a-warehouse", ""])
     with pytest.raises(UserWarning, match="nowhere"):
-        tables.probe_places(["nowhere://bucket/prefix"])
+        tables.probe_locations(["nowhere://bucket/prefix"])
     monkeypatch.setattr(type(tables), "lends_credentials", True)
-    tables.probe_places(["nowhere://bucket/prefix"])
+    tables.probe_locations(["nowhere://bucket/prefix"])

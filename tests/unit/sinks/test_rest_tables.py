@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import NoSuchTableError, ServerError
 
-from distcommit.sinks.iceberg.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
 
 
 @pytest.fixture(autouse=True)

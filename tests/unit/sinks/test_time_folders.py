@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_records
+from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
 from tests.unit.sinks.attempts import FORMATS, batch_of, expected_folder, files_in

@@ -48,8 +48,8 @@ from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
 from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, parts, store
-from distcommit.sinks.files.file_tail import TAIL_VERSION, Said
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
+from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, Said
 from distcommit.sinks.files.offsets import OFFSETS_VERSION
 from distcommit.sinks.table_formats.ledger_files import _File, _Named
 from distcommit.sources.files.progress import ListedFile

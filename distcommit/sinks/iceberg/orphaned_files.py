@@ -21,12 +21,12 @@ from pyiceberg.table import Table, TableProperties
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import RealPosixCalls
-from distcommit.sinks.iceberg.catalogs import Identifier, Tables
+from distcommit.sinks.iceberg.catalog.tables import Identifier, Tables
 from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_gone_table, warn_of_kept
-from distcommit.sinks.table_formats.in_bucket import requests_to, take_away
+from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
 
 logger = logging.getLogger(__name__)
-Leftovers = dict[Identifier, dict[str, int]]
+OrphanedFiles = dict[Identifier, dict[str, int]]
 """By table: paths of files, and the table's sequence number when each was begun; 0 if unknown."""
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _CLIENT = {
@@ -43,9 +43,9 @@ def note_of(table: Table) -> tuple[str, str]:
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
-def leftovers(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> Leftovers:
+def orphaned_files(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> OrphanedFiles:
     """Return the data files of a sink's aborted attempts."""
-    by_table: Leftovers = {}
+    by_table: OrphanedFiles = {}
     for each in lost:
         tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
         for path, more in left_by(context, sink, each).items():
@@ -112,7 +112,7 @@ def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
     def forget(path: str) -> None:
         parts = urlsplit(path)
         if parts.scheme in _S3:
-            take_away(requests_to(parts.netloc, "iceberg", options), parts.path.lstrip("/"))
+            delete_data_file(requests_to(parts.netloc, "iceberg", options), parts.path.lstrip("/"))
             return
         with contextlib.suppress(FileNotFoundError):
             if local := local_path(path):

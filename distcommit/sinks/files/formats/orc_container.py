@@ -14,8 +14,8 @@ from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.sinks.files.content import content_sum
-from distcommit.sinks.files.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
-from distcommit.sinks.files.text_values import plain_fields
+from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
+from distcommit.sinks.files.formats.text_values import plain_fields
 
 _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompressed"}
 _FOOTER_LENGTH = 1 << 3  # PostScript.footerLength, its first field

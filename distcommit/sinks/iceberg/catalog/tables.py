@@ -132,7 +132,7 @@ class Tables(ABC):
             Exception: if it does not.
         """
 
-    def probe_places(self, locations: Iterable[str]) -> None:
+    def probe_locations(self, locations: Iterable[str]) -> None:
         """Check locations by writing and deleting a file.
 
         Texts that are not locations are skipped, and so are remote locations if the catalog lends credentials for each
@@ -174,7 +174,7 @@ def readable(read: Table | Exception) -> Table:
     return read
 
 
-class KnownTables:
+class TableCache:
     """A cache of tables for a run's writers. A database is queried once for all tables of a namespace.
 
     The cached versions may be outdated: the committer compares them with the present ones.

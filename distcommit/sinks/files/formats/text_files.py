@@ -13,8 +13,8 @@ import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.decoding import json_decoder
-from distcommit.sinks.files.file_tail import GZIP, ZSTD, Frames, said_of
-from distcommit.sinks.files.text_values import array_of, csv_text, from_text, plain_fields, values_of
+from distcommit.sinks.files.formats.file_tail import GZIP, ZSTD, Frames, said_of
+from distcommit.sinks.files.formats.text_values import array_of, csv_text, from_text, plain_fields, values_of
 
 TextFormat = Literal["jsonl", "csv"]
 TextCodec = Literal["gzip", "zstd"]

@@ -17,8 +17,8 @@ from pyiceberg.types import StructType
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, KnownTables, NewTable, Tables
-from distcommit.sinks.iceberg.opening import opened
+from distcommit.sinks.iceberg.catalog.opening import opened
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, TableCache, Tables
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
 from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED, misfit
@@ -26,7 +26,7 @@ from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED, misfi
 _TRIES = 20
 
 
-def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known: KnownTables) -> Table:
+def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known: TableCache) -> Table:
     """Return the table, created or widened so that it takes records of this schema.
 
     Raises:
@@ -51,7 +51,7 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known:
     raise TransientError(ALWAYS_CHANGED, table=".".join(name))
 
 
-def make_ready(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: KnownTables) -> None:
+def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: TableCache) -> None:
     """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow.
 
     Tables that are not ready afterwards are reported by `table_for`, each with its reason.

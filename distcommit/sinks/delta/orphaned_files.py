@@ -19,7 +19,7 @@ from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.table_formats.data_files import left_by, warn_of_gone_table, warn_of_kept
 
 
-def leftovers(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> dict[str, set[str]]:
+def orphaned_files(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> dict[str, set[str]]:
     """Return the paths of a sink's data files of these attempts, by the table's name."""
     by_table: dict[str, set[str]] = {}
     for path in (path for each in lost for path in left_by(context, sink, each)):

@@ -25,7 +25,7 @@ from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
 from distcommit.sinks.table_formats.data_files import sync_locations
 
 logger = logging.getLogger(__name__)

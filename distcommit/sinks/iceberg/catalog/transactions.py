@@ -17,7 +17,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import CommitTableRequest, TableIdentifier
 from requests import HTTPError
 
-from distcommit.sinks.iceberg.catalogs import Change
+from distcommit.sinks.iceberg.catalog.tables import Change
 
 
 class NoSuchCallError(Exception):

@@ -18,12 +18,12 @@ from distcommit.core.ports import StagedWriter
 from distcommit.formats.avro.codecs import AvroCodec
 from distcommit.formats.avro.container_writer import write_table as write_avro
 from distcommit.formats.avro.schemas import avro_schema
-from distcommit.sinks.files.dictionaries import leaves, of_little_use
-from distcommit.sinks.files.orc_container import check_columns as check_orc_columns
-from distcommit.sinks.files.orc_container import write_table as orc_bytes
-from distcommit.sinks.files.text_files import TextCodec, TextFormat, text_of
-from distcommit.sinks.files.text_files import tail as text_tail
-from distcommit.sinks.files.text_values import check_columns
+from distcommit.sinks.files.formats.dictionaries import leaves, of_little_use
+from distcommit.sinks.files.formats.orc_container import check_columns as check_orc_columns
+from distcommit.sinks.files.formats.orc_container import write_table as orc_bytes
+from distcommit.sinks.files.formats.text_files import TextCodec, TextFormat, text_of
+from distcommit.sinks.files.formats.text_files import tail as text_tail
+from distcommit.sinks.files.formats.text_values import check_columns
 
 FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]

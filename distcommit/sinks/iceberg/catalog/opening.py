@@ -11,10 +11,10 @@ from threading import Lock
 from pyiceberg.catalog import load_catalog
 
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, Tables
-from distcommit.sinks.iceberg.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
+from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
+from distcommit.sinks.iceberg.catalog.tables import Identifier, TableCache, Tables
 from distcommit.sinks.iceberg.settings import CatalogSettings
-from distcommit.sinks.iceberg.sql_tables import SqlTables
 
 _OPENING_TRIES = 5
 _MOST_OPEN = 8
@@ -50,7 +50,7 @@ def close_opened() -> None:
             _close(*_opened.popitem())
 
 
-def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
+def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
     """Return the cached tables of a namespace for a run, one cache in each process."""
     tables = opened(settings)
     with _lock:
@@ -58,8 +58,8 @@ def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) 
 
 
 @lru_cache(4)  # for the branches of a run; a worker may outlive many runs
-def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
-    return KnownTables(tables, namespace)
+def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
+    return TableCache(tables, namespace)
 
 
 def _open(settings: CatalogSettings) -> Tables:

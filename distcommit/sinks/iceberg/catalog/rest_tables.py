@@ -28,8 +28,8 @@ from requests.adapters import HTTPAdapter
 from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, NewTable, Tables
-from distcommit.sinks.iceberg.transactions import NoSuchCallError, commit_together, has_transactions
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.transactions import NoSuchCallError, commit_together, has_transactions
 
 logger = logging.getLogger(__name__)
 _CALLS = 64
