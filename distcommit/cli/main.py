@@ -12,7 +12,7 @@ import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
-from distcommit.cli.help_texts import EXIT_CODES, TERMS, HelpedCommand, write_example
+from distcommit.cli.help import EXIT_CODES, TERMS, HelpedCommand, write_example
 from distcommit.cli.options import show_version
 from distcommit.cli.renamed import refuse_renamed
 

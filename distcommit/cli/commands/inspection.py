@@ -18,9 +18,9 @@ from distcommit.app.stored_job import StoredJob
 from distcommit.cli.options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.pieces import LISTED
-from distcommit.cli.views.runs_view import run_kept_view, runs_view
+from distcommit.cli.views.runs_view import recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
+from distcommit.cli.views.view_parts import LISTED
 
 
 def _one_of(does: str, words: type[StrEnum]) -> str:
@@ -108,4 +108,4 @@ def runs(
         for result in terminal.watched(job.runs, every_s=watch):
             terminal.show(chosen(result, tuple(status or ()), limit), runs_view)
     else:
-        terminal.show(job.kept_run(epoch), run_kept_view)
+        terminal.show(job.kept_run(epoch), recorded_run_view)

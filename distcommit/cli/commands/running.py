@@ -14,17 +14,17 @@ from distcommit.app.inspection.sweeps import SweepResult
 from distcommit.app.job import Job
 from distcommit.app.job_file.explain import explained
 from distcommit.app.preview import try_out
-from distcommit.cli.help_texts import RECORDS_LOST
+from distcommit.cli.help import RECORDS_LOST
 from distcommit.cli.options import on_job
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import replay_plan_view
-from distcommit.cli.views.expire_view import retain_view
+from distcommit.cli.views.expire_view import expiry_view
 from distcommit.cli.views.explain_view import explain_view
-from distcommit.cli.views.pieces import page
-from distcommit.cli.views.result_views import recover_view, run_or_try_out_view, run_view
+from distcommit.cli.views.result_views import recover_view, run_or_preview_view, run_view
 from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_view import repair_view, sweep_view
+from distcommit.cli.views.view_parts import page
 from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import RunResult
@@ -38,7 +38,7 @@ def run(terminal: Terminal, job: Job) -> int:
     """
     with shown_progress(terminal.err) as shown:
         result = try_out(job.config, shown) if job.config.tries_out else job.run(shown)
-    terminal.show(result, run_or_try_out_view)
+    terminal.show(result, run_or_preview_view)
     return exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1
 
 
@@ -127,7 +127,7 @@ def expire(
     """
     with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
         result = job.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
-    terminal.show(result, retain_view)
+    terminal.show(result, expiry_view)
     return 0 if result.succeeded else 1
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.audit_rows import AuditRow
 from distcommit.app.auditing.shared_positions import SharedRange
-from distcommit.cli.views.pieces import (
+from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
     and_more,

@@ -14,7 +14,7 @@ from distcommit.app.inspection.release_plan import ReleasePlan
 from distcommit.app.inspection.replay_plan import ReplayPlan
 from distcommit.app.inspection.status import standing
 from distcommit.app.inspection.steps import SequenceSteps, StepsResult
-from distcommit.cli.views.pieces import (
+from distcommit.cli.views.view_parts import (
     DATASET_STYLES,
     LISTED,
     ExplainedTable,

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from distcommit.app.admin.expire import RetainResult
-from distcommit.cli.views.pieces import (
+from distcommit.cli.views.view_parts import (
     LISTED,
     and_more,
     bad_verdict,
@@ -19,7 +19,7 @@ from distcommit.cli.views.pieces import (
 from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 
 
-def retain_view(result: RetainResult) -> RenderableType:
+def expiry_view(result: RetainResult) -> RenderableType:
     """Show the verdict, the first datasets, and those left out."""
     table = new_table("dataset", ">files", ">records", ">rejected", ">bytes")
     for row in result.rows[:LISTED]:

@@ -15,7 +15,8 @@ from distcommit.app.inspection.read_log import LogResult
 from distcommit.app.migration.compare import CompareResult
 from distcommit.app.migration.imports import ImportResult
 from distcommit.app.migration.rebucket import RebucketResult
-from distcommit.cli.views.pieces import (
+from distcommit.cli.views.run_lines import flow_table, positions_lost
+from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
     and_more,
@@ -28,7 +29,6 @@ from distcommit.cli.views.pieces import (
     seconds_spent,
     should_be_none,
 )
-from distcommit.cli.views.run_lines import flow_table, positions_lost
 from distcommit.core.watermark import Position, format_position
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.reports import Totals
@@ -245,12 +245,12 @@ def convert_view(result: ConvertResult) -> RenderableType:
     )
 
 
-def run_or_try_out_view(result: RunResult | TryOutResult) -> RenderableType:
+def run_or_preview_view(result: RunResult | TryOutResult) -> RenderableType:
     """Show a run, or a preview."""
-    return run_view(result) if isinstance(result, RunResult) else try_out_view(result)
+    return run_view(result) if isinstance(result, RunResult) else preview_view(result)
 
 
-def try_out_view(result: TryOutResult) -> RenderableType:
+def preview_view(result: TryOutResult) -> RenderableType:
     """Show the first records of each dataset and branch."""
     records = sum(table.records for table in result.tables)
     what = f"{records:,} records" + (f", and {result.more:,} tables not shown" if result.more else "")

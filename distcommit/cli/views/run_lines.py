@@ -10,7 +10,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.inspection.status import StatusResult
-from distcommit.cli.views.pieces import ExplainedTable
+from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RunRecord

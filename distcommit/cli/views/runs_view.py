@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
-from distcommit.cli.views.pieces import (
+from distcommit.cli.views.run_lines import clock_time, flow_table
+from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
     and_more,
@@ -21,7 +22,6 @@ from distcommit.cli.views.pieces import (
     page,
     short,
 )
-from distcommit.cli.views.run_lines import clock_time, flow_table
 
 if TYPE_CHECKING:
     from distcommit.app.running.cancel import CancelResult
@@ -76,7 +76,7 @@ def cancel_view(result: CancelResult) -> RenderableType:
     return page(verdict, fact_table({"job": escape(result.job)} | facts))
 
 
-def run_kept_view(result: RunResultKept) -> RenderableType:
+def recorded_run_view(result: RunResultKept) -> RenderableType:
     """Show one run, with failed datasets first."""
     row, record, begun = result.run, result.record, result.beginning
     facts = {

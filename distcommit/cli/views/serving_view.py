@@ -7,8 +7,8 @@ from rich.markup import escape
 
 from distcommit.app.admin.ask_service import AskedResult, Wish
 from distcommit.app.telemetry.served import Served
-from distcommit.cli.views.pieces import bad_verdict, fact_table, good_verdict, page
 from distcommit.cli.views.run_lines import clock_time
+from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdict, page
 from distcommit.core.errors import printable
 
 

@@ -9,8 +9,16 @@ from rich.text import Text
 
 from distcommit.app.inspection.problems.kinds import Severity
 from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, standing
-from distcommit.cli.views.pieces import DATASET_STYLES, ExplainedTable, and_more, counted_runs, fact_table, page, short
 from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
+from distcommit.cli.views.view_parts import (
+    DATASET_STYLES,
+    ExplainedTable,
+    and_more,
+    counted_runs,
+    fact_table,
+    page,
+    short,
+)
 from distcommit.core.watermark import format_watermark
 from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 

@@ -37,7 +37,7 @@ from distcommit.cli.terminal import Terminal
 from distcommit.cli.views import result_views
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.datasets_view import datasets_view, release_plan_view, replay_plan_view, steps_view
-from distcommit.cli.views.runs_view import cancel_view, run_kept_view, runs_view
+from distcommit.cli.views.runs_view import cancel_view, recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.verify_view import sweep_view, verify_view
 from distcommit.core.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
@@ -55,7 +55,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     ReplayPlan: [replay_plan_view],
     ReleasePlan: [release_plan_view],
     RunsResult: [runs_view],
-    RunResultKept: [run_kept_view],
+    RunResultKept: [recorded_run_view],
     CancelResult: [cancel_view],
     VerifyResult: [verify_view],
     SweepResult: [sweep_view],

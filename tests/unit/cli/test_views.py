@@ -17,11 +17,11 @@ from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
 from distcommit.app.inspection.steps import SequenceSteps, StepRow, StepsResult
 from distcommit.app.migration.compare import CompareResult, CompareRow
 from distcommit.cli.views.datasets_view import datasets_view, replay_plan_view, steps_view
-from distcommit.cli.views.pieces import ExplainedTable
 from distcommit.cli.views.result_views import compare_view
 from distcommit.cli.views.run_lines import flow_table
-from distcommit.cli.views.runs_view import run_kept_view, runs_view
+from distcommit.cli.views.runs_view import recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
+from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.flow_counts import CheckCounts, FlowCounts
 from distcommit.core.watermark import Position
 from distcommit.core.work import ConstructCounts
@@ -127,7 +127,7 @@ FLOW = FlowCounts(
     [
         (replay_plan_view(PLAN), ["quarantines", "123,456"]),
         (steps_view(STEPS), ["LOST"]),
-        (run_kept_view(KEPT), ["quarantined", "123,456", "1,234,567", "17", "3 (2 failed)", "123.5"]),
+        (recorded_run_view(KEPT), ["quarantined", "123,456", "1,234,567", "17", "3 (2 failed)", "123.5"]),
         (compare_view(DIFFERENT), ["1,000,000,000", "17", "123,456"]),
         (flow_table(FLOW), ["avro_registry", "123,456,789", "1,234", "123.4", "17 of 22 work units failed"]),
     ],
