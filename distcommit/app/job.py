@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.ask_service import AskedResult, Wish, ask_service
+from distcommit.app.admin.ask_service import ServiceRequest, ServiceRequestResult, ask_service
 from distcommit.app.admin.damaged_files import set_run_records_aside
-from distcommit.app.admin.expire import RetainResult, retain_job
+from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.admin.releases import Abandoned, abandon_each, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.watermarks import set_watermark
-from distcommit.app.inspection.refusals import closed_to_people, opened_for
+from distcommit.app.inspection.refusals import closed_buckets, open_for_operator
 from distcommit.app.inspection.release_plan import ReleasePlan, plan_release
 from distcommit.app.migration.imports import ImportResult, import_watermarks
 from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some
@@ -62,9 +62,9 @@ class Job(StoredJob):
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over. It replays what this one had sealed.
         """
-        from distcommit.app.running.run_context import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import open_reading_run  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun_to_read(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
+        with open_reading_run(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(launch, settings, max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -83,9 +83,9 @@ class Job(StoredJob):
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
-        from distcommit.app.running.on_batch import commit_batch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.micro_batch import commit_micro_batch  # noqa: PLC0415 - what only looks needs no Spark
 
-        commit_batch(self._folders, batch, batch_id, who_am_i())
+        commit_micro_batch(self._folders, batch, batch_id, who_am_i())
 
     def recover(self, observer: Observer | None = None, *, dataset: str = "") -> RecoverResult:
         """Replay pending sequences and ingest nothing. Raises as `run`.
@@ -127,9 +127,9 @@ class Job(StoredJob):
         *,
         dry_run: bool = False,
         when_unread: bool = False,
-    ) -> RetainResult:
-        """Delete published files older than an age such as `90d`: see `retain_job`."""
-        return retain_job(
+    ) -> ExpireResult:
+        """Delete published files older than an age such as `90d`: see `expire_job`."""
+        return expire_job(
             self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
         )
 
@@ -137,7 +137,7 @@ class Job(StoredJob):
         """Cancel the job's live runs, on any machine, and wait for their end: see `cancel_runs`."""
         return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
 
-    def ask_service(self, wish: Wish, *, wait_s: float = 0) -> AskedResult:
+    def ask_service(self, wish: ServiceRequest, *, wait_s: float = 0) -> ServiceRequestResult:
         """Pause, resume or trigger the job in its service: see `app.admin.ask_service`."""
         return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
 
@@ -147,12 +147,12 @@ class Job(StoredJob):
         Raises:
             ConfigurationError, ConflictError: if the store does not know the dataset, or it is neither.
         """
-        operator_actions.retry(opened_for(self._folders, urn), urn, who_am_i())
+        operator_actions.retry(open_for_operator(self._folders, urn), urn, who_am_i())
 
     def accept(self, urn: str) -> None:
         """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. What is prepared for it
         at a target is rolled back, by the next run if the target can't be reached."""
-        store, committers = opened_for(self._folders, urn), self.config.task_flow().committers
+        store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost = partial(not_published, store, self.config.task_flow(), who_am_i())
         left = operator_actions.accept(store, urn, who_am_i(), committers, lost)
         if left:
@@ -166,7 +166,7 @@ class Job(StoredJob):
             ConflictError: if the dataset is not quarantined, or its commit can't be taken back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
-        act(opened_for(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
+        act(open_for_operator(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
         """Let the next run replay every quarantined dataset, and read every stopped one."""
@@ -185,13 +185,13 @@ class Job(StoredJob):
             DistcommitError, OSError: those that the release would raise before it changes anything.
         """
         store = self._folders.opened()
-        closed = closed_to_people(store, urn)
+        closed = closed_buckets(store, urn)
         return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
         """Quarantine a pending dataset: no run replays it until it is released. Raises ConflictError if it is not
         pending."""
-        operator_actions.quarantine(opened_for(self._folders, urn), urn, who_am_i())
+        operator_actions.quarantine(open_for_operator(self._folders, urn), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Set the positions of an idle dataset, forwards or backwards. None deletes its watermark.

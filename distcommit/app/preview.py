@@ -40,7 +40,7 @@ class ShownTable(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
 
 
-class TryOutResult(msgspec.Struct, frozen=True):
+class PreviewResult(msgspec.Struct, frozen=True):
     """The result of a preview."""
 
     run: RunResult
@@ -54,17 +54,17 @@ class TryOutResult(msgspec.Struct, frozen=True):
         return self.run.succeeded
 
 
-def try_out(config: JobConfig, observer: Observer | None = None) -> TryOutResult:
+def run_preview(config: JobConfig, observer: Observer | None = None) -> PreviewResult:
     """Run a job whose sink is of type console, from the source's beginning, in temporary folders. Raises as
     `Job.run`."""
-    with throwaway(config) as empty:
-        result = Job(empty, throwaway=True).run(observer)
+    with temporary_job(config) as empty:
+        result = Job(empty, temporary_job=True).run(observer)
         tables, more = first_records(empty)
-        return TryOutResult(result, tuple(tables), more)
+        return PreviewResult(result, tuple(tables), more)
 
 
 @contextmanager
-def throwaway(config: JobConfig) -> Iterator[JobConfig]:
+def temporary_job(config: JobConfig) -> Iterator[JobConfig]:
     """Yield the job with an empty store, staging and output beside its staging folder. They are deleted at the end. A
     killed process leaves only these folders."""
     root = f"{config.paths.staging}.console-{uuid.uuid4().hex[:12]}"

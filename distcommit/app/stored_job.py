@@ -11,9 +11,9 @@ import msgspec
 
 from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
 from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import troubles_of
-from distcommit.app.inspection.problems.environment_checks import look_around
-from distcommit.app.inspection.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import check_environment
+from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.steps import StepsResult, read_steps
 from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
@@ -110,7 +110,7 @@ class StoredJob:
         whole_job = config.commit.scope == "job"
         status = read_status(store, published_in, config.source.extract_of, whole_job=whole_job, idle=idle)
         runs = read_runs(store, clock, newest=_NEWEST_RUNS)
-        around = look_around(self._folders, store, status, runs, clock.now_ms())
+        around = check_environment(self._folders, store, status, runs, clock.now_ms())
         if self.config.schedule is not None:
             status = msgspec.structs.replace(status, paused_by=paused_by(store.fs, store.roots.store))
         return msgspec.structs.replace(
@@ -118,7 +118,7 @@ class StoredJob:
             runs=runs.runs[:_NEWEST_SHOWN],
             failed_in_a_row=runs.failed_in_a_row,
             retained=readable_expiry_request(store),
-            troubles=troubles_of(status, runs, command_for(self._folders), around),
+            troubles=find_problems(status, runs, command_for(self._folders), around),
         )
 
     @property
@@ -171,11 +171,11 @@ class StoredJob:
         Raises:
             DistcommitError: the error with which such a run would not begin.
         """
-        from distcommit.app.inspection.refusals import runnable, unrecoverable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.refusals import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
 
-        store = runnable(self._folders)
-        left = unrecoverable(store, self._step_context(store))
+        store = open_runnable_store(self._folders)
+        left = unrecoverable_buckets(store, self._step_context(store))
         return plan_replay(self.status(), self.steps(dataset), left)
 
     def verify_store(self) -> VerifyResult:
@@ -190,11 +190,11 @@ class StoredJob:
 
     def sweeps(self) -> SweepResult:
         """Return the files that the next run would delete. Raises as `replay_plan`."""
-        from distcommit.app.inspection.refusals import runnable  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.refusals import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
 
         kept = self.config.retention
-        return show_sweeps(runnable(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
+        return show_sweeps(open_runnable_store(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
 
     def runs(self) -> RunsResult:
         """Return the recorded runs.
@@ -204,7 +204,7 @@ class StoredJob:
         """
         return read_runs(self.open_store(create=False), SystemClock())
 
-    def kept_run(self, epoch: int) -> RunResultKept:
+    def kept_run(self, epoch: int) -> RecordedRun:
         """Return the records of the run of an epoch.
 
         Raises:

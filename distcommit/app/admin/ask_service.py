@@ -14,7 +14,7 @@ from distcommit.stores.state.job_store import JobStore
 _EVERY_S = 0.5
 
 
-class Wish(StrEnum):
+class ServiceRequest(StrEnum):
     """A request to the job's service."""
 
     PAUSE = "pause"
@@ -22,11 +22,11 @@ class Wish(StrEnum):
     TRIGGER = "trigger"
 
 
-class AskedResult(msgspec.Struct, frozen=True):
+class ServiceRequestResult(msgspec.Struct, frozen=True):
     """The result of a request."""
 
     job: str
-    wish: Wish
+    wish: ServiceRequest
     was_so: bool
     """Whether the job was paused, or not paused, already."""
     taken: bool
@@ -35,7 +35,9 @@ class AskedResult(msgspec.Struct, frozen=True):
     """Who has paused the job; empty if it is not paused."""
 
 
-def ask_service(store: JobStore, wish: Wish, who: str, clock: Clock, wait_s: float = 0) -> AskedResult:
+def ask_service(
+    store: JobStore, wish: ServiceRequest, who: str, clock: Clock, wait_s: float = 0
+) -> ServiceRequestResult:
     """Pause, resume or trigger a job. A service sees the request at its next check, also one that starts later.
 
     Args:
@@ -50,14 +52,14 @@ def ask_service(store: JobStore, wish: Wish, who: str, clock: Clock, wait_s: flo
     """
     was_so, taken = False, False
     match wish:
-        case Wish.PAUSE:
+        case ServiceRequest.PAUSE:
             was_so = not put_pause(store, who, clock.now_ms())
-        case Wish.RESUME:
+        case ServiceRequest.RESUME:
             was_so = not delete_pause(store)
-        case Wish.TRIGGER:
+        case ServiceRequest.TRIGGER:
             taken = _is_taken(store, put_trigger(store, who, clock.now_ms()), clock, wait_s)
     paused = _asked(store)[0]
-    return AskedResult(store.job, wish, was_so, taken, paused)
+    return ServiceRequestResult(store.job, wish, was_so, taken, paused)
 
 
 def _is_taken(store: JobStore, name: str, clock: Clock, wait_s: float) -> bool:

@@ -33,7 +33,7 @@ _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _LEAST_CUTS = 2
 
 
-class RetainRow(msgspec.Struct, frozen=True):
+class ExpireRow(msgspec.Struct, frozen=True):
     """The expired files of a dataset."""
 
     dataset: str
@@ -44,7 +44,7 @@ class RetainRow(msgspec.Struct, frozen=True):
     """Rejected records among them."""
 
 
-class RetainResult(msgspec.Struct):
+class ExpireResult(msgspec.Struct):
     """The files older than `before_ms` that were, or would be, deleted."""
 
     before_ms: int
@@ -54,7 +54,7 @@ class RetainResult(msgspec.Struct):
     files: int = 0
     records: int = 0
     size_bytes: int = 0
-    rows: list[RetainRow] = []
+    rows: list[ExpireRow] = []
     """The first hundred datasets. Counts include all."""
     left_out: list[str] = []
     """Reasons by datasets that keep their files. The same command expires them later."""
@@ -83,9 +83,9 @@ def age_ms(text: str) -> int:
     return int(found[1]) * _HOURS[found[2]] * 3_600_000
 
 
-def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
+def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> ExpireResult:
     """Return the expired files. Nothing is changed."""
-    result, horizon = RetainResult(before_ms, dry_run), ExpiryCutoff(before_ms)
+    result, horizon = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
         try:
@@ -123,17 +123,17 @@ def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveF
         return str(error)
 
 
-def _add(result: RetainResult, urn: str, past: Sequence[LiveFile]) -> None:
+def _add(result: ExpireResult, urn: str, past: Sequence[LiveFile]) -> None:
     rejected = sum(file.footer.records for file in past if file.footer.kind == "rejected")
     records, size_bytes = sum(file.footer.records for file in past), sum(file.size_bytes for file in past)
     result.datasets, result.files = result.datasets + 1, result.files + len(past)
     result.records, result.rejected = result.records + records, result.rejected + rejected
     result.size_bytes += size_bytes
     if len(result.rows) < _LISTED:
-        result.rows.append(RetainRow(urn, len(past), records, size_bytes, rejected))
+        result.rows.append(ExpireRow(urn, len(past), records, size_bytes, rejected))
 
 
-def retain_job(
+def expire_job(
     folders: JobFolders,
     session: SparkSession | None,
     older_than: str,
@@ -142,7 +142,7 @@ def retain_job(
     *,
     dry_run: bool = False,
     when_unread: bool = False,
-) -> RetainResult:
+) -> ExpireResult:
     """Delete published files older than an age, rejected records among them, which then can't be reprocessed. A time
     folder is as old as its end, any other file as its modification. Watermarks stay.
 
@@ -170,7 +170,7 @@ def retain_job(
     flow = folders.config.task_flow()
     _require_files(folders, flow)
     store = folders.open_store(create=False) if dry_run else folders.opened()
-    result = look_for_past(store, flow, before_ms, dry_run=dry_run)
+    result = find_expired(store, flow, before_ms, dry_run=dry_run)
     if dry_run:
         return result
     if not result.datasets and newest_expiry_request(store) is None:
@@ -229,7 +229,7 @@ def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
         )
 
 
-def _left_out(result: RetainResult, text: str) -> None:
+def _left_out(result: ExpireResult, text: str) -> None:
     result.left_out_count += 1
     if len(result.left_out) < _LISTED:
         result.left_out.append(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.status import StatusResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.core.errors import DistcommitError, error_text
@@ -37,7 +37,7 @@ class RepairResult(msgspec.Struct):
     dry_run: bool
     rows: list[RepairRow]
     """The problems that were found."""
-    left: list[Trouble]
+    left: list[Problem]
     """The problems after the repair."""
     problems: list[str]
     """Violations that `distcommit store verify` reports after the repair: the first hundred."""
@@ -94,5 +94,5 @@ def _outcome(repair: Callable[[Sequence[str]], str], words: Sequence[str]) -> st
     return f"failed: {why}" if why else "done"
 
 
-def _row(problem: Trouble, outcome: str) -> RepairRow:
+def _row(problem: Problem, outcome: str) -> RepairRow:
     return RepairRow(problem.what, problem.command, outcome, problem.id)

@@ -20,8 +20,8 @@ from distcommit.app.auditing.audited_file import AuditedFile, audited_file
 from distcommit.app.auditing.audited_folder import AuditedFolder, Folders, replaced_otherwise
 from distcommit.app.auditing.contents import SequenceContent
 from distcommit.app.auditing.coverage import Coverage
-from distcommit.app.auditing.gone_files import LoggedFiles, gone_files, logged_files
 from distcommit.app.auditing.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
+from distcommit.app.auditing.missing_files import LoggedFiles, gone_files, logged_files
 from distcommit.app.auditing.orphaned_files import leftovers
 from distcommit.app.auditing.shared_positions import SharedPositions, is_other
 from distcommit.core.errors import DistcommitError

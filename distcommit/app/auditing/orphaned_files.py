@@ -17,14 +17,14 @@ from distcommit.stores.state.job_store import JobStore
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class OrphanedFile:
     """An attempt's folder or note, or a file, relative to the staging root. `why_not`: why the next run leaves it."""
 
     path: str
     why_not: str = ""
 
 
-def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
+def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[OrphanedFile]:
     """Yield all files that no sequence needs. Buckets without a fold are skipped, as their needs are unknown.
 
     Raises:
@@ -39,7 +39,7 @@ def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
             yield from _foreign(store, entry, entry.name)
 
 
-def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: int) -> Iterator[Leftover]:
+def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: int) -> Iterator[OrphanedFile]:
     for entry in store.fs.list_folder(f"{store.roots.staging}/{epoch_name(staged)}"):
         path = f"{epoch_name(staged)}/{entry.name}"
         bucket = bucket_number(entry.name)
@@ -52,13 +52,13 @@ def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: in
             if not below.is_folder and noted_attempt(below.name) is None:
                 yield from _foreign(store, below, f"{path}/{below.name}")
             elif staged >= epoch:
-                yield Leftover(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")
+                yield OrphanedFile(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")
             # of another generation: all was idle when that ended
             elif bucket >= store.buckets or (fold is not None and swept_epochs([staged], epoch, fold)):
-                yield Leftover(f"{path}/{below.name}")
+                yield OrphanedFile(f"{path}/{below.name}")
 
 
-def _foreign(store: JobStore, entry: FolderEntry, path: str) -> Iterator[Leftover]:
+def _foreign(store: JobStore, entry: FolderEntry, path: str) -> Iterator[OrphanedFile]:
     root = f"{store.roots.staging}/"
     for file in files_below(store.fs, root + path) if entry.is_folder else [root + path]:
-        yield Leftover(file.removeprefix(root), "no attempt of this job has its place there")
+        yield OrphanedFile(file.removeprefix(root), "no attempt of this job has its place there")

@@ -30,7 +30,7 @@ class _Unclaimed(DryRunDeletes):
         return True
 
 
-def runnable(folders: JobFolders) -> JobStore:
+def open_runnable_store(folders: JobFolders) -> JobStore:
     """Return the job's store if a run could begin on it.
 
     Raises:
@@ -56,7 +56,7 @@ def require_runnable(store: JobStore) -> None:
     require_newest(replace(store, fs=cast(FileSystem, _Unclaimed(store.fs))))
 
 
-def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
+def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, str]:
     """Return the buckets that a run could not recover, by name, each with the reason.
 
     Args:
@@ -82,7 +82,7 @@ def unrecoverable(store: JobStore, context: StepContext) -> dict[str, str]:
     return found
 
 
-def opened_for(folders: JobFolders, urn: str) -> JobStore:
+def open_for_operator(folders: JobFolders, urn: str) -> JobStore:
     """Open the job's store for an operator action on a dataset.
 
     Raises:
@@ -90,13 +90,13 @@ def opened_for(folders: JobFolders, urn: str) -> JobStore:
         DistcommitError, OSError: as the action would.
     """
     store = folders.opened()
-    closed_to_people(store, urn)
+    closed_buckets(store, urn)
     if urn not in store.bucket_log(store.bucket_of(urn)).refresh().datasets:
         raise unknown_dataset(store, urn)
     return store
 
 
-def closed_to_people(store: JobStore, urn: str | None = None) -> dict[str, str]:
+def closed_buckets(store: JobStore, urn: str | None = None) -> dict[str, str]:
     """Return the buckets that reject operator actions, by name, each with the reason.
 
     Args:

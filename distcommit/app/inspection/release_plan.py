@@ -59,7 +59,7 @@ def plan_release(
         steps: of these datasets' sequences.
         how: the way of release.
         dataset: only this one. None: all that wait; abandon and restart then take only those that need it.
-        closed: logs that reject operator actions, as `closed_to_people` returns them.
+        closed: logs that reject operator actions, as `closed_buckets` returns them.
         bucket_of: returns the bucket of a dataset.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}

@@ -10,8 +10,8 @@ import msgspec
 
 from distcommit.app.inspection.datasets import lags_of
 from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
-from distcommit.app.inspection.problems.kinds import Trouble
-from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunStatus, read_run
+from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
 from distcommit.app.inspection.task_lanes import Lane, lanes_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
@@ -108,7 +108,7 @@ class RunReport(msgspec.Struct, frozen=True):
     lag_asked: bool = False
     progress: Progress | None = None
     """While it is alive."""
-    problems: list[Trouble] = []
+    problems: list[Problem] = []
     """The job's present problems, if this is its newest run."""
 
 
@@ -224,7 +224,7 @@ def _times_of(store: JobStore, run_id: str) -> tuple[dict[str, list[RunTime]], s
     return found, ""
 
 
-def _why_no_times(kept: RunResultKept, attempts: list[Attempt], times: Mapping[str, list[RunTime]]) -> str:
+def _why_no_times(kept: RecordedRun, attempts: list[Attempt], times: Mapping[str, list[RunTime]]) -> str:
     if times:
         return ""
     if kept.run.status is RunStatus.RUNNING:

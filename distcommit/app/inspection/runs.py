@@ -85,7 +85,7 @@ class RunDatasetRow(msgspec.Struct, frozen=True):
     attempts: AttemptCounts
 
 
-class RunResultKept(msgspec.Struct, frozen=True):
+class RecordedRun(msgspec.Struct, frozen=True):
     """The records of one run."""
 
     run: RunRow
@@ -102,7 +102,7 @@ def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 
 
-def chosen(result: RunsResult, statuses: Collection[RunStatus], most: int) -> RunsResult:
+def filter_runs(result: RunsResult, statuses: Collection[RunStatus], most: int) -> RunsResult:
     """Return the runs of these statuses (of all if none is given), `most` at most (0: all)."""
     rows = [row for row in result.runs if not statuses or row.status in statuses]
     return msgspec.structs.replace(result, runs=rows[:most] if most else rows)
@@ -126,7 +126,7 @@ def failed_in_a_row(rows: Iterable[RunRow]) -> int:
 
 def read_run(
     store: JobStore, epoch: int, clock: Clock, noted: Callable[[Attempt], None] = lambda _: None
-) -> RunResultKept:
+) -> RecordedRun:
     """Return the records of the run of an epoch.
 
     Args:
@@ -159,7 +159,7 @@ def read_run(
     read_only = {urn: RunDataset(urn, -1, "read") for urn in attempts if urn not in datasets}
     rows_of = [RunDatasetRow(each, attempts.get(urn, nothing)) for urn, each in (datasets | read_only).items()]
     rows_of.sort(key=lambda each: (not each.outcome.kind, each.outcome.dataset))
-    return RunResultKept(row, beginning, record, rows_of, not_kept)
+    return RecordedRun(row, beginning, record, rows_of, not_kept)
 
 
 def newest_epoch(store: JobStore, clock: Clock) -> int:

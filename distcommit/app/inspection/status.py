@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RunRow
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract import Extract
@@ -106,7 +106,7 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """The newest recorded runs."""
     failed_in_a_row: int = 0
     """How many of the newest runs failed; counted no further back than twenty."""
-    troubles: list[Trouble] = []
+    troubles: list[Problem] = []
     left_out: int = 0
     """How many rows that are not idle are missing in `datasets`."""
     unended: bool = False

@@ -28,10 +28,10 @@ from distcommit.app.job_file.job_sections import (
     TaskSettings,
 )
 from distcommit.app.job_file.locations import check_places, keeps_access, normal_place, require_apart
-from distcommit.app.job_file.one_of_each import load_yaml
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file
 from distcommit.app.job_file.telemetry_settings import ObservingSettings
+from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.redaction import HIDDEN, Redaction, redact

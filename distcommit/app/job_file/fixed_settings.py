@@ -22,7 +22,7 @@ GROUPED_BY = "sink.commit_group"
 _NUMBERED = re.compile(r"(.*)-(\d+)")
 
 
-def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> FixedSettings:
+def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> FixedSettings:
     """Return the fixed settings of a job, whose file is `path`, with overrides.
 
     Raises:

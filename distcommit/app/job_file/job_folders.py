@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.app.job_file.locations import open_file_system, path_of, require_apart
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
@@ -74,4 +74,4 @@ class JobFolders:
 
     def pinned(self) -> FixedSettings:
         """Return the fixed settings."""
-        return pinned_settings(self.config, self.path, self.overrides)
+        return fixed_settings_of(self.config, self.path, self.overrides)

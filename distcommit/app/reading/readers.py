@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
-from distcommit.app.reading.cut_choice import AsOf, chosen_cut
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
 from distcommit.app.reading.one_table import one_schema, one_table
+from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
 from distcommit.core.errors import ConfigurationError, CutGoneError, StaleStoreError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.snapshot_names import DatasetSnapshot
@@ -198,7 +198,7 @@ def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str]
     """Return one snapshot of an opened store, as `read`. `place`: its output as the job names it."""
     _require_together(store)
     for tries_left in reversed(range(_TRIES)):
-        root = chosen_cut(store, as_of)
+        root = choose_snapshot(store, as_of)
         try:
             found = _datasets_at(store, root)
             break

@@ -36,7 +36,7 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 
-class Begun(NamedTuple):
+class RunContext(NamedTuple):
     """The context of a run that has begun."""
 
     launch: Launch
@@ -48,7 +48,7 @@ class Begun(NamedTuple):
 @contextmanager
 def begun(
     folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
-) -> Iterator[Begun]:
+) -> Iterator[RunContext]:
     """Open the store, hold the lock, start the session unless there is one, and fence the epoch.
 
     Args:
@@ -86,7 +86,7 @@ def begun(
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
             ):
-                yield Begun(launch, settings, watching, own)
+                yield RunContext(launch, settings, watching, own)
         finally:
             if given is None:
                 stop_session(spark)
@@ -97,9 +97,9 @@ def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | No
 
 
 @contextmanager
-def begun_to_read(
+def open_reading_run(
     folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
-) -> Iterator[Begun]:
+) -> Iterator[RunContext]:
     """Begin a run as `begun`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
     with Spark, and the staged files are the run's source within the block."""
     with begun(folders, session, command, who, observer) as run:

@@ -24,7 +24,7 @@ from distcommit.app.serving.served_job import (
 )
 from distcommit.app.telemetry.metrics import require_client
 from distcommit.app.telemetry.scraping import ServiceMetrics, scraped
-from distcommit.app.telemetry.served import Served, Tell
+from distcommit.app.telemetry.served import ServiceEvent, Tell
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
@@ -162,7 +162,7 @@ class Service:
         return Moment(self._clock.now_ms(), round(self._clock.monotonic_s() * 1000))
 
     def _tell(self, job: str, what: str, text: str = "", epoch: int = 0) -> None:
-        self._told(Served(self._clock.now_ms(), job, what, text, epoch))
+        self._told(ServiceEvent(self._clock.now_ms(), job, what, text, epoch))
 
     def _step(self) -> None:
         """Do what is due, then wait for the next firing or message."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distcommit.app.telemetry.metrics import Metrics, label, require_client
-from distcommit.app.telemetry.served import Served, Tell
+from distcommit.app.telemetry.served import ServiceEvent, Tell
 from distcommit.core.errors import ConfigurationError
 
 
@@ -29,7 +29,7 @@ class ServiceMetrics:
     def noting(self, told: Tell) -> Tell:
         """Return a function that counts events and passes them on."""
 
-        def tell(event: Served) -> None:
+        def tell(event: ServiceEvent) -> None:
             self._events.labels(label(event.job), label(event.what)).inc()
             told(event)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 
-class Served(msgspec.Struct, frozen=True):
+class ServiceEvent(msgspec.Struct, frozen=True):
     """An event of a service."""
 
     at_ms: int
@@ -20,4 +20,4 @@ class Served(msgspec.Struct, frozen=True):
     """Of the run that it is about, or 0."""
 
 
-Tell = Callable[[Served], None]
+Tell = Callable[[ServiceEvent], None]

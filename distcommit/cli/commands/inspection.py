@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from distcommit.app.inspection.datasets import Query, SortBy, Status
-from distcommit.app.inspection.runs import RunStatus, chosen
+from distcommit.app.inspection.runs import RunStatus, filter_runs
 from distcommit.app.inspection.status import listed
 from distcommit.app.stored_job import StoredJob
 from distcommit.cli.options import Watch, on_stored_job
@@ -106,6 +106,6 @@ def runs(
     """
     if epoch is None:
         for result in terminal.watched(job.runs, every_s=watch):
-            terminal.show(chosen(result, tuple(status or ()), limit), runs_view)
+            terminal.show(filter_runs(result, tuple(status or ()), limit), runs_view)
     else:
         terminal.show(job.kept_run(epoch), recorded_run_view)

@@ -13,7 +13,7 @@ from distcommit.app.inspection.replay_plan import ReplayPlan
 from distcommit.app.inspection.sweeps import SweepResult
 from distcommit.app.job import Job
 from distcommit.app.job_file.explain import explained
-from distcommit.app.preview import try_out
+from distcommit.app.preview import run_preview
 from distcommit.cli.help import RECORDS_LOST
 from distcommit.cli.options import on_job
 from distcommit.cli.progress_display import shown_progress
@@ -37,7 +37,7 @@ def run(terminal: Terminal, job: Job) -> int:
     Exit code 1 if a dataset failed, was skipped or is pending; 7 if the source had lost records.
     """
     with shown_progress(terminal.err) as shown:
-        result = try_out(job.config, shown) if job.config.tries_out else job.run(shown)
+        result = run_preview(job.config, shown) if job.config.tries_out else job.run(shown)
     terminal.show(result, run_or_preview_view)
     return exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1
 

@@ -10,10 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.admin.ask_service import Wish
+from distcommit.app.admin.ask_service import ServiceRequest
 from distcommit.app.job import Job, who_am_i
 from distcommit.app.serving.serve import serve
-from distcommit.app.telemetry.served import Served
+from distcommit.app.telemetry.served import ServiceEvent
 from distcommit.cli.options import as_service, on_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.serving_view import asked_view, served_line
@@ -38,7 +38,7 @@ def serve_jobs(
     All jobs share one Spark session. With --json, each event is one line.
     """
 
-    def print_event(event: Served) -> None:
+    def print_event(event: ServiceEvent) -> None:
         as_json = terminal.as_json
         line = escaped_in_json(msgspec.json.encode(event).decode()) if as_json else served_line(event)
         sys.stdout.write(line + "\n")
@@ -61,13 +61,13 @@ def pause(terminal: Terminal, job: Job) -> int:
 
     A run in progress continues.
     """
-    return _ask(terminal, job, Wish.PAUSE)
+    return _ask(terminal, job, ServiceRequest.PAUSE)
 
 
 @on_job
 def resume(terminal: Terminal, job: Job) -> int:
     """Resume scheduled runs of a paused job."""
-    return _ask(terminal, job, Wish.RESUME)
+    return _ask(terminal, job, ServiceRequest.RESUME)
 
 
 @on_job
@@ -80,10 +80,10 @@ def trigger(
 
     With --wait, exit code 1 if no service has begun the run in time; a service still begins it later.
     """
-    return _ask(terminal, job, Wish.TRIGGER, wait)
+    return _ask(terminal, job, ServiceRequest.TRIGGER, wait)
 
 
-def _ask(terminal: Terminal, job: Job, wish: Wish, wait_s: float = 0) -> int:
+def _ask(terminal: Terminal, job: Job, wish: ServiceRequest, wait_s: float = 0) -> int:
     if job.config.schedule is None:
         raise ConfigurationError(
             "no service runs this job", expected="a section schedule in the job file", todo="use `distcommit run`"

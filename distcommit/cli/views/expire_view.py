@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from distcommit.app.admin.expire import RetainResult
+from distcommit.app.admin.expire import ExpireResult
 from distcommit.cli.views.view_parts import (
     LISTED,
     and_more,
@@ -19,7 +19,7 @@ from distcommit.cli.views.view_parts import (
 from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
 
 
-def expiry_view(result: RetainResult) -> RenderableType:
+def expiry_view(result: ExpireResult) -> RenderableType:
     """Show the verdict, the first datasets, and those left out."""
     table = new_table("dataset", ">files", ">records", ">rejected", ">bytes")
     for row in result.rows[:LISTED]:

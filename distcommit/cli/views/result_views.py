@@ -37,7 +37,7 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
     from distcommit.app.gobblin.convert import ConvertResult
-    from distcommit.app.preview import ShownTable, TryOutResult
+    from distcommit.app.preview import PreviewResult, ShownTable
 
 _SHOWN = 300
 """Characters shown of one log record; --json has all."""
@@ -245,12 +245,12 @@ def convert_view(result: ConvertResult) -> RenderableType:
     )
 
 
-def run_or_preview_view(result: RunResult | TryOutResult) -> RenderableType:
+def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
     """Show a run, or a preview."""
     return run_view(result) if isinstance(result, RunResult) else preview_view(result)
 
 
-def preview_view(result: TryOutResult) -> RenderableType:
+def preview_view(result: PreviewResult) -> RenderableType:
     """Show the first records of each dataset and branch."""
     records = sum(table.records for table in result.tables)
     what = f"{records:,} records" + (f", and {result.more:,} tables not shown" if result.more else "")

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.cli.views.run_lines import clock_time, flow_table
 from distcommit.cli.views.view_parts import (
     LISTED,
@@ -76,7 +76,7 @@ def cancel_view(result: CancelResult) -> RenderableType:
     return page(verdict, fact_table({"job": escape(result.job)} | facts))
 
 
-def recorded_run_view(result: RunResultKept) -> RenderableType:
+def recorded_run_view(result: RecordedRun) -> RenderableType:
     """Show one run, with failed datasets first."""
     row, record, begun = result.run, result.record, result.beginning
     facts = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.markup import escape
 
-from distcommit.app.admin.ask_service import AskedResult, Wish
-from distcommit.app.telemetry.served import Served
+from distcommit.app.admin.ask_service import ServiceRequest, ServiceRequestResult
+from distcommit.app.telemetry.served import ServiceEvent
 from distcommit.cli.views.run_lines import clock_time
 from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdict, page
 from distcommit.core.errors import printable
 
 
-def served_line(event: Served) -> str:
+def served_line(event: ServiceEvent) -> str:
     """Return an event of a service as one line."""
     about = f"{event.job}: " if event.job else ""
     epoch = f" epoch {event.epoch}" if event.epoch else ""
@@ -20,15 +20,15 @@ def served_line(event: Served) -> str:
     return printable(f"{clock_time(event.at_ms)}  {about}{event.what}{epoch}{f': {text}' if text else ''}")
 
 
-def asked_view(result: AskedResult) -> RenderableType:
+def asked_view(result: ServiceRequestResult) -> RenderableType:
     """Show the outcome of a request to the service."""
     match result.wish:
-        case Wish.PAUSE:
+        case ServiceRequest.PAUSE:
             text = f"by {escape(result.paused_by)}; no scheduled run begins until `distcommit schedule resume`"
             verdict = good_verdict("paused already" if result.was_so else "paused", text)
-        case Wish.RESUME:
+        case ServiceRequest.RESUME:
             verdict = good_verdict("not paused" if result.was_so else "resumed", "scheduled runs begin as usual")
-        case Wish.TRIGGER if result.taken:
+        case ServiceRequest.TRIGGER if result.taken:
             verdict = good_verdict("begun", "`distcommit runs` shows the run")
         case _:
             verdict = bad_verdict("requested", "no service has begun the run yet")

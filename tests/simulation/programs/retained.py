@@ -14,7 +14,7 @@ from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_sto
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.coverage import covered_by
 from distcommit.app.auditing.published import read_published
-from distcommit.app.reading.cut_choice import chosen_cut
+from distcommit.app.reading.snapshot_choice import choose_snapshot
 from distcommit.core.errors import CutGoneError
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
@@ -170,7 +170,7 @@ def _untold(machine: SimulatedPosix) -> str:
 def _gone_cut(machine: SimulatedPosix) -> str:
     """What is said of the first run's cut; empty if it is there."""
     try:
-        chosen_cut(TIMED.store(machine), 1)
+        choose_snapshot(TIMED.store(machine), 1)
     except CutGoneError as error:
         return str(error)
     return ""

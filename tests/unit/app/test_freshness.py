@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import troubles_of
-from distcommit.app.inspection.problems.environment_checks import Around
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import StatusResult
 from distcommit.core.errors import ConfigurationError
@@ -47,14 +47,16 @@ def test_what_is_no_target_is_refused_with_the_reason(tmp_path: Path, more: str,
     assert message in str(refused.value)
 
 
-def told(status: StatusResult, around: Around, began_ms: int, run: RunStatus = RunStatus.COMMITTED) -> list[str]:
+def told(
+    status: StatusResult, around: EnvironmentFindings, began_ms: int, run: RunStatus = RunStatus.COMMITTED
+) -> list[str]:
     runs = RunsResult("job", "store", [RunRow(4, "run", run, began_ms=began_ms)], 0)
-    return [f"{each.what} > {each.command}" for each in troubles_of(status, runs, command_for(folders()), around)]
+    return [f"{each.what} > {each.command}" for each in find_problems(status, runs, command_for(folders()), around)]
 
 
 def test_who_is_behind_is_told_in_a_line() -> None:
     status = StatusResult("job", "store", 1, 4, "run", [], {})
-    around = Around(now_ms=100_000, freshness=Freshness(30))
+    around = EnvironmentFindings(now_ms=100_000, freshness=Freshness(30))
     assert told(status, around, began_ms=80_000) == []
     (line,) = told(status, around, began_ms=40_000)
     assert line == (
@@ -83,7 +85,7 @@ def test_who_was_behind_when_the_last_run_began_is_told() -> None:
         notes=RecordedReasons(notes),
     )
     status = StatusResult("job", "store", 1, 4, "run", [], {}, last_run=record)
-    (line,) = told(status, Around(), began_ms=1)
+    (line,) = told(status, EnvironmentFindings(), began_ms=1)
     assert line.startswith(
         "a and 1 more datasets were behind the freshness target when the last run began: a: 90 s behind"
     )

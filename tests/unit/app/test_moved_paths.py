@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.watermark import Position
@@ -32,7 +32,7 @@ def _job(folder: Path, name: str, *folders: str, **source: Any) -> Job:
 
 
 def _pinned(job: Job) -> FixedSettings:
-    return pinned_settings(job.config)
+    return fixed_settings_of(job.config)
 
 
 def test_paths_that_change_places_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from distcommit.app.job_file.config import load_config
-from distcommit.app.job_file.one_of_each import load_yaml
+from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distcommit.app.job_file.config import parse_config
-from distcommit.app.job_file.fixed_settings import pinned_settings
+from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -36,7 +36,7 @@ class PinningSink(SqliteSink):
 
 def pinned(**sections: Any) -> dict[str, str]:
     config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS, **sections}, Path("/j/job.yaml"))
-    return {name: pin.value for name, pin in pinned_settings(config).settings.items() if pin.binds}
+    return {name: pin.value for name, pin in fixed_settings_of(config).settings.items() if pin.binds}
 
 
 def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> None:
@@ -81,7 +81,7 @@ def test_files_of_before_stay_beside_what_replaces_partitions_of_other_folders(t
     def of(publish: str, *granularities: str) -> FixedSettings:
         parts = [{"column": "t", "granularity": granularity} for granularity in granularities]
         sink = {"publish": publish, "partition_by": parts} if parts else {"publish": publish}
-        return pinned_settings(
+        return fixed_settings_of(
             parse_config({"job": "j", "source": KAFKA, "paths": PATHS, "sink": sink}, Path("/j.yaml"))
         )
 
@@ -126,12 +126,12 @@ def test_a_micro_batch_pins_the_column_that_names_datasets() -> None:
 
 def test_the_command_names_new_folders_beside_the_old_ones() -> None:
     config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS}, Path("/j/job.yaml"))
-    command = pinned_settings(config, Path("/j/my job.yaml"), ["source.dataset=partition"]).carried_by
+    command = fixed_settings_of(config, Path("/j/my job.yaml"), ["source.dataset=partition"]).carried_by
     assert shlex.split(command) == [
         *("distcommit", "migrate", "import-watermarks", "/j/my job.yaml", "--set", "source.dataset=partition"),
         *("--set", "paths.store=/j/store-2", "--set", "paths.staging=/j/staging-10"),
         *("--set", "paths.output=/j/output-2", "--from", "/j/my job.yaml"),
     ]
     by_hand = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
-    assert pinned_settings(config).carried_by == by_hand
-    assert pinned_settings(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == by_hand
+    assert fixed_settings_of(config).carried_by == by_hand
+    assert fixed_settings_of(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == by_hand

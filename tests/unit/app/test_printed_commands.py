@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import troubles_of
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
 from distcommit.app.job_file.config import parse_config
@@ -23,9 +23,9 @@ FOLDERS = JobFolders(parse_config(TREE, Path("/jobs/job.yaml")), Path("/jobs/job
 FAILED = RunRow(7, "run", RunStatus.FAILED, began_ms=1, ended_ms=2, reason="x was not read")
 
 
-def printed(*rows: DatasetStatusRow, runs: tuple[RunRow, ...] = ()) -> list[Trouble]:
+def printed(*rows: DatasetStatusRow, runs: tuple[RunRow, ...] = ()) -> list[Problem]:
     status = StatusResult("job", "s", 1, 7, "run", list(rows), {})
-    return troubles_of(status, RunsResult("job", "s", list(runs), len(runs)), command_for(FOLDERS))
+    return find_problems(status, RunsResult("job", "s", list(runs), len(runs)), command_for(FOLDERS))
 
 
 def quarantined(reason: str) -> DatasetStatusRow:

@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.app.inspection.problems import dataset_kinds, job_kinds
 from distcommit.app.inspection.problems.catalogue import PROBLEMS, problems_page
-from distcommit.app.inspection.problems.kinds import ProblemKind, Trouble
+from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
 from distcommit.cli.main import commands_by_name
 from tests.unit.app.problems_page import PAGE
 
@@ -38,7 +38,7 @@ def test_entry_has_a_stable_id_and_says_cause_impact_action_and_command(kind: Pr
     assert bool(kind.more) is bool(kind.more_command)
 
 
-def quarantined(reason: str, dataset: str = "x") -> Trouble:
+def quarantined(reason: str, dataset: str = "x") -> Problem:
     kind = dataset_kinds.DATASET_QUARANTINED
     return kind.report(command, reason=reason, names=f"{dataset} is", dataset=dataset, way="retry")
 

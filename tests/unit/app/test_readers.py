@@ -12,9 +12,9 @@ import pytest
 
 from distcommit import read
 from distcommit.app.job_file.config import load_config
-from distcommit.app.job_file.fixed_settings import pinned_settings
-from distcommit.app.reading.cut_choice import AsOf, chosen_cut, parsed_as_of
+from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.app.reading.readers import Cut
+from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot, parsed_as_of
 from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
@@ -165,7 +165,7 @@ def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
     place.kept = 4
     for end in range(1, 13):
         place.run(end)
-    root = chosen_cut(place.store(), None)
+    root = choose_snapshot(place.store(), None)
     assert all(1 <= len(bucket.seen.pieces) <= 9 for bucket in root.buckets.values())
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 12)
     named = {
@@ -209,7 +209,7 @@ def test_a_time_is_the_same_cut_for_ever_whatever_clocks_say(place: Place) -> No
         asked += [datetime.fromtimestamp(now_s + chance.choice([-4, -1, 0, 0.5, 1, 3]), UTC) for _ in range(3)]
         for at in asked:
             try:
-                found = chosen_cut(place.store(), at)
+                found = choose_snapshot(place.store(), at)
             except NotSettledError:
                 assert at not in answers
                 continue
@@ -256,7 +256,7 @@ def test_who_reads_a_fork_without_its_job_file_has_to_say_which_branch(place: Pl
     """Below a dataset's folder lie those of all branches, each with a copy of its records."""
     place.run(3)
     job = load_config(Path(__file__).parents[3] / "conf" / "kafka-avro-fork.yaml")
-    record_settings(place.store(), pinned_settings(job))
+    record_settings(place.store(), fixed_settings_of(job))
     with pytest.raises(ConfigurationError, match=r"the branch to read is not given.*archive, lake, errors"):
         place.read()
     found = read({"store": place.roots.store, "output": place.roots.output}, branch="errors")
@@ -303,7 +303,7 @@ def test_a_root_of_a_fenced_run_counts_for_nobody(place: Place) -> None:
     before = roots(place)
     put_snapshot(fenced.store, fenced.epoch, "late", CutPhase.ENDED, [], 1)
     assert roots(place) == before
-    newest = chosen_cut(place.store(), None)
+    newest = choose_snapshot(place.store(), None)
     stray = replace(fenced)
     path = snapshot_manifest_path(place.roots.store, (stray.epoch, 2))
     Path(path).write_bytes(Path(snapshot_manifest_path(place.roots.store, newest.name)).read_bytes())

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.inspection.refusals import require_runnable, unrecoverable
+from distcommit.app.inspection.refusals import require_runnable, unrecoverable_buckets
 from distcommit.app.inspection.replay_plan import Replay, plan_replay
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import read_steps
@@ -116,12 +116,12 @@ def test_a_bucket_that_could_not_be_recovered_is_told_as_recover_tells_it_and_so
     path = max(path for path in machine.paths(ROOTS.store) if f"bucket={bucket:05d}/" in path and path.endswith(".seg"))
     segment = machine.paths(ROOTS.store)[path]
     plan = plan_replay(
-        read_status(store), read_steps(store, context_of(store)), unrecoverable(store, context_of(store))
+        read_status(store), read_steps(store, context_of(store)), unrecoverable_buckets(store, context_of(store))
     )
     assert plan.goes_through
     machine.remove(path)
     machine.put(path, b"torn" + segment)
-    left = unrecoverable(store, context_of(store))
+    left = unrecoverable_buckets(store, context_of(store))
     plan = plan_replay(read_status(store), read_steps(store, context_of(store)), left)
     assert not plan.goes_through
     settings = WORLD.begin(machine, NOTHING)
@@ -145,7 +145,7 @@ def test_a_log_that_has_lost_what_it_had_published_is_told_before_and_its_sequen
     for path in contents(machine, ROOTS.store):
         if bucket in path and path not in copy:
             machine.remove(path)
-    left = unrecoverable(store, context_of(store))
+    left = unrecoverable_buckets(store, context_of(store))
     assert "a bucket's log has lost its newest segments" in "".join(left.values())
 
 
@@ -158,7 +158,7 @@ def test_an_output_that_lacks_what_a_run_has_published_that_died_is_told_with_th
             machine.remove(path)
     store = WORLD.store(machine)
     with pytest.raises(StaleStoreError, match="the output is older than its store") as told:
-        unrecoverable(store, context_of(store))
+        unrecoverable_buckets(store, context_of(store))
     with pytest.raises(StaleStoreError) as refused:
         recover(launch, WORLD.begin(machine, NOTHING))
     assert str(told.value) in str(refused.value)

@@ -11,8 +11,8 @@ import pytest
 
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import troubles_of
-from distcommit.app.inspection.problems.environment_checks import Around
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
 from distcommit.app.inspection.runs import read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.verify_store import verify_store
@@ -42,7 +42,7 @@ def look(machine: Machine) -> StatusResult:
     found = read_status(store)
     runs = read_runs(store, SimulatedClock())
     return msgspec.structs.replace(
-        found, troubles=troubles_of(found, runs, command_for(FOLDERS), Around(newer=newer_runs(store)))
+        found, troubles=find_problems(found, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.admin.expire import age_ms, look_for_past, retaining
+from distcommit.app.admin.expire import age_ms, find_expired, retaining
 from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError
@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -> None:
-    assert look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
+    assert find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
     retain_and_delete(place)
     found = audit(place)
     assert (found.records, found.retained, found.gaps) == (4, 6, 0)
@@ -81,7 +81,7 @@ def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -
     place.run(6, ["a", "b"])
     assert audit(place).records == 6
     assert place.counts(place.read()) == {"a": 3, "b": 3}
-    assert not look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).files
+    assert not find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).files
 
 
 class Rejecting(Place):
@@ -100,7 +100,7 @@ def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_pat
     place.run(5, ["a"])
     before = audit(place)
     assert (before.records, before.rejected) == (3, 2)
-    told = look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True)
+    told = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True)
     assert (told.records, told.rejected, told.files, told.rows[0].rejected) == (3, 1, 2, 1)
     retain_and_delete(place)
     found = audit(place)
@@ -299,7 +299,7 @@ def test_ages() -> None:
 
 def test_of_a_dataset_without_a_watermark_nothing_goes_and_it_is_named(place: Place) -> None:
     set_watermark(place.store(), "a", None, "somebody")  # to be read from `start` once its topic is back
-    told = look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
+    told = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
     assert (told.datasets, told.files, told.records, [row.dataset for row in told.rows]) == (1, 1, 3, ["b"])
     assert (told.left_out_count, [text[:24] for text in told.left_out]) == (1, ["a: it has no watermark a"])
     retain_and_delete(place)

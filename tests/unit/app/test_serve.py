@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.admin.ask_service import Wish
+from distcommit.app.admin.ask_service import ServiceRequest
 from distcommit.app.job import who_am_i
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service
 from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob, Taken
-from distcommit.app.telemetry.served import Served
+from distcommit.app.telemetry.served import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
 from distcommit.engine.clock import SystemClock
@@ -79,7 +79,7 @@ class Serving:
     def __init__(
         self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
     ) -> None:
-        self.runs, self.told = Runs(), list[Served]()
+        self.runs, self.told = Runs(), list[ServiceEvent]()
         self.service = Service(
             lambda known: read_job_files(folder, (), known),
             self.runs,
@@ -90,10 +90,10 @@ class Serving:
             look_s=look_s,
         )
 
-    def tell(self, event: Served) -> None:
+    def tell(self, event: ServiceEvent) -> None:
         self.told.append(event)
 
-    def until(self, job: str, what: str, count: int = 1) -> Served:
+    def until(self, job: str, what: str, count: int = 1) -> ServiceEvent:
         deadline_s = time.monotonic() + 60
         while len(found := [event for event in self.told if (event.job, event.what) == (job, what)]) < count:
             assert time.monotonic() < deadline_s, self.told
@@ -207,8 +207,8 @@ def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path
 def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    assert not job.ask_service(Wish.PAUSE).was_so
-    assert job.ask_service(Wish.PAUSE).was_so, "it is paused already"
+    assert not job.ask_service(ServiceRequest.PAUSE).was_so
+    assert job.ask_service(ServiceRequest.PAUSE).was_so, "it is paused already"
     serving = Serving(folder)
     assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
     serving.looked()
@@ -216,12 +216,12 @@ def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(fold
     assert [trouble.command for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"] == [
         f"distcommit schedule resume {folder / 'a.yaml'}"
     ]
-    assert not job.ask_service(Wish.TRIGGER).taken, "nobody looks just now"
+    assert not job.ask_service(ServiceRequest.TRIGGER).taken, "nobody looks just now"
     serving.until("a.yaml", "committed")
     serving.looked()
     assert (serving.runs.done, serving.all("triggered")) == (["a"], ["a.yaml"]), "once"
-    assert not job.ask_service(Wish.RESUME).was_so
-    assert job.ask_service(Wish.RESUME).was_so
+    assert not job.ask_service(ServiceRequest.RESUME).was_so
+    assert job.ask_service(ServiceRequest.RESUME).was_so
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
     assert not [trouble for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"]
@@ -233,7 +233,7 @@ def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) ->
     inbox: SimpleQueue[Message] = SimpleQueue()
     served = ServedJob("a.yaml", job, runs, inbox, 60)
     assert isinstance(inbox.get(timeout=60), Looked)
-    job.ask_service(Wish.PAUSE)
+    job.ask_service(ServiceRequest.PAUSE)
     served.run(is_triggered=False)
     ended = inbox.get(timeout=60)
     assert isinstance(ended, Ended)
@@ -250,7 +250,7 @@ def test_a_pause_that_a_run_meets_as_it_begins_is_told_once(folder: Path) -> Non
     job.open_store(create=True)
     serving = Serving(folder, look_s=60)  # so that none but the run itself looks
     serving.until("a.yaml", "committed")
-    job.ask_service(Wish.PAUSE)
+    job.ask_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
     serving.looked(2)
     assert serving.all("paused") == ["a.yaml"]
@@ -265,10 +265,10 @@ def test_a_trigger_given_to_a_run_under_way_makes_another_follow(folder: Path, h
 
     def asks_again(_: Job) -> None:
         if len(serving.runs.done) == 1:
-            job.ask_service(Wish.TRIGGER)
+            job.ask_service(ServiceRequest.TRIGGER)
 
     serving.runs.acts["a"] = asks_again
-    job.ask_service(Wish.TRIGGER)
+    job.ask_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed", count=2)
     serving.looked()
     assert len(serving.runs.done) == 2
@@ -286,7 +286,7 @@ def test_a_trigger_waits_with_a_run_that_another_ones_lock_keeps_off(folder: Pat
             raise LockHeldError("another run of this job is alive", run=f"run-{len(serving.runs.done)}")
 
     serving.runs.acts["a"] = held
-    job.ask_service(Wish.TRIGGER)
+    job.ask_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed")
     assert (len(serving.runs.done), serving.all("held")) == (4, ["a.yaml"]), "told once, and tried until it is free"
     assert serving.all("failed") == []
@@ -452,7 +452,7 @@ def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
         stores[name] = job.open_store(create=True)
 
     class Interrupted(Serving):
-        def tell(self, event: Served) -> None:
+        def tell(self, event: ServiceEvent) -> None:
             super().tell(event)
             if len(self.all("began")) == 2 and event.what == "began":
                 raise KeyboardInterrupt  # as the handler of SIGINT does, in the main thread
@@ -482,7 +482,7 @@ def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: 
     struck, first_told = threading.Event(), threading.Event()
 
     class Interrupted(Serving):
-        def tell(self, event: Served) -> None:
+        def tell(self, event: ServiceEvent) -> None:
             super().tell(event)
             if event.what == "began" and len(self.all("began")) == 2:
                 struck.set()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from distcommit.app.admin.expire import look_for_past
+from distcommit.app.admin.expire import find_expired
 from distcommit.app.admin.rebuild import known_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.published import read_published
@@ -73,7 +73,7 @@ def _published(store: JobStore) -> object:
 def _past(store: JobStore) -> object:
     source = ModelSource({name: ModelDataset({"0": 9}) for name in NAMES})
     flow = TaskFlow.straight(source, FileSink.model_validate({"compression": "none"}))
-    return look_for_past(store, flow, 1 << 60, dry_run=True)
+    return find_expired(store, flow, 1 << 60, dry_run=True)
 
 
 def _listed(store: JobStore) -> object:

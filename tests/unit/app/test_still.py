@@ -17,8 +17,8 @@ from distcommit.app.admin import signs_of_life as signs
 from distcommit.app.admin.signs_of_life import EVERY_S, signs_of_life
 from distcommit.app.auditing.joined import folders_of
 from distcommit.app.auditing.published import PublishedFolder
-from distcommit.app.inspection.problems.kinds import Trouble
-from distcommit.app.inspection.problems.stall_detection import STILL_S
+from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.core.errors import LockHeldError
@@ -86,9 +86,9 @@ def test_a_live_run_of_which_nothing_moves_is_told_with_its_end_by_the_file_syst
 ) -> None:
     now_ns = SystemClock().now_ms() * 1_000_000 + clock_is_off_s * _NS
     with alive(run, shared=shared):
-        run.stood_for(STILL_S - 1, now_ns)
+        run.stood_for(STALLED_S - 1, now_ns)
         assert run.told() == []
-        run.stood_for(STILL_S + 334, now_ns)
+        run.stood_for(STALLED_S + 334, now_ns)
         (told,) = run.told()
         assert told.startswith(f"the run of epoch {run.epoch} has made no progress for 1,234 s")
         assert told.endswith("although its driver on there is alive")
@@ -110,7 +110,7 @@ def test_a_run_that_is_slow_and_does_anything_is_not_told(run: LiveRun, sign: st
     moving.mkdir(parents=True, exist_ok=True)
     with alive(run):
         now_ns = SystemClock().now_ms() * 1_000_000
-        run.stood_for(10 * STILL_S, now_ns)
+        run.stood_for(10 * STALLED_S, now_ns)
         assert run.told()
         os.utime(moving, ns=(now_ns, now_ns - 60 * _NS))
         assert run.told() == []
@@ -120,7 +120,7 @@ def test_a_rebuild_that_reads_for_long_is_not_told(run: LiveRun) -> None:
     clock = SimulatedClock()
     with alive(run), signs_of_life(run.store, _RUN, clock) as tick:
         now_ns = SystemClock().now_ms() * 1_000_000
-        run.stood_for(10 * STILL_S, now_ns)
+        run.stood_for(10 * STALLED_S, now_ns)
         tick()
         assert run.told(), "as soon as that it says nothing"
         clock.sleep(EVERY_S)
@@ -167,7 +167,7 @@ def test_a_rebuild_that_stands_still_is_told_with_its_process_and_once_that_is_g
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = to_rebuild(tmp_path)
-    job, seen = Job.from_file(path), list[list[Trouble]]()
+    job, seen = Job.from_file(path), list[list[Problem]]()
 
     def ends(*_: Any) -> Iterator[PublishedFolder]:
         """Lets nobody see it move; asks; and dies."""
@@ -200,7 +200,7 @@ def test_a_rebuild_that_stands_still_is_told_with_its_process_and_once_that_is_g
 
 
 def test_what_runs_of_the_job_usually_take_is_waited_for(run: LiveRun) -> None:
-    took_ms = 5 * STILL_S * 1000
+    took_ms = 5 * STALLED_S * 1000
     for epoch in (run.epoch + 1, run.epoch + 2):  # of others: which they are does not matter
         record = RunRecord(
             1, "large", f"r{epoch}", epoch, "run", "ann", 1, 1 + took_ms, RunOutcome.SUCCEEDED, "", "", (), {}
@@ -208,16 +208,16 @@ def test_what_runs_of_the_job_usually_take_is_waited_for(run: LiveRun) -> None:
         put_record(run.store, record)
     with alive(run):
         now_ns = SystemClock().now_ms() * 1_000_000
-        run.stood_for(4 * STILL_S, now_ns)
+        run.stood_for(4 * STALLED_S, now_ns)
         assert run.told() == []
-        run.stood_for(6 * STILL_S, now_ns)
+        run.stood_for(6 * STALLED_S, now_ns)
         assert run.told()
 
 
 def test_its_beginning_is_a_sign_too(run: LiveRun) -> None:
     with alive(run):
         now_ns = SystemClock().now_ms() * 1_000_000
-        run.stood_for(2 * STILL_S, now_ns)
+        run.stood_for(2 * STALLED_S, now_ns)
         os.utime(run.root / RUNS / record_name(run.epoch, BEGUN), ns=(now_ns, now_ns))
         assert run.told() == []
 
@@ -235,8 +235,8 @@ def test_a_live_run_that_waits_for_its_epoch_is_told_with_its_process_once_it_ha
         assert [trouble.command for trouble in found] == [f"distcommit run {run.job._folders.path}"] * len(found)
         return [trouble.what for trouble in found]
 
-    assert told(STILL_S - 60) == []
-    (what,) = told(2 * STILL_S)
+    assert told(STALLED_S - 60) == []
+    (what,) = told(2 * STALLED_S)
     assert f"a run has had no epoch for 1,80{what.partition('1,80')[2][0]} s: process {os.getpid()} on " in what
     assert told(0) == []
 
@@ -256,7 +256,7 @@ def test_a_move_to_other_buckets_that_stands_still_is_told_as_what_it_is(
     with JobLock(run.store.fs, run.store.roots.store, "moves", 3600, SystemClock()):
         with pytest.raises(StopsError):
             rebucket(run.store, Move(run.store.buckets + 1), "moves", stop)
-        run.stood_for(2 * STILL_S, SystemClock().now_ms() * 1_000_000)
+        run.stood_for(2 * STALLED_S, SystemClock().now_ms() * 1_000_000)
         troubles = run.job.status().troubles
     (told,) = (trouble for trouble in troubles if trouble.id == "REBUCKET_STALLED")
     assert told.what.startswith(f"the move to {run.store.buckets + 1} buckets has made no progress for ")

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import troubles_of
-from distcommit.app.inspection.problems.environment_checks import Around, look_around
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings, check_environment
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RunStatus, read_runs
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import read_steps
@@ -55,7 +55,7 @@ from tests.unit.engine.machines import (
 from tests.unit.engine.situations import WORLD
 
 JOB = World(job_level=True)
-NOTHING = Around()
+NOTHING = EnvironmentFindings()
 TREE = {
     "job": "job",
     "source": {"type": "kafka", "brokers": "b:1", "topics": ["x"]},
@@ -69,23 +69,23 @@ def folders(overrides: tuple[str, ...] = (), name: str = "job.yaml") -> JobFolde
 
 
 def troubles(
-    machine: Machine, *, whole_job: bool = False, around: Around = NOTHING, clock: QuickClock | None = None
-) -> list[Trouble]:
+    machine: Machine, *, whole_job: bool = False, around: EnvironmentFindings = NOTHING, clock: QuickClock | None = None
+) -> list[Problem]:
     store = WORLD.store(machine)
     status = read_status(store, whole_job=whole_job)
-    return troubles_of(status, read_runs(store, clock or QuickClock()), command_for(folders()), around)
+    return find_problems(status, read_runs(store, clock or QuickClock()), command_for(folders()), around)
 
 
-def around(job: JobFolders, store: JobStore) -> Around:
-    return look_around(job, store, read_status(store), read_runs(store, QuickClock()), 1)
+def around(job: JobFolders, store: JobStore) -> EnvironmentFindings:
+    return check_environment(job, store, read_status(store), read_runs(store, QuickClock()), 1)
 
 
-def lacking(machine: Machine) -> Around:
+def lacking(machine: Machine) -> EnvironmentFindings:
     """What quarantined datasets lack now."""
     store = WORLD.store(machine)
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     found = {each.dataset: step for each in read_steps(store, context).sequences for step in each.steps}
-    return Around(lacking={urn: step for urn, step in found.items() if step.state == "LOST"})
+    return EnvironmentFindings(lacking={urn: step for urn, step in found.items() if step.state == "LOST"})
 
 
 def quarantined(world: World = WORLD) -> tuple[Machine, ModelSource]:
@@ -194,7 +194,7 @@ def test_while_a_run_lives_what_it_has_sealed_is_no_trouble() -> None:
     assert any("sealed and not closed" in trouble.what for trouble in troubles(machine))
     clock = QuickClock()
     with JobLock(store.fs, store.roots.store, "living", 30, clock):
-        told = troubles_of(read_status(store), read_runs(store, clock), command_for(folders()))
+        told = find_problems(read_status(store), read_runs(store, clock), command_for(folders()))
     assert not any("sealed and not closed" in trouble.what for trouble in told)
 
 
@@ -224,7 +224,7 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     assert "b is quarantined, because a sealed file is missing: fs-rename " in first.what
     assert first.command == "distcommit dataset release /jobs/job.yaml b abandon"
     (step,) = around.lacking.values()
-    foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
+    foreign = EnvironmentFindings(lacking={"b": msgspec.structs.replace(step, gone=False)})
     first, *_ = troubles(machine, around=foreign)
     assert "because another file is at its target" in first.what
     assert first.command == "distcommit dataset release /jobs/job.yaml b retry"
@@ -269,7 +269,7 @@ def test_records_that_fail_their_work_unit_are_told_with_the_setting_that_lets_t
         )
 
     go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
-    around = Around(turned_away_fails=True, fails_for_fields="converters.1.evolution")
+    around = EnvironmentFindings(turned_away_fails=True, fails_for_fields="converters.1.evolution")
     unread, *_ = troubles(machine, around=around)
     assert unread.command == " ".join(["distcommit run", *options, "/jobs/job.yaml"])
     assert troubles(machine)[0].command == "distcommit run /jobs/job.yaml", "the job file says otherwise"
@@ -317,7 +317,9 @@ def test_a_run_whose_clock_is_wrong_is_told_until_the_next_one() -> None:
 
     def told(now_s: float) -> list[str]:
         runs = read_runs(store, QuickClock(now_s))
-        found = troubles_of(read_status(store), runs, command_for(folders()), Around(now_ms=int(now_s * 1000)))
+        found = find_problems(
+            read_status(store), runs, command_for(folders()), EnvironmentFindings(now_ms=int(now_s * 1000))
+        )
         return [trouble.what for trouble in found]
 
     ran(10_000)
@@ -389,8 +391,8 @@ def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "output")
     (closed,) = around(job, store).closed
     assert closed.startswith("paths.output cannot be inspected")
-    told, *_ = troubles_of(
-        read_status(store), read_runs(store, QuickClock()), command_for(job), Around(closed=(closed,))
+    told, *_ = find_problems(
+        read_status(store), read_runs(store, QuickClock()), command_for(job), EnvironmentFindings(closed=(closed,))
     )
     assert told.command == f"distcommit run {tmp_path}/job.yaml"
 
@@ -416,9 +418,9 @@ def test_a_staging_folder_that_is_another_one_is_told_and_not_that_a_run_would_m
     half_done(machine, world)
     store = world.store(machine)
 
-    def told() -> list[Trouble]:
+    def told() -> list[Problem]:
         status, job = read_status(store), folders()
-        return troubles_of(status, read_runs(store, QuickClock()), command_for(job), around(job, store))
+        return find_problems(status, read_runs(store, QuickClock()), command_for(job), around(job, store))
 
     assert any("sealed and not closed" in trouble.what for trouble in told())
     replace_files(machine, ROOTS.staging, {})

@@ -22,10 +22,10 @@ from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.inspection.datasets import DatasetsResult
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.release_plan import ReleasePlan
 from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.runs import RunResultKept, RunsResult
+from distcommit.app.inspection.runs import RecordedRun, RunsResult
 from distcommit.app.inspection.status import StatusResult
 from distcommit.app.inspection.steps import StepsResult
 from distcommit.app.inspection.sweeps import SweepResult
@@ -55,7 +55,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     ReplayPlan: [replay_plan_view],
     ReleasePlan: [release_plan_view],
     RunsResult: [runs_view],
-    RunResultKept: [recorded_run_view],
+    RecordedRun: [recorded_run_view],
     CancelResult: [cancel_view],
     VerifyResult: [verify_view],
     SweepResult: [sweep_view],
@@ -128,7 +128,7 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.Mon
 
 def test_a_command_is_one_line_however_long_so_that_it_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"distcommit run /{'folder/' * 60}job.yaml"
-    result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Trouble("X", "wrong", command)])
+    result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Problem("X", "wrong", command)])
     told = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
     assert command in map(str.strip, told.splitlines())
 

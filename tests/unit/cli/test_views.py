@@ -12,7 +12,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
 from distcommit.app.inspection.replay_plan import Replay, ReplayPlan, ReplayRow
-from distcommit.app.inspection.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
 from distcommit.app.inspection.steps import SequenceSteps, StepRow, StepsResult
 from distcommit.app.migration.compare import CompareResult, CompareRow
@@ -108,7 +108,7 @@ STEPS = StepsResult(
     {},
 )
 READ = AttemptCounts(attempts=3, failed=2, records_read=1_234_567, bytes_read=10**9, records_rejected=17, ms=123_456)
-KEPT = RunResultKept(
+KEPT = RecordedRun(
     RunRow(1234, "run", RunStatus.FAILED, "run", "ann@host"),
     None,
     None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from distcommit.app.inspection.problems.kinds import Trouble
+from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.status import StatusResult
 from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.reports import Report, totals_of
@@ -41,14 +41,14 @@ def test_a_result_is_a_table_of_what_holds_anything() -> None:
 
 def test_names_and_messages_stand_there_as_text() -> None:
     """Markup is shown, what would turn the text around is its escape."""
-    status = StatusResult(HOSTILE, "/s", 4, 3, "", [], {HOSTILE: HOSTILE}, troubles=[Trouble("X", HOSTILE, HOSTILE)])
+    status = StatusResult(HOSTILE, "/s", 4, 3, "", [], {HOSTILE: HOSTILE}, troubles=[Problem("X", HOSTILE, HOSTILE)])
     shown = Texts(status._repr_html_())
     assert shown.tags <= {"div", "table", "thead", "tbody", "tr", "th", "td"}
     assert shown.texts.count(HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")) == 5
 
 
 def test_of_very_many_rows_the_first_are_shown() -> None:
-    troubles = [Trouble("X", f"trouble {number}", "none") for number in range(1_500)]
+    troubles = [Problem("X", f"trouble {number}", "none") for number in range(1_500)]
     shown = Texts(StatusResult("job", "/s", 4, 3, "", [], {}, troubles=troubles)._repr_html_())
     assert "trouble 199" in shown.texts
     assert "trouble 200" not in shown.texts

@@ -9,8 +9,8 @@ import msgspec
 from distcommit.app.inspection.problems import dataset_kinds as of_dataset
 from distcommit.app.inspection.problems import job_kinds as of_job
 from distcommit.app.inspection.problems.commands import Command
-from distcommit.app.inspection.problems.environment_checks import NAMED, Around
-from distcommit.app.inspection.problems.kinds import ProblemKind, Trouble
+from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
+from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
 from distcommit.app.inspection.release_plan import way_out
 from distcommit.app.inspection.runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import (
@@ -32,10 +32,12 @@ from distcommit.stores.state.damaged_files import SETTINGS_RECORD
 
 _CLOCK_MS = 60_000
 """Clocks that differ by less are not reported."""
-_NOTHING = Around()
+_NOTHING = EnvironmentFindings()
 
 
-def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around: Around = _NOTHING) -> list[Trouble]:
+def find_problems(
+    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings = _NOTHING
+) -> list[Problem]:
     """Return the job's problems, those first that block most. Of a kind at most twenty are reported one by one."""
     alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.overdue for row in runs.runs)
     causes = [
@@ -62,14 +64,16 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
     ]
 
 
-def _stuck_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
+def _stuck_locks(runs: RunsResult, command: Command) -> Iterator[Problem]:
     for row in runs.runs:
         if row.overdue:
             holder = f"the run of epoch {row.epoch}" if row.epoch else "a run without an epoch"
             yield of_job.LOCK_STUCK.report(command, holder=holder, reason=row.reason)
 
 
-def _stalled(result: StatusResult, runs: RunsResult, command: Command, around: Around) -> Iterator[Trouble]:
+def _stalled(
+    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings
+) -> Iterator[Problem]:
     for row in runs.runs:
         if not (seconds := around.still.get(row.run_id, 0)):
             continue
@@ -87,7 +91,7 @@ def _stalled(result: StatusResult, runs: RunsResult, command: Command, around: A
         )
 
 
-def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+def _of_stores(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
     if around.newer:
         mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
         yield of_job.STORE_OUTDATED.report(command, evidence=around.newer, mend=mend)
@@ -121,7 +125,7 @@ _KINDS = {
 }
 
 
-def _waiting(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+def _waiting(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
     """Report datasets that wait for an operator, those with the same reason as one problem."""
     groups = waiting(result)
     are_many_gone = sum(step.gone for step in around.lacking.values()) > 1
@@ -150,7 +154,7 @@ def _waiting(result: StatusResult, command: Command, around: Around) -> Iterator
         yield of_dataset.MORE_DATASETS_WAITING.report(command, count=left, datasets=left)
 
 
-def _blocked(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _blocked(result: StatusResult, command: Command) -> Iterator[Problem]:
     """Report what keeps the next run of an all-or-nothing job from publishing."""
     if not result.whole_job:
         return
@@ -162,7 +166,7 @@ def _blocked(result: StatusResult, command: Command) -> Iterator[Trouble]:
         yield of_job.JOB_BLOCKED_BY_LOG.report(command, names=names, instead=instead)
 
 
-def _held_back(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _held_back(result: StatusResult, command: Command) -> Iterator[Problem]:
     """Report why the last run of an all-or-nothing job published nothing."""
     last = result.last_run
     if not result.whole_job or last is None or last.outcome is not RunOutcome.HELD_BACK:
@@ -176,7 +180,7 @@ def _held_back(result: StatusResult, command: Command) -> Iterator[Trouble]:
         yield of_job.JOB_HELD_BACK.report_more(command, more, epoch=last.epoch)
 
 
-def _not_planned(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
     last = result.last_run
     if last is None or last.error or result.whole_job:
         return
@@ -188,7 +192,7 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Trouble]:
         yield of_dataset.PLAN_FAILED.report_more(command, more, epoch=last.epoch)
 
 
-def _by_its_source(problem: Trouble, reason: RecordedReason, result: StatusResult, command: Command) -> Trouble:
+def _by_its_source(problem: Problem, reason: RecordedReason, result: StatusResult, command: Command) -> Problem:
     """Return the problem with the command that the source has named, unless an operator has given it since."""
     is_done = any(row.dataset == reason.subject and row.set_since for row in result.datasets)
     if not reason.remedy or is_done:
@@ -198,7 +202,7 @@ def _by_its_source(problem: Trouble, reason: RecordedReason, result: StatusResul
     return msgspec.structs.replace(problem, command=command(name, *words, named=not has_options))
 
 
-def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Trouble]:
+def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:
     """Report sealed commits and what the next run does with them. While a run lives, they are not a problem."""
     pending = [row for row in result.datasets if row.status == "pending"]
     if alive or not pending:
@@ -222,7 +226,7 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
         yield of_dataset.DECISION_UNKNOWN.report(command, names=_are(unknown), datasets=len(unknown))
 
 
-def _not_read(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+def _not_read(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
     """Report datasets that could not be read, those that one command resolves as one problem."""
     groups: dict[str, list[DatasetStatusRow]] = {}
     for row in result.datasets:
@@ -240,7 +244,7 @@ def _not_read(result: StatusResult, command: Command, around: Around) -> Iterato
         )
 
 
-def _kind_of_failure(reason: str, around: Around) -> ProblemKind:
+def _kind_of_failure(reason: str, around: EnvironmentFindings) -> ProblemKind:
     if around.turned_away_fails and is_record(reason, TURNED_AWAY):
         return of_dataset.RECORDS_REJECTED
     if around.fails_for_fields and is_record(reason, NEW_FIELDS):
@@ -248,13 +252,13 @@ def _kind_of_failure(reason: str, around: Around) -> ProblemKind:
     return of_dataset.READ_FAILED
 
 
-def _losses(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _losses(result: StatusResult, command: Command) -> Iterator[Problem]:
     last = result.last_run
     if last is not None and (lost := last.totals.get("positions_lost", 0)):
         yield of_job.RECORDS_LOST.report(command, epoch=last.epoch, positions=lost)
 
 
-def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trouble]:
+def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Problem]:
     """Report that the newest run began in the future, or before the run before it."""
     known = [row for row in runs.runs if row.epoch and row.began_ms]
     if not known or not now_ms:
@@ -273,7 +277,7 @@ def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[T
 
 def _of_runs(
     result: StatusResult, runs: RunsResult, command: Command, needed: str, *, alive: bool
-) -> Iterator[Trouble]:
+) -> Iterator[Problem]:
     """Report failed runs and their records.
 
     Args:
@@ -301,8 +305,8 @@ def _of_runs(
 
 
 def _behind(
-    result: StatusResult, runs: RunsResult, command: Command, around: Around, *, alive: bool
-) -> Iterator[Trouble]:
+    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings, *, alive: bool
+) -> Iterator[Problem]:
     """Report datasets that were behind their freshness targets when the newest run began, and a missing run."""
     noted = result.last_run.notes if result.last_run is not None else RecordedReasons()
     if behind := [note for note in noted.kept if note.kind == BEHIND]:

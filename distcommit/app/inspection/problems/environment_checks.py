@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from distcommit.app.inspection.problems.stall_detection import still_runs
+from distcommit.app.inspection.problems.stall_detection import stalled_runs
 from distcommit.app.inspection.runs import RunsResult
 from distcommit.app.inspection.status import StatusResult, waiting
 from distcommit.app.inspection.steps import StepRow, read_steps
@@ -27,7 +27,7 @@ _ROOM_BYTES = 1 << 20
 """A file system with less free space counts as full."""
 
 
-class Around(NamedTuple):
+class EnvironmentFindings(NamedTuple):
     """The findings of the environment checks, and the settings and time that problems depend on."""
 
     lacking: Mapping[str, StepRow] = {}
@@ -52,12 +52,14 @@ class Around(NamedTuple):
     """By id of a stalled run, for how many seconds it has made no progress, or has waited for its epoch."""
 
 
-def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int) -> Around:
+def check_environment(
+    folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int
+) -> EnvironmentFindings:
     """Check folders, quarantined steps and live runs as they are now."""
     older = _answer(older_output, store, "")
     elsewhere = not older and _answer(is_other_staging, store, False)
     folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
-    return Around(
+    return EnvironmentFindings(
         lacking=dict(_lacking(folders, store, status)),
         closed=tuple(_closed(store, folders_used)),
         now_ms=now_ms,
@@ -67,7 +69,7 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, runs
         newer=_answer(newer_runs, store, ""),
         older=older,
         elsewhere=elsewhere,
-        still=_answer(partial(still_runs, runs=runs), store, {}),
+        still=_answer(partial(stalled_runs, runs=runs), store, {}),
     )
 
 

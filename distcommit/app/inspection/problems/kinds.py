@@ -26,7 +26,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Problem(msgspec.Struct, frozen=True):
     """A problem that a job has."""
 
     id: str
@@ -61,7 +61,7 @@ class ProblemKind:
     title: str
     """At most eight words."""
     finding: str
-    """Template of `Trouble.what`."""
+    """Template of `Problem.what`."""
     cause: str
     """Why it happens, and how it is detected."""
     impact: str
@@ -81,7 +81,7 @@ class ProblemKind:
         datasets: int = 0,
         mend: tuple[str, ...] = (),
         **values: object,
-    ) -> Trouble:
+    ) -> Problem:
         """Return a problem of this kind.
 
         Args:
@@ -89,7 +89,7 @@ class ProblemKind:
             reason: a stored reason, `{reason}` in the template. If it ends in a remedy, that one is the action.
             instead: template of the command, if it is not the kind's.
             datasets: how many it is about.
-            mend: as `Trouble.mend`.
+            mend: as `Problem.mend`.
             **values: of the templates' fields.
         """
         cause, remedy = split_remedy(reason)
@@ -97,13 +97,13 @@ class ProblemKind:
         found = " ".join(self.finding.format_map(fields).split()).rstrip(":. ")
         return self._made(found, remedy, _filled(command, instead or self.command, values), datasets, mend)
 
-    def report_more(self, command: Command, count: int, **values: object) -> Trouble:
+    def report_more(self, command: Command, count: int, **values: object) -> Problem:
         """Return the problem that counts the datasets which are not reported one by one."""
         return self._made(self.more.format(count=count), "", _filled(command, self.more_command, values), count, ())
 
-    def _made(self, found: str, remedy: str, command: str, datasets: int, mend: tuple[str, ...]) -> Trouble:
+    def _made(self, found: str, remedy: str, command: str, datasets: int, mend: tuple[str, ...]) -> Problem:
         action = remedy or self.action
-        return Trouble(self.id, found, command, datasets, mend, self.severity, self.title, self.impact, action)
+        return Problem(self.id, found, command, datasets, mend, self.severity, self.title, self.impact, action)
 
 
 def _filled(command: Command, template: str, values: dict[str, object]) -> str:

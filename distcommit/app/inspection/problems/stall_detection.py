@@ -32,18 +32,18 @@ from distcommit.protocol.paths.store import (
 from distcommit.stores.state.job_lock import LockRecord, holders
 from distcommit.stores.state.job_store import JobStore
 
-STILL_S = 900
+STALLED_S = 900
 """Seconds without progress after which a live run counts as stalled, at least."""
 
 
-def still_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
+def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
     """Return stalled runs by id, each with the seconds since its last progress, or of its wait for an epoch.
 
-    A run with an epoch is stalled after `STILL_S` and after the median duration of the recorded runs, one without
-    after `STILL_S`.
+    A run with an epoch is stalled after `STALLED_S` and after the median duration of the recorded runs, one without
+    after `STALLED_S`.
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
-    least_s = max(STILL_S, median(took_s) if took_s else 0)
+    least_s = max(STALLED_S, median(took_s) if took_s else 0)
     living = (row for row in runs.runs if row.status is RunStatus.RUNNING and row.run_id and not row.overdue)
     stalled_s = {row.run_id: _still_s(store, row, least_s) for row in living}
     if any(row.status is RunStatus.PENDING for row in runs.runs):
@@ -54,13 +54,13 @@ def still_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
 
 
 def _waits_s(holder: LockRecord) -> float:
-    """Return 0 if it is less than `STILL_S`, or the id has no time."""
+    """Return 0 if it is less than `STALLED_S`, or the id has no time."""
     try:
         began = datetime.strptime(holder.run_id[: len("20260101T000000")], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         return 0
     seconds = holder.renewed_ms / 1000 - began.timestamp()
-    return seconds if seconds >= STILL_S else 0
+    return seconds if seconds >= STALLED_S else 0
 
 
 def _still_s(store: JobStore, row: RunRow, least_s: float) -> float:

@@ -20,7 +20,7 @@ time in ISO 8601."""
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def chosen_cut(store: JobStore, as_of: AsOf) -> SnapshotManifest:
+def choose_snapshot(store: JobStore, as_of: AsOf) -> SnapshotManifest:
     """Return the manifest of the chosen snapshot.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.run_context import begun_to_read
+from distcommit.app.running.run_context import open_reading_run
 from distcommit.core.errors import TransientError, printable
 from distcommit.engine.driver.run import run
 from distcommit.spark.micro_batch import query_id_of, spooled
@@ -18,12 +18,12 @@ from distcommit.stores.logs.fencing import end_run
 logger = logging.getLogger(__name__)
 
 
-def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
+def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
     """Commit a micro-batch, as `Job.on_batch` describes."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (
-        begun_to_read(folders, batch.sparkSession, command, who) as (launch, settings, told, _),
+        open_reading_run(folders, batch.sparkSession, command, who) as (launch, settings, told, _),
         ExitStack() as stack,
     ):
         flow = settings.flow
