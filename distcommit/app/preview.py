@@ -58,7 +58,7 @@ def run_preview(config: JobConfig, observer: Observer | None = None) -> PreviewR
     """Run a job whose sink is of type console, from the source's beginning, in temporary folders. Raises as
     `Job.run`."""
     with temporary_job(config) as empty:
-        result = Job(empty, temporary_job=True).run(observer)
+        result = Job(empty, throwaway=True).run(observer)
         tables, more = first_records(empty)
         return PreviewResult(result, tuple(tables), more)
 

@@ -54,7 +54,7 @@ def message_page(title: str, message: str) -> str:
 
 
 def policy(*, served: bool) -> str:
-    """Return the content security policy of pages. ServiceEvent pages may fetch from their server, and must not be framed."""
+    """Return the content security policy of pages. Served pages may fetch from their server, and must not be framed."""
     style, script = (f"'sha256-{_digest(_asset(name))}'" for name in ("page.css", "page.js"))
     parts = [
         "default-src 'none'",
