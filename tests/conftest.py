@@ -29,7 +29,9 @@ _SLOW_S = 900
 
 # It explains what fails inside what tests share; said before anybody imports them.
 pytest.register_assert_rewrite(
-    "tests.unit.sinks.attempts", "tests.unit.sinks.table_sink_cases", "tests.unit.engine.situations"
+    "tests.unit.sinks.files.attempts",
+    "tests.unit.sinks.databases.table_sink_cases",
+    "tests.unit.engine.committing.situations",
 )
 
 _WITH_SPARK = tuple(Path(__file__).parent / name for name in ("benchmarks", "integration"))

@@ -24,7 +24,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
-ELSEWHERE = ("tests/unit/ingest/test_flow.py", "tests/golden/test_golden.py")
+ELSEWHERE = ("tests/unit/pipeline/test_flow.py", "tests/golden/test_golden.py")
 """Beside the packages' own tests."""
 
 SCENARIOS = (

@@ -15,7 +15,7 @@ from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import ROOTS, World
-from tests.unit.engine.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
+from tests.unit.engine.driver.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
 
 SOURCE = source(a=2, b=1)
 WORLD = World()

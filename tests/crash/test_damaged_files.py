@@ -37,7 +37,7 @@ from tests.simulation.programs.parts import new_machine, planned, put_file
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.stepped_lock import SteppedLock
 from tests.simulation.world import ROOTS, SimulatedClock, World
-from tests.unit.engine.machines import source
+from tests.unit.engine.driver.machines import source
 
 WORLD = World(buckets=2, partitions=2, watched=True)
 JOB_LEVEL = replace(WORLD, job_level=True)

@@ -23,7 +23,7 @@ from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse
 from tests.inputs.case import Case
 
-ORDER = "tests/unit/ingest/test_source_order.py"
+ORDER = "tests/unit/pipeline/branches/test_source_order.py"
 HOSTILE = "tests/unit/constructs/registry/test_hostile_schemas.py"
 SYNC = bytes(16)
 Run = Callable[[Path], str]

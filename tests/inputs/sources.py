@@ -16,9 +16,9 @@ from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case
 from tests.unit.app.test_loops import APART, LOOPS, parsed
 from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
-from tests.unit.sources.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from, values_of
-from tests.unit.sources.test_rest_text import LONE
-from tests.unit.sources.test_text_files import CSV, JSON_LINES, rows_of
+from tests.unit.sources.files.test_text_files import CSV, JSON_LINES, rows_of
+from tests.unit.sources.rest.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from, values_of
+from tests.unit.sources.rest.test_rest_text import LONE
 
 
 def _rest(*pages: Any, records: str = "", times: bool = False, **paging: Any) -> Callable[[Path], str]:
@@ -116,7 +116,7 @@ def _pair(source: dict[str, Any], sink: dict[str, Any]) -> str:
     return f"{of} {read or source.get('datasets')} to {sink['type']} {written} {where} {source.get('schema', '')}"[:120]
 
 
-_TIMESTAMPS = "tests/unit/sources/test_kafka_timestamps.py::"
+_TIMESTAMPS = "tests/unit/sources/kafka/test_kafka_timestamps.py::"
 _KAFKA = [
     *(Case("loops", _pair(*pair), "rejected: a loop", _loop(*pair)) for pair in LOOPS),
     *(Case("loops", f"apart: {_pair(*pair)}"[:120], "accepted", _loop(*pair)) for pair in APART),
@@ -124,7 +124,7 @@ _KAFKA = [
     Case("kafka", "timestamp -2000", "1969-12-31T23:59:58Z", test=_TIMESTAMPS + "test_times_before_1970_are_kept"),
 ]
 
-_HOSTILE = "tests/unit/sources/test_hostile_servers.py::"
+_HOSTILE = "tests/unit/sources/rest/test_hostile_servers.py::"
 _SLOW = _HOSTILE + "test_answer_that_takes_too_long_fails_and_names_the_bound"
 _LARGE = _HOSTILE + "test_body_that_is_too_large_once_it_is_unpacked_fails_and_names_the_bound"
 _REGISTRY = _HOSTILE + "test_registry_that_answers_so_does_not_answer"
@@ -164,7 +164,7 @@ def _lone(record: bytes) -> Callable[[Path], str]:
     return lambda _: str(values_of(Pages(b"[" + record + b"]")))
 
 
-_TEXT_FILES = "tests/unit/sources/test_text_files.py::"
+_TEXT_FILES = "tests/unit/sources/files/test_text_files.py::"
 _UTF_16 = "rejected: it is UTF-16; it must be UTF-8"
 _FILES = [
     *(

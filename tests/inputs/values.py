@@ -53,7 +53,7 @@ _LOOP_CASES = [
         f"{_LOOPS}source_without_schema_is_told_to_name_it",
     ),
 ]
-_ABANDONED = "tests/unit/stores/test_callbacks_that_fail.py::test_"
+_ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::test_"
 _COMMITTERS = "tests/unit/steps/test_sink.py::test_committer_callback_that_returns_false_has_failed"
 _CALLBACKS = [
     ("withdraw() of a custom step", "rejected: stays revoking", f"{_ABANDONED}sequence_whose_step_was_not_taken_back"),
@@ -75,7 +75,7 @@ CASES = [
         "watermarks set by hand",
         "offsets 0 to 5 published, watermark set to 2 and then to 8",
         "the audit names 5 to 8 as skipped",
-        test="tests/unit/app/test_audit_sees.py::"
+        test="tests/unit/app/admin/test_audit_sees.py::"
         "test_ranges_that_are_named_as_skipped_are_neither_published_nor_rejected",
     ),
     *(
@@ -83,7 +83,7 @@ CASES = [
             "folders",
             f"partition values {given}",
             "a folder each; the column stays in the files",
-            test="tests/unit/sinks/test_partition_values.py::"
+            test="tests/unit/sinks/files/test_partition_values.py::"
             "test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files",
         )
         for given in ("DE and de", "caf\\u00e9 and cafe\\u0301")

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.mariadb import MariadbServer
-from tests.unit.sources.sql_tables import Reader, planned, queried, source
+from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
 
 _NUMBERS = itertools.count()
 

@@ -23,7 +23,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sources.sql_tables import Reader, planned, queried, source
+from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
 
 _NUMBERS = itertools.count()
 

@@ -17,8 +17,8 @@ from distcommit.sinks.postgresql import two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from tests.integration.test_postgresql_sink import Target
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sinks.committing import numbers, refused
-from tests.unit.sinks.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
+from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 
 @pytest.fixture

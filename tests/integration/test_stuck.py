@@ -15,7 +15,7 @@ from distcommit.engine.driver.events import PhaseEnded
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.reading.task_events import DatasetQuarantined
 from tests.jobs.kafka_job import KafkaJob, kafka_job
-from tests.unit.engine.test_events import Noting
+from tests.unit.engine.driver.test_events import Noting
 
 TOPICS = {"a": 1, "b": 1, "c": 1}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
-_WALK = ("tests/unit/app/test_actions_by_incarnation.py",)
-_SEES = ("tests/unit/app/test_audit_sees.py", *_WALK)
+_WALK = ("tests/unit/app/admin/test_actions_by_incarnation.py",)
+_SEES = ("tests/unit/app/admin/test_audit_sees.py", *_WALK)
 
 INCARNATIONS = (
     fault(

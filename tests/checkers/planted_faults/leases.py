@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
-_LOCK = ("tests/unit/stores/test_job_lock.py",)
+_LOCK = ("tests/unit/stores/state/test_job_lock.py",)
 _CANCEL = ("tests/unit/spark/test_cancellation.py",)
 
 LEASES = (

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
-_LEDGERS = ("tests/unit/sinks/test_ledgers.py", "tests/contract/test_sqlite_sink.py", "tests/unit/sinks/test_sqlite.py")
-_WHOLES = ("tests/unit/engine/test_wholes.py",)
+_LEDGERS = (
+    "tests/unit/sinks/base/test_ledgers.py",
+    "tests/contract/test_sqlite_sink.py",
+    "tests/unit/sinks/test_sqlite.py",
+)
+_WHOLES = ("tests/unit/engine/driver/test_wholes.py",)
 _DELTA = ("tests/unit/sinks/test_delta.py",)
 _DELTA_CONTRACT = ("tests/contract/test_delta.py",)
 
@@ -97,7 +101,7 @@ TARGETS = (
             "state.bases(name)",
             "(state.done_epoch,)",
         ),
-        tests=("tests/unit/engine/test_branches_over_runs.py",),
+        tests=("tests/unit/engine/driver/test_branches_over_runs.py",),
     ),
     fault(
         FaultClass.BRANCH,
@@ -184,7 +188,7 @@ TARGETS = (
             "answer or (answered(committed(row, request, ()), request)"
             " if self.live_files(table, {file['path'] for file in files_of(request)}) else None)",
         ),
-        tests=("tests/unit/sinks/test_iceberg.py",),
+        tests=("tests/unit/sinks/iceberg/test_iceberg.py",),
     ),
     fault(
         FaultClass.MAINTENANCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distcommit.stores.snapshots.snapshots import snapshot_manifest_path, valid_manifests
-from tests.unit.app.test_readers import NAMES, Place
+from tests.unit.app.job_file.test_readers import NAMES, Place
 
 
 def test_a_damaged_older_root_does_not_stop_the_job(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from distcommit.stores.operator.operator_actions import set_watermark, set_water
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.world import World
-from tests.unit.engine.machines import Machine, Meeting
+from tests.unit.engine.driver.machines import Machine, Meeting
 
 JOB = """\
 job: moved

@@ -22,9 +22,9 @@ from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
-from tests.unit.app.ledger_jobs import LedgerJob
-from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
-from tests.unit.engine.machines import launch, source, states
+from tests.unit.app.admin.ledger_jobs import LedgerJob
+from tests.unit.app.admin.rebuilding import lose_the_store, put_back, remove_clean_mark
+from tests.unit.engine.driver.machines import launch, source, states
 
 FIRST, SECOND, THIRD = source(a=[8], b=3), source(a=[14], b=7), source(a=[17], b=9, c=5)
 ALONE, BOTH = frozenset[str](), frozenset({"left"})

@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
-from tests.unit.app.test_delivery import config
+from tests.unit.app.job_file.test_delivery import config
 
 MIXED = (
     "commit: {policy: full, policies: [{datasets: [a, 'b.*'], policy: partial}, {datasets: [c], policy: successful}]}\n"

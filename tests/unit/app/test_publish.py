@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from tests.unit.app.test_delivery import config
+from tests.unit.app.job_file.test_delivery import config
 
 REPLACE = "sink: {publish: replace}\n"
 TABLE = "sink: {type: sqlite, path: /rows.db, mode: replace}\n"

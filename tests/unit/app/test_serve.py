@@ -33,7 +33,7 @@ from distcommit.engine.driver.run import RunResult
 from distcommit.stores.history.run_records import read_cancel
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock
-from tests.unit.app.test_alerts import script
+from tests.unit.app.job_file.test_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}
 """Comes once in four years."""

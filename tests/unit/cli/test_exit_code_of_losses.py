@@ -6,8 +6,8 @@ from distcommit.cli.commands.running import exit_code_of
 from distcommit.cli.views.result_views import run_view
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
-from tests.unit.cli.test_output import rendered
-from tests.unit.engine.machines import Machine, go
+from tests.unit.cli.views.test_output import rendered
+from tests.unit.engine.driver.machines import Machine, go
 
 WORLD = World()
 

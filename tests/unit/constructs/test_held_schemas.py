@@ -15,7 +15,7 @@ from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import CorruptError, RecordError
-from tests.unit.constructs.test_inferred_json import Kept
+from tests.unit.constructs.json.test_inferred_json import Kept
 
 FIRST = {"id": pa.int32(), "name": pa.string()}
 WIDER = {"id": pa.int64(), "name": pa.string(), "new": pa.bool_()}

@@ -11,8 +11,8 @@ from distcommit.core.work import WorkUnit
 from distcommit.engine.reading.back_off import LONGEST_WAIT_S, back_off_s
 from distcommit.engine.settings import RunSettings
 from tests.simulation.world import SimulatedClock
-from tests.unit.engine.machines import Machine, OddSource, begin_ingest, ingest_all, source, states
-from tests.unit.engine.situations import WORLD, check_recovery, rows
+from tests.unit.engine.committing.situations import WORLD, check_recovery, rows
+from tests.unit.engine.driver.machines import Machine, OddSource, begin_ingest, ingest_all, source, states
 
 DATA = source(a=3, b=2)
 

@@ -16,7 +16,7 @@ from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
-from tests.unit.engine.machines import Machine, OddSource, audit, go, published, source
+from tests.unit.engine.driver.machines import Machine, OddSource, audit, go, published, source
 
 PARTIAL, FULL = World(policy=CommitPolicy.PARTIAL), World()
 

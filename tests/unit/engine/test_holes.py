@@ -9,7 +9,7 @@ from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
-from tests.unit.engine.machines import Machine, audit, go, published, states
+from tests.unit.engine.driver.machines import Machine, audit, go, published, states
 
 WORLD = World()
 HOLES = {"0": frozenset({0, 1, 3, 5})}

@@ -7,7 +7,7 @@ from collections import Counter
 from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World
-from tests.unit.engine.machines import BUCKET_LOG, Machine, go, source
+from tests.unit.engine.driver.machines import BUCKET_LOG, Machine, go, source
 
 JOB_LOG = "/store/log/job/"
 _CHEAP_EVERY = 8

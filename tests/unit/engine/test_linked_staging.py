@@ -10,7 +10,7 @@ from distcommit.core.ports import OutsideRootError
 from distcommit.protocol.paths.parts import epoch_name
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World
-from tests.unit.engine.machines import STAGING, Machine, audit, go, source, statuses
+from tests.unit.engine.driver.machines import STAGING, Machine, audit, go, source, statuses
 
 WORLD = World()
 

@@ -10,7 +10,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.stores.logs.fencing import is_other_staging
 from tests.simulation.programs.parts import SOURCE, files_below, half_done, replace_files
 from tests.simulation.world import ROOTS, World
-from tests.unit.engine.machines import Machine
+from tests.unit.engine.driver.machines import Machine
 
 WORLD = World(buckets=2)
 

@@ -20,12 +20,12 @@ from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.turning_away import ByValue
 from tests.simulation.world import ROOTS, World
-from tests.unit.app.rebuilding import lose_the_store, put_back
-from tests.unit.app.rebuilding import rebuild as rebuilt
+from tests.unit.app.admin.rebuilding import lose_the_store, put_back
+from tests.unit.app.admin.rebuilding import rebuild as rebuilt
 from tests.unit.constructs.registry.test_policy import converter, message
-from tests.unit.engine.machines import Machine, audit, dies, go, source, states
-from tests.unit.engine.test_faults_by_construct import BatchByBatch
-from tests.unit.engine.test_optional import FILES, Raising
+from tests.unit.engine.driver.machines import Machine, audit, dies, go, source, states
+from tests.unit.engine.driver.test_faults_by_construct import BatchByBatch
+from tests.unit.engine.driver.test_optional import FILES, Raising
 
 
 @dataclass

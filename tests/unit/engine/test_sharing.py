@@ -24,8 +24,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.stores.state.plans import Manifest, PlanReader
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
-from tests.unit.engine.machines import Machine
-from tests.unit.engine.test_commit_groups import TableSink
+from tests.unit.engine.committing.test_commit_groups import TableSink
+from tests.unit.engine.driver.machines import Machine
 
 SETTINGS = World().begin(Machine(), ModelSource({}))
 LOW, HIGH = Watermark({"0": 0}), Watermark({"0": 1})

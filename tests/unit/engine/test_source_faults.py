@@ -14,8 +14,8 @@ from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit
 from tests.simulation.world import World
-from tests.unit.engine.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
-from tests.unit.engine.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
+from tests.unit.engine.committing.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
+from tests.unit.engine.driver.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
 
 
 def refuse(unit: WorkUnit) -> None:

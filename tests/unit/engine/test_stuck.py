@@ -13,7 +13,9 @@ from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailab
 from distcommit.core.interfaces.committer import RetryLater
 from distcommit.steps import registry
 from distcommit.stores.operator import operator_actions
-from tests.unit.engine.machines import (
+from tests.unit.engine.committing.situations import WORLD, check_recovery, quarantined, sealed_but_not_published
+from tests.unit.engine.committing.test_job_level import held
+from tests.unit.engine.driver.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -28,9 +30,7 @@ from tests.unit.engine.machines import (
     states,
     statuses,
 )
-from tests.unit.engine.situations import WORLD, check_recovery, quarantined, sealed_but_not_published
-from tests.unit.engine.test_job_level import held
-from tests.unit.engine.test_own_sinks import MemorySink, run_with
+from tests.unit.engine.driver.test_own_sinks import MemorySink, run_with
 
 DATA = source(a=2, b=1)
 

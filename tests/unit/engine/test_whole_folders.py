@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
-from tests.unit.engine.machines import (
+from tests.unit.engine.driver.machines import (
     OUTPUT,
     STAGING,
     Machine,

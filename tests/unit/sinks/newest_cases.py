@@ -11,8 +11,8 @@ from distcommit.core.interfaces.committer import CommitRequest, Committed
 from distcommit.core.interfaces.sink import Origin
 from distcommit.core.provenance import Provenance
 from distcommit.core.work import MAIN_BRANCH
-from tests.unit.sinks.committing import refused
-from tests.unit.sinks.table_sink_cases import TableTarget
+from tests.unit.sinks.databases.committing import refused
+from tests.unit.sinks.databases.table_sink_cases import TableTarget
 
 _PROVENANCE = Provenance("p", "o")
 Row = tuple[str, int, int, str | None]

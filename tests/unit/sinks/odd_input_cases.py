@@ -12,8 +12,8 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import Committed
-from tests.unit.sinks.committing import numbers, refused
-from tests.unit.sinks.table_sink_cases import TableTarget
+from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.table_sink_cases import TableTarget
 
 KEPT_NAMES = ["a b", 'q"uote', "per%cent", "%s", "semi;colon", "br{ace}", "back`tick", "select", "ü", " lead", "0"]
 

@@ -29,10 +29,10 @@ from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
 from distcommit.steps.sink import SinkCommitStep
-from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget
 from tests.unit.sinks.newest_cases import NewestCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
-from tests.unit.sinks.table_sink_cases import TableSinkCases, TableTarget
 
 
 class Target(TableTarget):

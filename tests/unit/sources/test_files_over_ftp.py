@@ -12,7 +12,7 @@ import pytest
 
 from distcommit.fs.any.input_files import InputFile, InputFolder
 from tests.servers.process import ServerProcess, free_ports
-from tests.unit.sources.files_folder import NOW_S, Folder
+from tests.unit.sources.files.files_folder import NOW_S, Folder
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from distcommit.core.records.read_failures import DatasetReadFailure, Unread
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from tests.unit.sources.test_kafka_plan import Elsewhere, plan_of, plans, ranges, read_to, source
+from tests.unit.sources.kafka.test_kafka_plan import Elsewhere, plan_of, plans, ranges, read_to, source
 
 ADDED = "grown@1"
 NAME = SequenceName(ADDED, 3)

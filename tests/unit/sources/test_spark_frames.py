@@ -22,7 +22,7 @@ from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrame
 from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.watermark_column import Kind
 from tests.unit.sources.reading_again import states_of
-from tests.unit.sources.sql_tables import planned
+from tests.unit.sources.sql.sql_tables import planned
 
 NOON = "2024-05-01T12:00:00.000000Z"
 

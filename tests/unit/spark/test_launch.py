@@ -17,7 +17,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.spark.failed_jobs import describe_death, failure_text
 from distcommit.spark.launch import SparkLaunch
 from tests.simulation.world import World, launch_here
-from tests.unit.engine.machines import Machine, audit, source
+from tests.unit.engine.driver.machines import Machine, audit, source
 
 
 @dataclass

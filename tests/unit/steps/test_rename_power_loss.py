@@ -13,7 +13,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
-from tests.unit.engine.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
+from tests.unit.engine.driver.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
 
 
 def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:

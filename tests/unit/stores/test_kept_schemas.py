@@ -14,7 +14,7 @@ from distcommit.stores.state.documents import decode_document
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
-from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
+from tests.unit.engine.driver.machines import Machine, dies_at, on_every_power_loss
 
 FOLDER = "/job/store/schemas/a/json"
 

@@ -11,7 +11,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.temporary import TEMPORARY
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
-from tests.unit.engine.machines import Machine, fails, on_every_power_loss
+from tests.unit.engine.driver.machines import Machine, fails, on_every_power_loss
 
 ONE, MANY = 1, 8
 """Puts at once: synced by itself, and all of them by one call."""

@@ -8,8 +8,8 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import LOCK, PROGRESS, run_name
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention, expire_history
 from tests.simulation.world import ROOTS
-from tests.unit.engine.machines import Machine, go, source
-from tests.unit.engine.situations import WORLD
+from tests.unit.engine.committing.situations import WORLD
+from tests.unit.engine.driver.machines import Machine, go, source
 
 
 def test_of_runs_long_past_nothing_is_kept_in_the_tables() -> None:

@@ -13,7 +13,7 @@ from distcommit.stores.snapshots.snapshot_deltas import published_datasets, read
 from distcommit.stores.snapshots.snapshots import prepare_snapshots
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
-from tests.unit.engine.machines import Machine, begin_ingest, source, written
+from tests.unit.engine.driver.machines import Machine, begin_ingest, source, written
 
 WORLD = World()
 

@@ -19,7 +19,7 @@ from distcommit.stores.folders.staging import (
     sweep_epoch,
 )
 from tests.simulation.world import SimulatedFileSystem
-from tests.unit.engine.machines import Machine
+from tests.unit.engine.driver.machines import Machine
 
 NONE = Watermark({})
 

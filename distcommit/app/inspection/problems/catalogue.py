@@ -20,9 +20,10 @@ _HEAD = """\
 # Problems that `status` reports
 
 One entry for each kind of problem that `distcommit status`, `--json`, alerts and the report show, by its id. This page
-is made from the catalogue in `distcommit.app.inspection.problems`: `python -m tests.unit.app.problems_page` writes it.
-In a symptom, `…` stands for names, numbers and quoted reasons. If a quoted reason has a remedy of its own, that remedy
-is printed instead of the entry's action. Commands are printed with the job file and its overrides, quoted for a shell.
+is made from the catalogue in `distcommit.app.inspection.problems`: `python -m tests.unit.app.inspection.problems_page`
+writes it. In a symptom, `…` stands for names, numbers and quoted reasons. If a quoted reason has a remedy of its own,
+that remedy is printed instead of the entry's action. Commands are printed with the job file and its overrides, quoted
+for a shell.
 
 Severities: `critical`: no run can begin, or the next one publishes nothing. `error`: a run failed, or datasets do not
 progress. `warning`: the job progresses. Give the first problem's command, then look again.

@@ -15,7 +15,7 @@ from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchem
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.core.support.nesting import MOST_LEVELS
-from tests.unit.engine.machines import Machine
+from tests.unit.engine.driver.machines import Machine
 from tests.unit.formats.test_avro_datums import datum, record
 from tests.unit.stores.test_kept_schemas import schemas
 

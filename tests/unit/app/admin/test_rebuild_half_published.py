@@ -1,0 +1,219 @@
+"""A run died in the midst of publishing, and its store is lost, put back from before, or can't be read in part: what
+may be lacking is read again, and nothing is there twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.interfaces.sink import Sink
+from distcommit.core.interfaces.source import Source
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from distcommit.sinks.files.field_folders import FieldPartition
+from distcommit.sinks.files.sink import FileSink
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import ByValue, TurningAway
+from tests.simulation.world import ROOTS, World
+from tests.unit.app.admin.ledger_jobs import LedgerJob
+from tests.unit.app.admin.rebuilding import lose_the_store, put_back, rebuild
+from tests.unit.engine.driver.machines import OUTPUT, Machine
+
+TWO = TurningAway(branches={"x": frozenset(), "y": frozenset()})
+FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 2})}), ModelSource({"a": ModelDataset({"0": 5})})
+
+
+def dies_as_it_publishes(world: World, machine: Machine, source: ModelSource, path: str, after: int = 0) -> None:
+    """A run that dies as it renames a file, or a folder, to such a path, when it has done so to that many."""
+    left = [after]
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and re.match(f"{OUTPUT}/{path}", operation.path):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        world.run(machine, source)
+    machine.restart()
+
+
+def after_the_next_run(world: World, machine: Machine, source: ModelSource) -> AuditResult:
+    assert rebuild(world, machine).written
+    assert world.run(machine, source).succeeded
+    least = world.at_least_once
+    return audit_store(world.store(machine), source.provenance, deep=True, at_least_once=least)
+
+
+@pytest.mark.parametrize("published", range(1, 4))
+def test_what_one_branch_has_of_a_sequence_and_another_lacks_is_not_published_twice(published: int) -> None:
+    """Of two work units that go to both branches. The first may go on, in both, where the older files end; then it
+    makes up for nothing that one branch has of the second."""
+    world, machine, source = World(flow=TWO), Machine(), ModelSource({"a": ModelDataset({"0": 6}, units=2)})
+    world.run(machine, FIRST)
+    backup = machine.paths(ROOTS.store)
+    dies_as_it_publishes(world, machine, source, "a/[xy]/[0-9]", published)
+    put_back(machine, backup)
+    found = after_the_next_run(world, machine, source)
+    assert (found.exact, found.records) == (True, 12)
+
+
+def test_nor_where_it_begins_with_what_is_not_for_the_other_branch() -> None:
+    """The first new record is for branch x alone, whose file says so of y: of that one both branches know all."""
+    fork = ByValue({"y": frozenset({"a/0/2"})})
+    world, machine = World(flow=TurningAway(branches=TWO.branches, fork=fork)), Machine()
+    world.run(machine, FIRST)
+    backup = machine.paths(ROOTS.store)
+    dies_as_it_publishes(world, machine, SECOND, "a/y/[0-9]")
+    put_back(machine, backup)
+    found = after_the_next_run(world, machine, SECOND)
+    assert (found.exact, found.records) == (True, 9)
+
+
+@pytest.mark.parametrize("at_least_once", [False, True])
+def test_a_dataset_of_which_one_branch_alone_has_something_begins_at_0(*, at_least_once: bool) -> None:
+    """Wherever its source would begin now: at the newest record it would pass over what the other branch lacks."""
+    world = World(buckets=2, flow=TWO, at_least_once=at_least_once)
+    machine, source = Machine(), ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 2})})
+    world.run(machine, ModelSource({"b": source.datasets["b"]}))
+    dies_as_it_publishes(world, machine, source, "a/y")
+    assert [path for path in machine.paths(OUTPUT) if "/a/x/" in path]
+    assert not [path for path in machine.paths(OUTPUT) if "/a/y/" in path]
+    lose_the_store(machine)
+    done = rebuild(world, machine)
+    assert done.written
+    assert bool([path for path in done.set_aside if "/a/x/" in path]) is not at_least_once
+    watermark = known_states(world.store(machine))["a"].watermark
+    assert watermark is not None
+    assert watermark.positions == {"0": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Twice(Converter):
+    """Makes two records of one, which go to folders of their own."""
+
+    makes_several: ClassVar[bool] = True
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        rows = pa.array([row for row in range(batch.num_rows) for _ in "ab"], pa.int64())
+        parts = pa.array([part for _ in range(batch.num_rows) for part in "ab"])
+        yield Converted(batch.take(rows).append_column("part", parts), rows)
+
+
+def _twice(source: Source, sink: Sink) -> TaskFlow:
+    return TaskFlow(source, (Branch(sink),), stages=(Stage("twice", _Twice()),))
+
+
+FILES = FileSink(compression="none", partition_by=FieldPartition(field="part"))
+SEVERAL = World(flow=_twice, files=FILES)
+SEVERAL_AT_LEAST_ONCE = World(flow=_twice, files=FILES, at_least_once=True)
+
+
+def is_kept(machine: Machine, backup: dict[str, bytes]) -> None:
+    """The store knows what is pending, as where the log of another bucket is damaged."""
+
+
+@pytest.mark.parametrize("becomes_of_the_store", [put_back, is_kept])
+def test_several_of_one_that_are_half_published_are_read_again(
+    becomes_of_the_store: Callable[[Machine, dict[str, bytes]], None],
+) -> None:
+    """Each of the two files of an attempt has all of its offsets, and one is published."""
+    machine = Machine()
+    SEVERAL.run(machine, FIRST)
+    backup = machine.paths(ROOTS.store)
+    dies_as_it_publishes(SEVERAL, machine, SECOND, "a/part=b/[0-9]")
+    becomes_of_the_store(machine, backup)
+    found = after_the_next_run(SEVERAL, machine, SECOND)
+    assert (found.exact, found.records) == (True, 10)
+
+
+def test_several_of_one_are_kept_where_the_store_knows_that_these_are_all() -> None:
+    """The run died when it had published both files, before it could say so."""
+    machine = Machine()
+    SEVERAL.run(machine, FIRST)
+    renamed = re.compile(f"{OUTPUT}/a/part=b/[0-9]")
+
+    def dies(operation: Operation) -> None:
+        if operation.kind == "rename" and "/log/" in operation.path:
+            new = [path for path in machine.paths(OUTPUT) if renamed.match(path)]
+            if len(new) > 1:
+                raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        SEVERAL.run(machine, SECOND)
+    machine.restart()
+    assert known_states(SEVERAL.store(machine))["a"].sequence is not None
+    done = rebuild(SEVERAL, machine)
+    assert (done.written, done.set_aside_count) == (True, 0)
+    found = after_the_next_run(SEVERAL, machine, SECOND)
+    assert (found.exact, found.records) == (True, 10)
+
+
+def test_with_at_least_once_several_of_one_that_are_half_published_are_not_missing() -> None:
+    machine, world = Machine(), SEVERAL_AT_LEAST_ONCE
+    world.run(machine, FIRST)
+    backup = machine.paths(ROOTS.store)
+    dies_as_it_publishes(world, machine, SECOND, "a/part=b/[0-9]")
+    put_back(machine, backup)
+    found = after_the_next_run(world, machine, SECOND)
+    assert found.passed
+    assert len(parts(machine, "b")) == 2
+
+
+def test_nor_where_a_run_after_that_read_less_and_left_nothing_open() -> None:
+    """What the run that died had read further has been written down by nobody."""
+    machine, world = Machine(), SEVERAL_AT_LEAST_ONCE
+    world.run(machine, FIRST)
+    dies_as_it_publishes(world, machine, SECOND, "a/part=b/[0-9]")
+    assert world.run(machine, ModelSource({"a": ModelDataset({"0": 3})})).succeeded
+    lose_the_store(machine, 1)
+    rebuild(world, machine)
+    watermark = known_states(world.store(machine))["a"].watermark
+    assert watermark is not None
+    assert watermark.positions == {"0": 3}
+
+
+class InParts(LedgerJob):
+    """Its branch of files has them in folders by a field; none of its new records are for the target."""
+
+    def flow_of(self, source: Source) -> TaskFlow:
+        flow = _twice(source, FILES)
+        left, right = Branch(FILES, "left"), Branch(self.sink, "right")
+        return replace(flow, branches=[left, right], fork=ByValue({"right": frozenset(f"a/0/{n}" for n in (2, 3, 4))}))
+
+
+def test_nor_are_they_taken_for_whole_beside_a_target_that_gets_none_of_them(tmp_path: Path) -> None:
+    job = InParts(tmp_path)
+    job.run(FIRST)
+    backup = job.machine.paths(ROOTS.store)
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and re.match(f"{OUTPUT}/a/left/part=b/[0-9]", operation.path):
+            raise Crashed
+
+    job.machine.faults.append(dies)
+    with suppress(Crashed):
+        job.run(SECOND)
+    job.machine.restart()
+    put_back(job.machine, backup)
+    done = job.rebuild()
+    assert (done.written, done.set_aside_count) == (True, 1)
+    assert job.run(SECOND).succeeded
+    found = job.audit()
+    assert (found.exact, found.records) == (True, 14), found
+
+
+def parts(machine: Machine, part: str) -> list[str]:
+    return [path for path in machine.paths(OUTPUT) if f"/part={part}/" in path]

@@ -1,0 +1,153 @@
+"""What the audit says of task output that no sequence needs: what the next run sweeps is nothing wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.protocol import next_record
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import ROOTS, World
+from tests.unit.engine.driver.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
+
+WORLD = World(buckets=2)
+GOOD = ModelDataset({"0": 3})
+FAILING = ModelSource({"a": ModelDataset({"0": 3, "1": 3}, fails=frozenset({"1"})), "b": GOOD})
+MENDED = ModelSource({"a": ModelDataset({"0": 3, "1": 3}), "b": GOOD})
+
+
+def after_a_failure(world: World = WORLD) -> Machine:
+    machine = Machine()
+    assert not go(world, machine, FAILING).succeeded
+    return machine
+
+
+def left(found: AuditResult) -> tuple[bool, int, int]:
+    return found.exact, found.to_be_swept_count, found.staged_left_count
+
+
+def test_what_a_failed_dataset_left_is_nothing_wrong_and_the_next_run_sweeps_it() -> None:
+    machine = after_a_failure()
+    staged = machine.paths(STAGING)
+    assert staged
+    found = audit(WORLD, machine)
+    assert (found.exact, found.passed, found.staged_left) == (True, True, [])
+    assert found.to_be_swept_count == len(found.to_be_swept) == 2, "of either partition"
+    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(found.to_be_swept)
+    go(WORLD, machine, ModelSource({}))
+    assert machine.paths(STAGING) == {}
+    assert left(audit(WORLD, machine)) == (True, 0, 0)
+
+
+def test_all_that_is_said_to_be_swept_is_and_nothing_else() -> None:
+    machine = after_a_failure()
+    (folder,) = {path.rpartition("/")[0].rpartition("/")[0] for path in machine.paths(STAGING)}
+    bucket = folder.rpartition("/")[2]
+    never = [
+        f"{STAGING}/x",
+        f"{STAGING}/7/{bucket}/a.b/x",
+        f"{STAGING}/foreign/below/x",
+        f"{folder}/x",
+        f"{folder.rpartition('/')[0]}/x",
+        f"{folder.rpartition('/')[0]}/bucket=00002/a.b/x",
+        f"{STAGING}/0000000099/{bucket}/a.b/x",
+    ]
+    for path in never:
+        machine.put(path, b"?")
+    before = audit(WORLD, machine)
+    assert left(before) == (False, 2, len(never))
+    named = {line.partition(": ")[0] for line in before.staged_left}
+    assert named == {path.removeprefix(f"{STAGING}/").removesuffix("/x" if "99/" in path else "") for path in never}
+    go(WORLD, machine, ModelSource({}))
+    assert set(machine.paths(STAGING)) == set(never)
+    assert left(audit(WORLD, machine)) == (False, 0, len(never))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_epoch_is_swept_up_to_the_one_before_the_next_run(number: int) -> None:
+    machine = after_a_failure()
+    upcoming = next_epoch(machine)
+    path = f"{STAGING}/{upcoming - 1 + number:010d}/bucket=00000/a.b/x"
+    machine.put(path, b"?")
+    found = audit(WORLD, machine)
+    assert left(found) == (not number, 3 - number, number)
+    assert WORLD.begin(machine, MENDED).epoch == upcoming
+    if number:
+        assert found.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
+
+
+def next_epoch(machine: Machine) -> int:
+    """The epoch that a run would have."""
+    return next_record.next_epoch(WORLD.store(machine).job_log().refresh())
+
+
+def test_what_a_pending_sequence_needs_is_not_left_over() -> None:
+    machine = Machine()
+    go(WORLD, machine, ModelSource({"b": ModelDataset({"0": 1})}))
+    machine.faults.append(lambda operation: refuse(operation.kind, operation.path))
+    go(WORLD, machine, FAILING)
+    machine.faults.clear()
+    assert DatasetStatus.PENDING in {state.status for state in states(WORLD, machine).values()}
+    found = audit(WORLD, machine)
+    staged = {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in machine.paths(STAGING)}
+    kept = staged - set(found.to_be_swept)
+    assert kept
+    assert not found.exact, "it is pending"
+    go(WORLD, machine, MENDED)
+    assert left(audit(WORLD, machine)) == (True, 0, 0)
+
+
+def refuse(kind: str, path: str) -> None:
+    if kind in ("rename", "link") and "/job/output/b/" in path:
+        raise PermissionError(13, "no", path)
+
+
+def test_of_a_bucket_that_can_not_be_read_nothing_is_said() -> None:
+    machine = after_a_failure()
+    for path in machine.paths(ROOTS.store):
+        if BUCKET_LOG in path:
+            machine.put(path, b"?")
+    found = audit(WORLD, machine)
+    assert (found.exact, len(found.unreadable), *left(found)[1:]) == (False, 2, 0, 0)
+
+
+def test_a_job_log_that_can_not_be_read_is_told() -> None:
+    machine = after_a_failure()
+    store = WORLD.store(machine)
+    for path in machine.paths(store.job_log().folder):
+        machine.put(path, b"?")
+    found = audit_store(store, FAILING.provenance, deep=False)
+    assert not found.exact
+    assert found.unreadable[0].startswith("job log: ")
+
+
+def test_a_streaming_query_takes_its_own_spool_away() -> None:
+    machine = Machine()
+    go(WORLD, machine, MENDED)
+    machine.put(f"{STAGING}/batches/query/1-2/rows", b"?")
+    assert left(audit(WORLD, machine)) == (True, 0, 0)
+
+
+def test_what_lies_under_buckets_of_another_generation_is_said_to_be_swept_and_is() -> None:
+    machine, resized = after_a_failure(), World(buckets=2, resized=True)
+    rebucket(resized.store(machine), Move(1), "moves", lambda step: None)
+    machine.put(f"{STAGING}/0000000001/bucket=00009/a.b/x", b"?")
+    before = audit(resized, machine)
+    assert left(before) == (True, 3, 0)
+    assert "0000000001/bucket=00009/a.b" in before.to_be_swept
+    go(resized, machine, ModelSource({}))
+    assert left(audit(resized, machine)) == (True, 0, 0)
+    assert machine.paths(STAGING) == {}
+
+
+def test_a_note_of_an_attempt_goes_as_its_folder_does() -> None:
+    machine = after_a_failure()
+    (folder, *_) = sorted({path.rpartition("/")[0] for path in machine.paths(STAGING)})
+    machine.put(f"{folder}.open", b"")
+    found = audit(WORLD, machine)
+    assert (found.exact, found.staged_left) == (True, [])
+    assert f"{folder}.open".removeprefix(f"{STAGING}/") in found.to_be_swept
+    go(WORLD, machine, ModelSource({}))
+    assert machine.paths(STAGING) == {}

@@ -1,0 +1,256 @@
+"""A store made anew from an output in which records were fed again: nothing of them is lost and nothing there twice,
+whatever of the retired files is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from distcommit.app.auditing.published import PublishedFile
+from distcommit.app.auditing.superseded import Replaced
+from distcommit.protocol.paths.output import is_tombstone
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.stores.operator import operator_actions
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.models.turning_away import TurningAway
+from tests.simulation.world import World
+from tests.unit.app.admin.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
+from tests.unit.engine.driver.machines import OUTPUT, Machine, audit, dies, go, states
+
+A = ModelSource({"a": ModelDataset({"0": 6}, units=2)})
+MORE = ModelSource({"a": ModelDataset({"0": 9}, units=2)})
+BAD = World(flow=TurningAway(frozenset({"a/0/1", "a/0/2", "a/0/5"})))
+HALF = World(flow=TurningAway(frozenset({"a/0/2"})))
+GOOD = World(flow=TurningAway())
+DROPS = World(flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2", "a/0/5"})))
+
+
+def turned_away() -> Machine:
+    machine = Machine()
+    assert go(BAD, machine, A).succeeded
+    return machine
+
+
+def deleted(machine: Machine) -> None:
+    """By a run that has nothing else to do."""
+    assert go(HALF, machine, A).succeeded
+
+
+def deleted_but_for_the_tombstone(machine: Machine) -> None:
+    machine.faults.append(dies("unlink", ".tombstone"))
+    with pytest.raises(Crashed):
+        go(HALF, machine, A)
+    machine.restart()
+
+
+def some_deleted(machine: Machine) -> None:
+    machine.faults.append(dies("unlink", "_rejected", 2))
+    with pytest.raises(Crashed):
+        go(HALF, machine, A)
+    machine.restart()
+
+
+def not_deleted(machine: Machine) -> None:
+    return
+
+
+def check(machine: Machine, rejected: int, filtered: int = 0) -> None:
+    """The rebuilt job goes on, and each record is in one place."""
+    assert go(HALF, machine, MORE).succeeded
+    found = audit(HALF, machine)
+    assert found.exact, found
+    assert (found.records + found.rejected_records + found.filtered, found.filtered) == (9, filtered)
+    assert found.rejected == rejected
+    assert HALF.watermarks(machine)["a"].positions == {"0": 9}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("later", [deleted, deleted_but_for_the_tombstone, some_deleted, not_deleted])
+def test_a_lost_store(later: Callable[[Machine], None], is_clean: bool) -> None:
+    machine = turned_away()
+    assert HALF.reprocess(machine, A, "a").succeeded
+    later(machine)
+    if not is_clean:
+        remove_clean_mark(machine)
+    lose_the_store(machine, 1)
+    result = rebuild(HALF, machine)
+    assert (result.written, result.gaps, result.problems) == (True, [], [])
+    nothing_tells = later is not_deleted and not is_clean
+    assert bool(result.set_aside) == nothing_tells
+    check(machine, 3 if nothing_tells else 1)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("later", [deleted, deleted_but_for_the_tombstone, not_deleted])
+def test_a_store_from_before_it(later: Callable[[Machine], None], is_clean: bool) -> None:
+    machine = turned_away()
+    backup = machine.paths("/job/store")
+    assert HALF.reprocess(machine, A, "a").succeeded
+    later(machine)
+    if not is_clean:
+        remove_clean_mark(machine)
+    put_back(machine, backup)
+    result = rebuild(HALF, machine)
+    assert result.problems == []
+    check(machine, 3 if later is not_deleted and not is_clean else 1)
+
+
+def test_records_of_which_nothing_is_left_but_that_they_were_filtered() -> None:
+    machine = turned_away()
+    assert DROPS.reprocess(machine, A, "a").succeeded
+    deleted(machine)
+    lose_the_store(machine, 1)
+    assert rebuild(HALF, machine).problems == []
+    check(machine, 0, 3)
+
+
+@pytest.mark.parametrize("published", [1, 2])
+def test_one_that_was_published_by_half_is_set_aside_with_its_tombstone(published: int) -> None:
+    """And the error files are live again."""
+    machine = turned_away()
+    seen = 0
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind == "rename" and operation.path.startswith(OUTPUT) and "-00000_" in operation.path:
+            seen += 1
+            if seen > published:
+                raise Crashed
+
+    machine.faults.append(fault)
+    with pytest.raises(Crashed):
+        HALF.reprocess(machine, A, "a")
+    machine.restart()
+    lose_the_store(machine, 1)
+    result = rebuild(HALF, machine)
+    assert result.problems == []
+    assert result.set_aside_count == published
+    assert not any(is_tombstone(path) for path in machine.paths(OUTPUT))
+    check(machine, 3)
+
+
+def test_one_that_is_being_abandoned_is_set_aside_with_its_tombstone() -> None:
+    machine = turned_away()
+
+    def fault(operation: Operation) -> None:
+        if operation.kind == "rename" and "/log/bucket" in operation.path and published(machine):
+            raise Crashed
+
+    machine.faults.append(fault)
+    with pytest.raises(Crashed):
+        HALF.reprocess(machine, A, "a")
+    machine.restart()
+    store = HALF.store(machine)
+    operator_actions.quarantine(store, "a", "me")
+    machine.faults.append(dies("unlink", OUTPUT))
+    with pytest.raises(Crashed):
+        operator_actions.abandon(store, "a", "me")
+    machine.restart()
+    assert states(HALF, machine)["a"].status.value == "revoking"
+    result = rebuild(HALF, machine)
+    assert result.problems == []
+    assert not published(machine)
+    check(machine, 3)
+
+
+def published(machine: Machine) -> bool:
+    return any(is_tombstone(path) for path in machine.paths(OUTPUT))
+
+
+@pytest.mark.parametrize("incarnation", ["", "id"])
+@pytest.mark.parametrize("turned_away", [range(3), range(1), range(1, 3)])
+def test_what_was_turned_away_and_fed_again_counts_where_no_other_file_is_left_of_it(
+    turned_away: range, incarnation: str
+) -> None:
+    """All, the first or the last that was read of a partition: it is not read again, and the dataset begins there."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, incarnation=incarnation)})
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    world = World(buckets=2, flow=TurningAway())
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    before = states(world, machine)["a"]
+    assert audit(world, machine).exact
+    lose_the_store(machine)
+    result = rebuild(world, machine)
+    assert (result.written, result.set_aside, result.gaps) == (True, [], [])
+    after = states(world, machine)["a"]
+    assert (after.watermark, after.origin) == (before.watermark, {"0": 0})
+    assert world.run(machine, a).succeeded
+    found = audit(world, machine)
+    assert (found.exact, found.records) == (True, 3), found
+
+
+@pytest.mark.parametrize("turned_away", [range(3), range(1)])
+def test_a_hole_behind_what_was_turned_away_is_a_gap_only_if_no_file_names_it(turned_away: range) -> None:
+    """What lies behind it is not read again, either way."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, holes={"0": frozenset({1})})})
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    world = World(buckets=2, flow=TurningAway())
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    lose_the_store(machine)
+    is_gap = len(turned_away) == 3
+    result = rebuild(world, machine)
+    assert result.written is not is_gap
+    assert result.problems == ["a partition 0: no file has offsets 1 to 2"] * is_gap
+    assert rebuild(world, machine, accept_gaps=True).written
+    assert world.run(machine, a).succeeded
+    found = audit(world, machine)
+    assert (found.exact, found.records, found.skipped) == (True, 2, is_gap), found
+
+
+def test_an_incarnation_counts_of_which_all_was_turned_away_and_fed_again() -> None:
+    """It is newer than the one that other files name."""
+    machine, world = Machine(), World(buckets=2, flow=TurningAway())
+    world.run(machine, ModelSource({"a": ModelDataset({"0": 5}, incarnation="one")}))
+    operator_actions.set_watermark(world.store(machine), "a", None, "me")
+    two = ModelSource({"a": ModelDataset({"0": 2}, incarnation="two")})
+    World(buckets=2, flow=TurningAway(frozenset({"a/0/0", "a/0/1"}))).run(machine, two)
+    assert world.reprocess(machine, two, "a").succeeded
+    assert world.run(machine, two).succeeded
+    before = states(world, machine)["a"].watermark
+    lose_the_store(machine)
+    assert rebuild(world, machine).written
+    assert states(world, machine)["a"].watermark == before
+
+
+def test_what_was_read_behind_it_goes_on_where_it_ends() -> None:
+    """So that it is taken for whole, though nothing says that its run left nothing open."""
+    machine, world = Machine(), World(buckets=2, flow=TurningAway())
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in range(6)))).run(machine, A)
+    assert world.reprocess(machine, A, "a").succeeded
+    assert world.run(machine, MORE).succeeded
+    remove_clean_mark(machine)
+    lose_the_store(machine)
+    result = rebuild(world, machine)
+    assert (result.written, result.set_aside) == (True, [])
+    assert world.watermarks(machine)["a"].positions == {"0": 9}
+
+
+@pytest.mark.parametrize("at_least_once", [False, True])
+def test_it_begins_at_0_where_it_was_published_before_anything_was_written_down(*, at_least_once: bool) -> None:
+    """More may have been read before it than was published; else it begins at its first offset."""
+    machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 6}, expired={"0": 3})})
+    all_of_it = frozenset(f"a/0/{n}" for n in range(6))
+    World(buckets=2, flow=TurningAway(all_of_it), at_least_once=at_least_once).run(machine, a)
+    world = World(buckets=2, flow=TurningAway(), at_least_once=at_least_once)
+    assert world.reprocess(machine, a, "a").succeeded
+    assert world.run(machine, a).succeeded  # deletes what was fed
+    lose_the_store(machine)
+    assert rebuild(world, machine).problems == []
+    after = states(world, machine)["a"]
+    assert after.watermark is not None
+    expected = ({"0": 0}, {"0": 0}) if at_least_once else ({"0": 6}, {"0": 3})
+    assert (after.watermark.positions, after.origin) == expected
+
+
+def test_holes_that_retired_files_named_are_no_gaps_where_the_new_ones_say_them_on() -> None:
+    offsets, hole = OffsetSets(), OffsetSets()
+    offsets.add_range("0", 0, 1)
+    hole.add_range("0", 1, 2)
+    about = {"dataset_urn": "a", "epoch": 3, "run_id": "r", "work_unit_id": "w", "attempt": "1", "records": 1}
+    file = PublishedFile("a/1.parquet", Footer(**about, replaces=(1,)), offsets, hole)  # type: ignore[arg-type]
+    assert Replaced(whole={3: [file]}).mended() == {"": offsets.union(hole)}

@@ -1,0 +1,14 @@
+"""conf/problems.md: all kinds of problems, from their catalogue. `python -m tests.unit.app.inspection.problems_page`
+writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import distcommit
+from distcommit.app.inspection.problems.catalogue import problems_page
+
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "problems.md"
+
+if __name__ == "__main__":
+    PAGE.write_text(problems_page(), encoding="utf-8")

@@ -1,0 +1,152 @@
+"""Datasets and steps as people ask for them: filters, order, what the newest run read, how far behind; each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from msgspec import structs
+
+from distcommit.app.demo.broker import MockBroker
+from distcommit.app.inspection.datasets import DatasetsResult, Query, SortBy, list_datasets
+from distcommit.app.inspection.runs import read_runs
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.sealing import step_context
+from distcommit.engine.driver.run import run
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.unit.engine.committing.situations import WORLD
+from tests.unit.engine.driver.machines import STAGING, Machine, QuickClock, dies, go, launch, source, with_folders
+
+
+def listed(machine: Machine, query: Query, lags: list[Lag] | None = None) -> DatasetsResult:
+    store = WORLD.store(machine)
+    status = structs.replace(read_status(store), runs=read_runs(store, QuickClock()).runs)
+    return list_datasets(store, status, query, None if lags is None else lambda urns: lags)
+
+
+def names(result: DatasetsResult) -> list[str]:
+    return [row.state.dataset for row in result.datasets]
+
+
+def half_done() -> tuple[Machine, ModelSource]:
+    """b is sealed; of its two files one is published."""
+    machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
+    machine.faults.append(dies("rename", "/output/b/", nth=2))
+    with suppress(BaseException):
+        run(launch, WORLD.begin(machine, data))
+    machine.restart()
+    return machine, data
+
+
+class TestDatasets:
+    def test_are_chosen_by_status_and_name_sorted_and_cut(self) -> None:
+        machine, _ = half_done()
+        machine.faults.clear()
+        for path in machine.paths(STAGING):
+            machine.remove(path)
+        go(WORLD, machine, source(a=3, b=[2, 1], ab=9))
+        assert names(listed(machine, Query())) == ["a", "ab", "b"]
+        assert names(listed(machine, Query(statuses=("quarantined",)))) == ["b"]
+        assert names(listed(machine, Query(match="a*"))) == ["a", "ab"]
+        assert names(listed(machine, Query(sort=SortBy.STATUS))) == ["b", "a", "ab"]
+        assert names(listed(machine, Query(sort=SortBy.RECORDS))) == ["ab", "a", "b"]
+        cut = listed(machine, Query(sort=SortBy.RECORDS, most=1))
+        assert (names(cut), cut.matching) == (["ab"], 3)
+
+    def test_tell_what_the_newest_run_has_read_and_when_each_was_committed(self) -> None:
+        machine = Machine()
+        go(WORLD, machine, source(a=3))
+        (row,) = listed(machine, Query(read=True)).datasets
+        assert row.attempts is not None
+        assert row.outcome is not None
+        assert (row.attempts.records_read, row.outcome.outcome, row.state.done_records) == (3, "published", 3)
+        assert row.committed_ms > 0
+
+    def test_are_sorted_by_how_far_behind_they_are_and_what_can_not_be_told_is_said(self) -> None:
+        machine = Machine()
+        go(WORLD, machine, source(a=3, b=1))
+        told = listed(machine, Query(sort=SortBy.LAG), [Lag("a", 1, 60.0), Lag("b", 7, None, "no leader")])
+        assert names(told) == ["b", "a"]
+        assert [(row.lag_records, row.lag_seconds, row.lag_problem) for row in told.datasets] == [
+            (7, None, "no leader"),
+            (1, 60.0, ""),
+        ]
+        assert "reports no lag" in listed(machine, Query(), []).lag_unknown
+
+        def nobody(urns: object) -> Iterator[Lag]:
+            raise SourceUnavailableError("no broker")
+            yield
+
+        store = WORLD.store(machine)
+        assert list_datasets(store, read_status(store), Query(), nobody).lag_unknown == "no broker"
+
+
+class TestSteps:
+    def test_of_a_sequence_that_is_half_published_one_is_done_and_one_pending(self) -> None:
+        machine, data = half_done()
+        before = machine.paths("/job")
+        store, context = WORLD.store(machine), step_context(replace(WORLD.begin(machine, data)))
+        (sequence,) = read_steps(store, context).sequences
+        assert (sequence.dataset, sequence.status, sequence.files, sequence.counts) == (
+            "b",
+            "pending",
+            2,
+            {"DONE": 1, "PENDING": 1},
+        )
+        assert {p: d for p, d in machine.paths("/job").items() if p in before} == before, "nothing was changed"
+        assert read_steps(store, context, "b").sequences == [sequence]
+
+    def test_what_is_lost_says_what_was_expected_and_found(self) -> None:
+        machine, data = half_done()
+        context = step_context(WORLD.begin(machine, data))
+        for path in machine.paths(STAGING):
+            machine.remove(path)
+        (sequence,) = read_steps(WORLD.store(machine), context).sequences
+        assert sequence.counts == {"DONE": 1, "LOST": 1}
+        lost = next(step for step in sequence.steps if step.state == "LOST")
+        assert lost.what.startswith("fs-rename '")
+        assert lost.why.startswith("expected ")
+        assert "found " in lost.why
+
+    def test_are_of_so_many_datasets_as_are_asked_for_and_of_none_that_there_is_not(self) -> None:
+        machine, data = half_done()
+        store, context = WORLD.store(machine), step_context(WORLD.begin(machine, data))
+        with pytest.raises(ConfigurationError, match="does not know this dataset"):
+            read_steps(store, context, "nobody")
+        go(WORLD, machine, data)
+        assert read_steps(store, context).sequences == []
+
+
+class TestLagOfKafka:
+    def test_counts_what_is_not_read_and_tells_the_age_of_the_first_of_it(self) -> None:
+        sent_ms = int((time.time() - 3600) * 1000)
+        with MockBroker.start({"behind": 2, "even": 1, "unknown": 1}) as broker:
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+            for number in range(5):
+                producer.produce("behind", b"x", partition=0, timestamp=sent_ms + number * 1000)
+            producer.produce("behind", b"x", partition=1, timestamp=sent_ms + 99_000)
+            producer.produce("even", b"x", partition=0)
+            assert producer.flush(20) == 0
+            settings = {"type": "kafka", "brokers": broker.bootstrap_servers, "topic_patterns": [".*"]}
+            states = {
+                "behind": DatasetState("behind", watermark=Watermark({"0": 3})),
+                "even": DatasetState("even", watermark=Watermark({"0": 1})),
+                "gone": DatasetState("gone", watermark=Watermark({"0": 1})),
+            }
+            found = {lag.dataset_urn: lag for lag in KafkaSource.model_validate(settings).lags(states)}
+        assert set(found) == {"behind", "even"}
+        assert (found["even"].records, found["even"].seconds) == (0, 0.0)
+        behind = found["behind"]
+        assert behind.records == 3, "two of one partition, and one of a partition that was never read"
+        assert behind.seconds is not None
+        assert 3500 < behind.seconds < 3600 + 600

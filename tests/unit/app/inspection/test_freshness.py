@@ -1,0 +1,92 @@
+"""`freshness` in a job file, and who is told to be behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
+from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.status import StatusResult
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
+from distcommit.core.run_outcome import RunOutcome
+from distcommit.stores.history.run_records import RECORD_VERSION, RecordedReason, RecordedReasons, RunRecord
+from tests.unit.app.inspection.test_troubles import folders
+from tests.unit.app.job_file.test_delivery import config
+
+BY_DATASET = "freshness: {target: 1m, targets: [{datasets: ['pay.*', orders], target: 5s}], records_per_run: 7}\n"
+
+
+def test_targets_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> None:
+    assert config(tmp_path).targets is NO_TARGETS
+    assert not NO_TARGETS
+    assert config(tmp_path, "freshness: 30s\n").targets == Freshness(30, (), 100_000, 15)
+    assert config(tmp_path, "", "freshness=250ms").targets.smallest_s == 0.25
+    targets = config(tmp_path, BY_DATASET).targets
+    assert targets == Freshness(60, (("pay.*", 5.0), ("orders", 5.0)), 7, 2.5)
+    assert [targets.target_of(urn) for urn in ("payments", "orders", "orders.eu")] == [5, 5, 60]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("freshness: soon\n", "'soon' is not a duration: expected such as 30s, 5m, 1h"),
+        ("freshness: {}\n", "freshness needs target, or targets of some datasets"),
+        ("freshness: 0\n", "freshness.target"),
+        ("freshness: {targets: [{datasets: ['('], target: 1s}]}\n", "'(' is not a regular expression"),
+        ("freshness: 5s\nschedule: {interval_s: 10}\n", "a freshness target of 5 s can't be met by"),
+    ],
+)
+def test_what_is_no_target_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+        config(tmp_path, more)
+    assert message in str(refused.value)
+
+
+def told(
+    status: StatusResult, around: EnvironmentFindings, began_ms: int, run: RunStatus = RunStatus.COMMITTED
+) -> list[str]:
+    runs = RunsResult("job", "store", [RunRow(4, "run", run, began_ms=began_ms)], 0)
+    return [f"{each.what} > {each.command}" for each in find_problems(status, runs, command_for(folders()), around)]
+
+
+def test_who_is_behind_is_told_in_a_line() -> None:
+    status = StatusResult("job", "store", 1, 4, "run", [], {})
+    around = EnvironmentFindings(now_ms=100_000, freshness=Freshness(30))
+    assert told(status, around, began_ms=80_000) == []
+    (line,) = told(status, around, began_ms=40_000)
+    assert line == (
+        "no run has begun for 60 s, longer than the smallest freshness target, 30 s > distcommit run /jobs/job.yaml"
+    )
+    assert told(status, around, began_ms=40_000, run=RunStatus.RUNNING) == []
+    assert told(status, around._replace(freshness=NO_TARGETS), began_ms=40_000) == []
+
+
+def test_who_was_behind_when_the_last_run_began_is_told() -> None:
+    notes = tuple(RecordedReason(urn, BEHIND, "90 s behind its source, target 30 s") for urn in ("a", "b"))
+    record = RunRecord(
+        RECORD_VERSION,
+        "job",
+        "run",
+        4,
+        "run",
+        "me",
+        1,
+        2,
+        RunOutcome.SUCCEEDED,
+        "",
+        "",
+        (),
+        {},
+        notes=RecordedReasons(notes),
+    )
+    status = StatusResult("job", "store", 1, 4, "run", [], {}, last_run=record)
+    (line,) = told(status, EnvironmentFindings(), began_ms=1)
+    assert line.startswith(
+        "a and 1 more datasets were behind the freshness target when the last run began: a: 90 s behind"
+    )
+    assert line.endswith(" > distcommit dataset list --lag --sort=behind /jobs/job.yaml")

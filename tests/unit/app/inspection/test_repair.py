@@ -1,0 +1,151 @@
+"""Repair mends what is safe to be, by the commands for it, and touches nothing that is for a person to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.detect import find_problems
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
+from distcommit.app.inspection.runs import read_runs
+from distcommit.app.inspection.status import StatusResult, read_status
+from distcommit.app.inspection.verify_store import verify_store
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.driver.run import run
+from distcommit.stores.logs.fencing import newer_runs
+from distcommit.stores.operator import operator_actions
+from tests.simulation.world import SimulatedClock, World
+from tests.unit.app.admin.rebuilding import rebuild
+from tests.unit.app.inspection.test_torn import segments, tear
+from tests.unit.engine.driver.machines import Machine, audit, dies, launch, source, states
+
+WORLD = World(buckets=1, max_attempts=1)
+TREE = {
+    "job": "job",
+    "source": {"type": "kafka", "brokers": "b:1", "topics": ["x"]},
+    "paths": {"store": "s", "staging": "t", "output": "o"},
+}
+FOLDERS = JobFolders(parse_config(TREE, Path("/jobs/job.yaml")), Path("/jobs/job.yaml"), ())
+FIRST, SECOND, LAST = source(a=[3], b=2), source(a=[6], b=4), source(a=[8], b=5)
+
+
+def look(machine: Machine) -> StatusResult:
+    store = WORLD.store(machine)
+    found = read_status(store)
+    runs = read_runs(store, SimulatedClock())
+    return msgspec.structs.replace(
+        found, troubles=find_problems(found, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
+    )
+
+
+def repair(machine: Machine, *, dry_run: bool = False) -> RepairResult:
+    def abandon(urns: Sequence[str]) -> str:
+        for urn in urns:
+            operator_actions.abandon(WORLD.store(machine), urn, "person")
+        return ""
+
+    def rebuilt(_: Sequence[str]) -> str:
+        return "; ".join(rebuild(WORLD, machine).problems)
+
+    def recover(_: Sequence[str]) -> str:
+        return "" if WORLD.recover(machine, SECOND).succeeded else "not all of it"
+
+    return repair_job(
+        lambda: look(machine),
+        lambda: verify_store(WORLD.store(machine)),
+        {"rebucket": lambda _: "", "rebuild": rebuilt, "abandon": abandon, "recover": recover},
+        dry_run=dry_run,
+    )
+
+
+def half_published() -> Machine:
+    machine = Machine()
+    WORLD.run(machine, FIRST)
+    machine.faults.append(dies("rename", "/output/b/", nth=1))
+    with suppress(BaseException):
+        run(launch, WORLD.begin(machine, SECOND))
+    machine.restart()
+    return machine
+
+
+def exact_in_the_end(machine: Machine) -> None:
+    WORLD.run(machine, LAST)
+    assert audit(WORLD, machine).exact
+    assert WORLD.violation(machine, LAST, {}) == ""
+
+
+def test_what_is_sealed_and_not_closed_is_replayed() -> None:
+    machine = half_published()
+    before = machine.paths("/job")
+    shown = repair(machine, dry_run=True)
+    assert [row.mended for row in shown.rows if row.mended] == ["would be"]
+    assert machine.paths("/job") == before
+    result = repair(machine)
+    assert [row.mended for row in result.rows if row.id == "COMMIT_PENDING"] == ["done"]
+    assert all(state.status is DatasetStatus.IDLE for state in states(WORLD, machine).values())
+    assert repair(machine).rows == [] or not any(row.mended for row in repair(machine).rows)
+    exact_in_the_end(machine)
+
+
+def test_a_damaged_log_is_rebuilt_first_and_then_the_rest_is_finished() -> None:
+    machine = half_published()
+    tear(machine, segments(machine)[-1], gone=False)
+    result = repair(machine)
+    assert [row.mended for row in result.rows if row.id == "FILE_UNREADABLE"] == ["done"]
+    assert not result.problems_count, result.problems
+    exact_in_the_end(machine)
+
+
+@pytest.mark.parametrize("nth", range(1, 30, 4))
+def test_killed_anywhere_the_same_command_goes_on(nth: int) -> None:
+    machine = half_published()
+    tear(machine, segments(machine)[-1], gone=False)
+    machine.faults.append(dies("rename", "/job/", nth=nth))
+    with suppress(BaseException):
+        repair(machine)
+    machine.restart()
+    result = repair(machine)
+    assert not [row.mended for row in result.rows if row.mended.startswith("failed")], result
+    exact_in_the_end(machine)
+
+
+def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is_left() -> None:
+    machine = half_published()
+    urn = next(state.dataset_urn for state in states(WORLD, machine).values() if state.sequence)
+    operator_actions.quarantine(WORLD.store(machine), urn, "person")
+    before = machine.paths("/job/output")
+    result = repair(machine)
+    assert not result.is_well
+    assert any(each.command.startswith("distcommit dataset release") for each in result.left)
+    assert all(row.mended == "" for row in result.rows if urn in row.what)
+    assert states(WORLD, machine)[urn].status is DatasetStatus.QUARANTINED
+    assert machine.paths("/job/output").keys() >= before.keys()
+    machine.faults.append(dies("unlink", "/staging/", nth=1))
+    with suppress(BaseException):
+        operator_actions.abandon(WORLD.store(machine), urn, "person")
+    machine.restart()
+    assert states(WORLD, machine)[urn].status is DatasetStatus.REVOKING
+    result = repair(machine)
+    assert [row.mended for row in result.rows if row.id == "ABANDON_UNFINISHED"] == ["done"]
+    exact_in_the_end(machine)
+
+
+def test_what_could_not_be_mended_is_told_with_the_reason() -> None:
+    machine = half_published()
+    tear(machine, segments(machine)[-1], gone=False)
+    for path in machine.paths("/job/output"):
+        if path.startswith("/job/output/b/"):
+            machine.remove(path)
+            machine.put(path, b"no file of ours")
+    result = repair(machine)
+    (failed,) = [row for row in result.rows if row.mended.startswith("failed: ")]
+    assert "footer" in failed.mended
+    assert not result.is_well

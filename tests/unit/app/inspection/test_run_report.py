@@ -1,0 +1,170 @@
+"""What a report says of a run: from what the engine has left, whatever is missing of it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+from msgspec.structs import replace
+
+from distcommit.app.inspection.run_report import RunReport, make_report
+from distcommit.app.inspection.runs import RunStatus, newest_epoch
+from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.source import Lag
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import recorded_run
+from distcommit.engine.driver.run import run
+from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
+from distcommit.stores.history.run_times import TimeKind, decode_run_times, encode_run_times
+from tests.simulation.world import ROOTS, World
+from tests.unit.engine.committing.situations import WORLD
+from tests.unit.engine.driver.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
+
+
+def reported(machine: Machine, epoch: int, world: World = WORLD) -> RunReport:
+    return make_report(world.store(machine), epoch, QuickClock())
+
+
+def test_a_run_is_shown_with_its_tasks_and_datasets() -> None:
+    machine = Machine()
+    report = reported(machine, go(WORLD, machine, source(a=3, b=[20, 10])).epoch)
+    assert (report.run.status, report.outcomes) == (RunStatus.COMMITTED, {"published": 2})
+    assert [row.dataset for row in report.datasets] == ["b", "a"], "the largest first"
+    assert [(row.records, row.attempts, row.failed) for row in report.datasets] == [(30, 2, 0), (3, 1, 0)]
+    assert {lane.phase for lane in report.lanes} == {"ingest"}
+    assert len({lane.task for lane in report.lanes}) == len(report.lanes)
+    assert sum(len(lane.reads) for lane in report.lanes) == 3
+    assert sum(lane.records for lane in report.lanes) == 33
+    assert sum(lane.datasets for lane in report.lanes) == 2
+    assert any(lane.commits for lane in report.lanes)
+    assert report.visible is not None
+    assert report.waited is not None
+    assert (report.visible.count, report.waited.count) == (2, 2)
+    assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
+    assert {each.subject for each in report.slowest_reads} == {"a", "b"}
+    for lane in report.lanes:
+        assert report.began_ms <= lane.began_ms <= lane.ended_ms <= report.ended_ms
+    assert (report.not_kept, report.no_times) == ("", "")
+
+
+def test_requests_of_file_systems_are_told_by_dataset_and_of_none() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, source(a=3, b=1))
+    (path,) = [path for path in machine.paths(f"{ROOTS.store}/run_times") if "/ingest-" in path][:1]
+    rows = decode_run_times(machine.paths(f"{ROOTS.store}/run_times")[path], path)
+    told = [
+        replace(rows[0], kind=TimeKind.REQUESTS, dataset=name, count=n) for name, n in (("a", 7), ("a", 2), ("", 5))
+    ]
+    machine.put(path, encode_run_times([*rows, *told]))
+    report = reported(machine, result.epoch)
+    assert {row.dataset: row.requests for row in report.datasets} == {"a": 9, "b": 0}
+    assert (report.requests, report.requests_of_none) == (14, 5)
+    assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
+
+
+def test_of_a_whole_job_the_seal_is_known_though_another_task_publishes() -> None:
+    machine, world = Machine(), World(job_level=True)
+    report = reported(machine, go(world, machine, source(a=3)).epoch, world)
+    assert report.datasets[0].commit_ms is not None
+    assert report.visible is not None
+
+
+def test_what_did_not_go_through_comes_first() -> None:
+    machine = Machine()
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "z":
+            raise OSError(errno.EIO, "unreadable")
+
+    data = OddSource(source(a=9, z=1).datasets, extracting=extracting)
+    report = reported(machine, go(WORLD, machine, data).epoch)
+    assert [(row.dataset, bool(row.kind)) for row in report.datasets] == [("z", True), ("a", False)]
+    assert sum(lane.failed for lane in report.lanes) == 1
+    assert report.datasets[0].visible_ms is None
+
+
+def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replayed() -> None:
+    machine = with_folders(Machine(), "c")
+    machine.faults.append(dies("rename", "/output/c/", nth=2))
+    settings = WORLD.begin(machine, source(c=[2, 1]))
+    with suppress(BaseException), recorded_run(settings, "run", "ann") as told:
+        run(launch, settings, observer=told)
+    machine.restart()
+    died = reported(machine, settings.epoch)
+    assert (died.run.status, died.record) == (RunStatus.FAILED, None)
+    assert {lane.name for lane in died.lanes} == {"not ended"}
+    assert sum(len(lane.reads) for lane in died.lanes) == 2
+    assert not any(lane.commits for lane in died.lanes)
+    assert "died before they recorded their commit times" in died.no_times
+    assert [(row.dataset, row.outcome) for row in died.datasets] == [("c", "read")]
+    assert died.visible is None
+    after = reported(machine, go(WORLD, machine, source(c=[2, 1])).epoch)
+    assert [(row.dataset, row.outcome, row.commit_ms) for row in after.datasets] == [("c", "replayed", None)]
+    assert [(lane.phase, lane.datasets) for lane in after.lanes] == [("recover", 1)]
+
+
+def test_a_replay_of_what_an_older_run_had_read_is_not_how_soon_this_one_s_was_visible() -> None:
+    machine = with_folders(Machine(), "c")
+    machine.faults.append(dies("rename", "/output/c/", nth=2))
+    with suppress(BaseException):
+        run(launch, WORLD.begin(machine, source(c=[2, 1])))
+    machine.restart()
+
+    def extracting(unit: WorkUnit) -> None:
+        raise OSError(errno.EIO, "unreadable")
+
+    report = reported(machine, go(WORLD, machine, OddSource(source(c=[5, 1]).datasets, extracting=extracting)).epoch)
+    assert [(row.dataset, row.outcome) for row in report.datasets] == [("c", "failed")]
+    assert sum(lane.datasets for lane in report.lanes) == 1, "what it replayed"
+    assert (report.waited, report.visible) == (None, None)
+
+
+def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=3)).epoch
+    (times,) = machine.paths(f"{ROOTS.store}/run_times")
+    machine.put(times, machine.paths(f"{ROOTS.store}/run_times")[times][:-5])
+    report = reported(machine, epoch)
+    assert "corrupt" in report.no_times
+    assert [row.outcome for row in report.datasets] == ["published"]
+    for table in ("task_states", "run_datasets", "run_times"):
+        for path in machine.paths(f"{ROOTS.store}/{table}"):
+            machine.remove(path)
+    bare = reported(machine, epoch)
+    assert (bare.run.status, bare.datasets, bare.lanes) == (RunStatus.COMMITTED, [], [])
+    assert "retention has deleted them" in bare.not_kept
+    assert bare.record is not None
+
+
+def test_a_run_that_there_is_not_is_a_typed_error() -> None:
+    machine = Machine()
+    with pytest.raises(ConfigurationError, match="no run of the job is recorded"):
+        newest_epoch(WORLD.store(machine), QuickClock())
+    first, second = (go(WORLD, machine, source(a=number)).epoch for number in (1, 2))
+    assert newest_epoch(WORLD.store(machine), QuickClock()) == second
+    with pytest.raises(ConfigurationError, match="the newest epoch is"):
+        reported(machine, second + 7)
+    for name in (record_name(first), record_name(first, BEGUN)):
+        machine.remove(f"{ROOTS.store}/{RUNS}/{name}")
+    with pytest.raises(ConfigurationError, match="retention has deleted"):
+        reported(machine, first)
+
+
+def test_how_far_datasets_are_behind_is_asked_and_where_nobody_knows_told() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=3, b=1)).epoch
+    store, clock = WORLD.store(machine), QuickClock()
+
+    def lags(urns: Iterable[str]) -> list[Lag]:
+        return [Lag(urn, 7, 1.5) for urn in urns if urn == "a"]
+
+    def refused(urns: Iterable[str]) -> list[Lag]:
+        raise TransientError("the brokers do not answer")
+
+    found = {row.dataset: (row.lag_records, row.lag_seconds) for row in make_report(store, epoch, clock, lags).datasets}
+    assert found == {"a": (7, 1.5), "b": (None, None)}
+    report = make_report(store, epoch, clock, refused)
+    assert "do not answer" in report.lag_unknown
+    assert len(report.datasets) == 2

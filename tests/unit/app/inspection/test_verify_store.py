@@ -1,0 +1,139 @@
+"""Holding a store against its rules: what runs have made is well, whatever killed them; what was damaged is found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from msgspec import structs
+
+from distcommit.app.inspection.verify_store import VerifyResult, verify_store
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import Checkpoint, Fence
+from distcommit.protocol.paths.store import record_name, segment_name
+from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
+from distcommit.stores.history.run_records import RunRecord, recorded_epochs
+from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.state.documents import decode_document, encode_document
+from tests.simulation.world import ROOTS
+from tests.unit.engine.committing.situations import WORLD
+from tests.unit.engine.driver.machines import Machine, dies, dies_at, go, source
+
+LOG = f"{ROOTS.store}/log/bucket=00000"
+
+
+def verified(machine: Machine) -> VerifyResult:
+    return verify_store(WORLD.store(machine))
+
+
+def told(machine: Machine) -> str:
+    result = verified(machine)
+    assert not result.is_well
+    return "; ".join(f"{problem.where}: {problem.what}" for problem in result.problems)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """After two runs, of which the first was killed in its commit."""
+    machine = Machine()
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", "/output/a"))
+    with suppress(BaseException):
+        go(WORLD, machine, source(a=3, b=1))
+    machine.restart()
+    go(WORLD, machine, source(a=4, b=2))
+    return machine
+
+
+def test_a_store_that_runs_have_made_is_well(machine: Machine) -> None:
+    before = machine.paths("/job")
+    result = verified(machine)
+    assert (result.problems, result.is_well) == ([], True)
+    assert (result.logs, result.datasets, result.runs) == (2, 2, 2)
+    assert result.records > 6
+    assert machine.paths("/job") == before, "nothing was changed"
+
+
+def test_a_run_that_ends_while_the_store_is_looked_at_is_no_problem(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_another_run(fs: FileSystem, store_root: str) -> list[int]:
+        go(WORLD, machine, source(a=5, b=3))
+        return recorded_epochs(fs, store_root)
+
+    monkeypatch.setattr("distcommit.app.inspection.verify_store.recorded_epochs", after_another_run)
+    result = verified(machine)
+    assert (result.problems, result.runs) == ([], 3)
+
+
+@pytest.mark.parametrize("number", range(0, 90, 9))
+def test_wherever_a_run_was_killed_the_store_is_well(number: int) -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=1))
+    machine.faults.append(dies_at(number))
+    with suppress(BaseException):
+        go(WORLD, machine, source(a=3, b=[2, 1]))
+    machine.restart()
+    assert verified(machine).problems == []
+
+
+def segments(machine: Machine) -> dict[int, Segment]:
+    found = {path: data for path, data in machine.paths(LOG).items() if path.endswith(".seg")}
+    return {int(path[-16:-4]): decode_segment(data, path) for path, data in found.items()}
+
+
+def test_a_damaged_segment_is_found(machine: Machine) -> None:
+    path = f"{LOG}/{segment_name(max(segments(machine)))}"
+    machine.put(path, machine.paths(LOG)[path][:-3])
+    assert "bucket 0: segment" in told(machine)
+
+
+def test_a_segment_that_is_missing_is_found(machine: Machine) -> None:
+    numbers = sorted(segments(machine))
+    machine.remove(f"{LOG}/{segment_name(numbers[-2])}")
+    assert f"segments {numbers[-2]} to {numbers[-2]} are missing" in told(machine)
+
+
+def test_checkpoints_that_runs_have_put_say_what_they_stand_for() -> None:
+    machine, checkpoints = Machine(), 0
+    for number in range(1, 25):
+        go(WORLD, machine, source(a=number, b=1))
+        checkpoints = max(checkpoints, sum(isinstance(s.record, Checkpoint) for s in segments(machine).values()))
+        assert verified(machine).problems == []
+    assert checkpoints > 1
+
+
+@pytest.mark.parametrize("field", ["done_epoch", "closed_epoch"])
+def test_a_checkpoint_that_says_something_else_than_what_it_stands_for_is_found(machine: Machine, field: str) -> None:
+    fold = WORLD.store(machine).bucket_log(0).refresh()
+    record = fold.checkpoint()
+    wrong = structs.replace(record, datasets=(structs.replace(record.datasets[0], **{field: 1}), *record.datasets[1:]))
+    epoch = fold.fence_epoch
+    machine.put(f"{LOG}/{segment_name(fold.number + 1)}", encode_segment(Segment(epoch, "ab" * 16, record)))
+    assert verified(machine).is_well
+    machine.put(f"{LOG}/{segment_name(fold.number + 1)}", encode_segment(Segment(epoch, "ab" * 16, wrong)))
+    assert f"checkpoint {fold.number + 1}: a is" in told(machine)
+
+
+def test_a_bucket_that_was_fenced_by_an_epoch_that_never_was_is_found(machine: Machine) -> None:
+    number = max(segments(machine)) + 1
+    machine.put(f"{LOG}/{segment_name(number)}", encode_segment(Segment(99, "ab" * 16, Fence(99, "nobody"))))
+    assert "its fence is of epoch 99, above the newest epoch of the job log" in told(machine)
+
+
+def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine) -> None:
+    store = WORLD.store(machine)
+    epoch = store.job_log().refresh().fence_epoch
+    path = f"{ROOTS.store}/runs/{record_name(epoch)}"
+    data = machine.paths(f"{ROOTS.store}/runs")[path]
+    record = decode_document(data, RunRecord, 1, "", path)
+    assert record.totals["datasets_published"] > 0
+    machine.put(path, encode_document(structs.replace(record, totals={**record.totals, "records_published": 77})))
+    assert "its record counts 77 records published, but its table" in told(machine)
+    machine.put(path, encode_document(structs.replace(record, run_id="another")))
+    assert "its record names run another, but its fence in the job log names run" in told(machine)
+    machine.put(path, data)
+    table = f"{ROOTS.store}/run_datasets/run={record.run_id}/drain-00000.parquet"
+    rows = decode_run_datasets(machine.paths(f"{ROOTS.store}/run_datasets")[table], table)
+    machine.put(table, encode_run_datasets([*rows, structs.replace(rows[0], dataset="never", records=0)]))
+    assert "its table has never as published, but the newest done epoch in the log is 0" in told(machine)

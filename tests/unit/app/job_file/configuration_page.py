@@ -1,0 +1,330 @@
+"""conf/configuration.md: all settings of a job file, from the classes that read them. `python -m
+tests.unit.app.job_file.configuration_page` writes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+import yaml
+from pydantic import AwareDatetime, BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+import distcommit
+from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.secrets import PLACES
+from distcommit.constructs.conditions.condition import Condition
+from distcommit.constructs.schemas.column_types import ColumnType
+
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "configuration.md"
+
+_HEAD = """\
+# All settings of a job file
+
+Written by `python -m tests.unit.app.job_file.configuration_page` from the classes that read a job file; a test holds it
+to them. A job file is YAML; [kafka-to-parquet.yaml](kafka-to-parquet.yaml) is one to copy. Unknown keys are errors that
+name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
+`${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets). `--set
+section.key=value` wins over the file. Settings that do not go together are refused, with the reason. What may be
+changed once a store is filled: [running it](README.md#what-may-be-changed-and-what-not).
+
+A setting without a default has to be there. `x[].y` is `y` of each item of a list, `x.NAME.y` of each value of a map
+whose keys are yours. A TYPE of columns is `string`, `binary`, `bool`, `int32`, `int64`, `float64`, `date`, `timestamp`,
+`decimal(18, 2)`, `[TYPE]`, `{NAME: TYPE}` or `{"*": TYPE}`, a map.
+"""
+_SECRETS = """\
+## Secrets
+
+Errors, logs, alerts, status, run records and Spark's event log show `***` in place of secrets of 6 or more characters.
+A value is a secret if its name is one such as `password` or `token`, if it is below `headers` or `webhooks`, or if it
+is the password or the query of a URL. Values of `client`, `options`, `params`, `properties`, `catalog`, `alerts`,
+`spark.conf` and of a Spark reader's `datasets` are secrets as well, in the job file and in `--set`. They are shown if
+they are a plain word, a number, a path or a class, or if the job file shows them elsewhere. Options that Spark reads
+as it starts, such as `spark.driver.extraJavaOptions`, are arguments of its JVM, which `ps` shows.
+
+`${file:/absolute/path}` is allowed in these places (`*` is any section, KEY any name in it, N a number in a list):
+
+| place | what |
+| --- | --- |
+"""
+_OF_FLOW = {"source", "converters", "row_checkers", "fork", "sink", "task_checkers"}
+_PARTS: Mapping[Section, tuple[str, str]] = {
+    "source": ("Sources", "The section `source`, by its `type`."),
+    "converter": (
+        "Converters",
+        "Each of the list `converters`, of a job or a branch. [How they go together](README.md#constructs).",
+    ),
+    "row_checker": (
+        "Row checkers",
+        "Each of the list `row_checkers`, of a job or a branch. A record that does not pass a mandatory one goes to\n"
+        "the error branch (`divert`), is dropped and counted (`drop`), or fails its work unit (`fail`).",
+    ),
+    "fork": (
+        "Forks",
+        "The section `fork`. Beside what stands here it has `branches`: by name, what a job without a fork has of\n"
+        "`converters`, `row_checkers`, `sink` and `task_checkers`, and `optional` (`false`): whether the others\n"
+        "commit if this branch fails; its records then go to its error branch.",
+    ),
+    "sink": (
+        "Sinks",
+        "The section `sink`, of a job or a branch, by its `type`; without one it is `files`.\n"
+        "[How each commits](sinks/README.md).",
+    ),
+    "task_checker": (
+        "Task checkers",
+        "Each of the list `task_checkers`, of a job or a branch. One that does not pass fails the attempt.",
+    ),
+}
+_EVERYWHERE: Mapping[str, str] = {
+    "type": "which one.",
+    "level": "`optional`: what does not pass is only told.",
+    "on_failure": "what becomes of a record that does not pass.",
+}
+_MORE: Mapping[tuple[Section, str], str] = {
+    ("source", "files"): "README.md#your-files",
+    ("source", "kafka"): "README.md#your-kafka",
+    ("source", "micro_batch"): "README.md#your-stream",
+    ("source", "python"): "own-parts.md#your-own-source",
+    ("source", "rest"): "README.md#your-rest-server",
+    ("source", "spark"): "README.md#sparks-readers",
+    ("source", "sql"): "README.md#your-database",
+    ("sink", "console"): "sinks/README.md#trying-a-job-out",
+    ("sink", "files"): "README.md#files",
+    ("sink", "python"): "own-parts.md#your-own-sink",
+    **{
+        (section, "python"): "own-parts.md#your-own-constructs"
+        for section in ("converter", "row_checker", "task_checker", "fork")
+    },
+}
+"""Where there is more to read of a type."""
+
+
+def page() -> str:
+    """The page as it should be."""
+    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {what} |" for place, what in PLACES.items()), ""]
+    return (
+        "\n".join([_HEAD, *secrets, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
+    )
+
+
+def _job() -> Iterator[str]:
+    yield from ("## The job", "")
+    fields = JobConfig.model_fields
+    plain = {name for name, field in fields.items() if _model(field.annotation) is None} - _OF_FLOW
+    yield from _table(sorted((row for row in rows(JobConfig) if row.setting in plain), key=lambda row: row.setting))
+    for name, field in fields.items():
+        below = _model(field.annotation)
+        if below is not None and name not in _OF_FLOW:
+            yield from (f"### `{name}`", "", _description(below), "")
+            yield from _table(rows(below))
+
+
+def _types(section: Section) -> Iterator[str]:
+    title, text = _PARTS[section]
+    names = types_of(section)
+    links = ", ".join(f"[`{name}`](#{_slug(section, name)})" for name in names)
+    yield from (f"## {title}", "", text, "", links, "")
+    for name in names:
+        found = settings_class(section, name)
+        yield from (f"### {_heading(section, name)}", "", f"{_description(found)}{_more(section, name)}", "")
+        yield from _table(row for row in rows(found) if row.setting != "type")
+
+
+def _more(section: Section, name: str) -> str:
+    place = _MORE.get((section, name), f"sinks/{name}.md" if section == "sink" else "")
+    return f" [More]({place})." if place else ""
+
+
+def _heading(section: Section, name: str) -> str:
+    return f"{section.replace('_', ' ').capitalize()} `{name}`"
+
+
+def _slug(section: Section, name: str) -> str:
+    return f"{section.replace('_', '-')}-{name}"
+
+
+class Row:
+    """A setting: its name (dotted, below a section), its type, its default, and what it means."""
+
+    def __init__(self, setting: str, kind: str, default: str, meaning: str) -> None:
+        self.setting, self.kind, self.default, self.meaning = setting, kind, default, meaning
+
+
+def rows(model: type[BaseModel], prefix: str = "", seen: dict[type[BaseModel], str] | None = None) -> Iterator[Row]:
+    """All settings of a section, those of sections in it behind them; of sections that are alike only once."""
+    said, seen = meanings(model), {} if seen is None else seen
+    for name, field in model.model_fields.items():
+        setting = field.alias or name
+        meaning = said.get(setting) or said.get(name) or _EVERYWHERE.get(setting, "")
+        sections = list(_below(field.annotation))
+        known = {seen[below] for below, _ in sections if below in seen}
+        if known:
+            meaning = f"{meaning} Has the settings of `{known.pop()}`."
+        yield Row(prefix + setting, _kind(field.annotation, field.metadata), _default(field), meaning)
+        new = {below: way for below, way in reversed(sections) if below not in seen}
+        seen |= dict.fromkeys(new, prefix + setting)
+        yield from _rows_below(list(reversed(new.items())), prefix + setting, seen)
+
+
+def _rows_below(
+    sections: Sequence[tuple[type[BaseModel], str]], setting: str, seen: dict[type[BaseModel], str]
+) -> Iterator[Row]:
+    """Those of the sections that a setting may be; where their `type` tells them apart, that comes first."""
+    told_apart = len(sections) > 1 and all("type" in below.model_fields for below, _ in sections)
+    if told_apart:
+        types = (_plain_kind(below.model_fields["type"].annotation) for below, _ in sections)
+        yield Row(f"{setting}.type", ", ".join(types), "", "which one.")
+    for below, way in sections:
+        for row in rows(below, f"{setting}{way}.", seen):
+            if not told_apart:
+                yield row
+            elif row.setting != f"{setting}.type":
+                row.meaning = f"of {_plain_kind(below.model_fields['type'].annotation)}: {row.meaning}"
+                yield row
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What its classes say of its settings, in their docstrings' `Attributes`."""
+    found: dict[str, str] = {}
+    for each in (each for each in reversed(model.__mro__) if each.__module__.startswith("distcommit.")):
+        _, _, text = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+        for names, meaning in re.findall(r"^    ([\w, ]+): ((?:.+\n?)(?:     +.+\n?)*)", text, re.MULTILINE):
+            found |= dict.fromkeys(names.split(", "), " ".join(meaning.split()))
+    return found
+
+
+def _description(model: type[BaseModel]) -> str:
+    text = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")[0]
+    return text.strip()
+
+
+def _below(annotation: Any, way: str = "") -> Iterator[tuple[type[BaseModel], str]]:
+    """The sections in a setting, and how their names go on."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        if annotation is not Condition:
+            yield annotation, way
+    elif origin is Annotated:
+        yield from _below(arguments[0], way)
+    elif origin in (Union, UnionType):
+        for each in arguments:
+            yield from _below(each, way)
+    elif origin is tuple:
+        yield from _below(arguments[0], f"{way}[]")
+    elif origin is dict:
+        yield from _below(arguments[1], f"{way}.NAME")
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The class of a section, also of one that may be left out."""
+    if get_origin(annotation) is UnionType and NoneType in get_args(annotation):
+        (annotation,) = (each for each in get_args(annotation) if each is not NoneType)
+    return annotation if inspect.isclass(annotation) and issubclass(annotation, BaseModel) else None
+
+
+def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    kind = _plain_kind(annotation)
+    bounds = list(filter(None, map(_bound, metadata)))
+    if "one character" in bounds:
+        bounds = ["one character"]
+    return f"{kind}, {', '.join(bounds)}" if bounds else kind
+
+
+_NAMED = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    SecretStr: "secret text",
+    Any: "anything",
+}
+
+
+def _plain_kind(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation == ColumnType:
+        return "TYPE"
+    if annotation is AwareDatetime:
+        return "ISO 8601 time with its zone"
+    if annotation in _NAMED:
+        return _NAMED[annotation]
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in arguments)
+    if origin is Annotated:
+        return _kind(arguments[0], arguments[1:])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_plain_kind(each) for each in arguments if each is not NoneType))
+    if origin in (tuple, frozenset):
+        return f"list of {_plain_kind(arguments[0])}"
+    if origin is dict:
+        return f"map to {_plain_kind(arguments[1])}"
+    if annotation is Condition:
+        return "[condition](README.md#constructs)"
+    if inspect.isclass(annotation) and issubclass(annotation, StrEnum):
+        return ", ".join(f"`{each}`" for each in annotation)
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return "section"
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def _bound(found: Any) -> str:
+    match found:
+        case annotated_types.Ge(ge=least):
+            return f"{least} or more"
+        case annotated_types.Gt(gt=least):
+            return f"more than {least}"
+        case annotated_types.Le(le=most):
+            return f"at most {most}"
+        case annotated_types.MinLen(min_length=1):
+            return "not empty"
+        case annotated_types.MinLen(min_length=least):
+            return f"{least} or more characters"
+        case annotated_types.MaxLen(max_length=1):
+            return "one character"
+        case annotated_types.MaxLen(max_length=most):
+            return f"at most {most} characters"
+    return ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "as below"
+    if value is None:
+        return "none"
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, tuple | frozenset):
+        value = list(value)
+    if isinstance(value, StrEnum):
+        value = str(value)
+    text = (
+        yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+        .removesuffix("...\n")
+        .strip()
+        .replace("''", '""')
+    )
+    mebibytes, rest = divmod(value, 1 << 20) if type(value) is int else (0, 1)
+    return f"`{text}`" + (f" ({mebibytes} MiB)" if mebibytes and not rest else "")
+
+
+def _table(found: Iterable[Row]) -> list[str]:
+    listed = [f"| `{row.setting}` | {_cell(row.kind)} | {_cell(row.default)} | {_cell(row.meaning)} |" for row in found]
+    return ["| setting | type | default | meaning |", "| --- | --- | --- | --- |", *listed, ""] if listed else []
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

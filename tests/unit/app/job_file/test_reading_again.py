@@ -1,0 +1,49 @@
+"""`task.retry_across_runs` in a job file: with sources that know before where reading is to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.job_file.config import load_config
+from distcommit.core.errors import ConfigurationError
+from tests.jobs.kafka_job import PACKAGE_ROOT
+from tests.unit.app.job_file.test_delivery import config
+
+CONF = PACKAGE_ROOT / "conf"
+ALWAYS = "task.retry_across_runs=always"
+
+
+def test_what_failed_can_be_read_again_by_itself_from_kafka_and_from_a_source_of_one_s_own(tmp_path: Path) -> None:
+    assert config(tmp_path, "", ALWAYS).task.retry_across_runs == "always"
+    assert load_config(CONF / "kafka-to-parquet.yaml", [ALWAYS]).task.retry_across_runs == "always"
+
+
+@pytest.mark.parametrize("file", ["files-to-parquet", "sql-to-parquet", "rest-to-parquet"])
+def test_built_in_sources_that_know_before_where_reading_ends_take_it(file: str) -> None:
+    assert load_config(CONF / f"{file}.yaml", [ALWAYS]).task.retry_across_runs == "always"
+
+
+@pytest.mark.parametrize(
+    ("file", "sections"),
+    [
+        (
+            "kafka",
+            ["source={type: sql, url: 'sqlite:////a', tables: [a], table_type: snapshot_only}", "sink.publish=replace"],
+        ),
+        ("kafka", ["source={type: spark, format: orc, datasets: {a: {}}}", "sink.publish=replace"]),
+        ("rest", ["source.watermark={field: id, type: integer, since: s, lookback: 0}"]),
+    ],
+)
+def test_what_has_no_end_that_is_known_before_refuses_it(file: str, sections: list[str]) -> None:
+    path = CONF / f"{file}-to-parquet.yaml"
+    with pytest.raises(ConfigurationError, match="always does not go with this source"):
+        load_config(path, [*sections, ALWAYS])
+    assert load_config(path, [*sections, "task.retry_across_runs=never"]).task.retry_across_runs == "never"
+
+
+def test_micro_batches_refuse_it() -> None:
+    source = "source={type: micro_batch, dataset_column: topic}"
+    with pytest.raises(ConfigurationError, match="does not go with this source"):
+        load_config(CONF / "kafka-to-parquet.yaml", [source, ALWAYS])

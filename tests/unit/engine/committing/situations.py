@@ -1,0 +1,106 @@
+"""What runs leave behind that were killed, kept from publishing or quarantined; and that the next run mends it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from distcommit.core.records.log_records import Failed, SealedSequence, SequenceName
+from distcommit.core.work import TaskState
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.settings import RunSettings
+from distcommit.stores.state.task_states import TaskStateReader, record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import World
+from tests.unit.engine.driver.machines import (
+    OUTPUT,
+    Machine,
+    Meeting,
+    Once,
+    begin_ingest,
+    dies,
+    fails,
+    go,
+    ingest_all,
+    published,
+    reading,
+    source,
+    statuses,
+    with_folders,
+)
+
+WORLD = World()
+SIX = source(a=[2, 2], b=3, c=1, g=1, h=1, i=1)
+
+
+def check_recovery(machine: Machine, data: ModelSource, world: World = WORLD) -> None:
+    """One undisturbed run makes all as it must be."""
+    before = world.watermarks(machine)
+    assert go(world, machine, data).succeeded
+    assert world.violation(machine, data, before) == ""
+
+
+def rows(settings: RunSettings, bucket: int = 0) -> list[TaskState]:
+    return TaskStateReader(settings.task_states((bucket,)), bucket).poll()
+
+
+def killed_at(machine: Machine, kind: str, part: str, data: ModelSource, nth: int = 1, world: World = WORLD) -> None:
+    """A run of the job that dies before its nth such call. Its datasets' folders are there already."""
+    with_folders(machine, *data.datasets)
+    machine.faults.append(dies(kind, part, nth))
+    with pytest.raises(Crashed):
+        go(world, machine, data)
+    machine.restart()
+
+
+def sealed_but_not_published(machine: Machine, data: ModelSource, world: World = WORLD) -> None:
+    """A run that could seal and stage, but publish nothing: all of it is pending."""
+    world.store(machine)
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
+    assert not go(world, machine, data).succeeded
+    machine.restart()
+    assert set(statuses(world, machine).values()) == {"pending"}
+
+
+def twins(world: World, data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
+    """Machines after an ingest task was run twice at once: a twin that reads `other`, as a whole before each call of
+    the first."""
+    for number in range(1000):
+        machine = Machine()
+        settings, tasks = begin_ingest(world, machine, data)
+        twin = Meeting(machine, number, partial(ingest_all, reading(settings, other), tasks))
+        machine.faults.append(twin)
+        ingest_all(settings, tasks)
+        machine.restart()
+        if twin.result is None:
+            return
+        record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+        drained = drain_partition(settings, 0)
+        assert (drained.fenced, [*drained.reasons], drained.counts.sequences_left) == ("", [], 0), number
+        yield number, machine
+
+
+def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
+    """Dataset `a` sealed, with nothing of it published, and quarantined."""
+    WORLD.store(machine)
+    with_folders(machine, "a").faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+    go(WORLD, machine, data)
+    machine.restart()
+    assert not [path for path in published(machine) if path.startswith(OUTPUT + "/a/")]
+    return quarantine(machine)
+
+
+def quarantine(machine: Machine) -> SealedSequence:
+    """Quarantines what is pending of dataset `a`."""
+    log = WORLD.store(machine).bucket_log(0)
+    fold = log.refresh()
+    sequence = fold.state_of("a").sequence
+    assert sequence is not None
+    log = WORLD.store(machine).bucket_log(0, fold.fence_epoch)
+    log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
+    assert statuses(WORLD, machine)["a"] == "quarantined"
+    return sequence

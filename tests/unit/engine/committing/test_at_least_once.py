@@ -1,0 +1,265 @@
+"""Delivery at least once: whatever crashes or meets, nothing is missing, and no watermark is ahead of its data."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import FencedError
+from distcommit.core.records.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
+from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import run
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.stores.state.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.explore import crashes_of
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import World
+from tests.unit.engine.committing.situations import twins
+from tests.unit.engine.driver.machines import (
+    NOTHING,
+    OUTPUT,
+    STAGING,
+    Machine,
+    Once,
+    begin_ingest,
+    dies,
+    fails,
+    go,
+    ingest_all,
+    launch,
+    published,
+    source,
+    states,
+    statuses,
+    with_folders,
+    written,
+)
+
+WORLD = World(at_least_once=True)
+EXACTLY = World()
+
+
+def audit(machine: SimulatedPosix, world: World = WORLD) -> AuditResult:
+    return audit_store(world.store(machine), ModelSource.provenance, deep=True, at_least_once=True)
+
+
+def check_next_run(machine: Machine, data: ModelSource, duplicates: int) -> None:
+    """One undisturbed run makes all complete, and publishes so many records a second time."""
+    before = WORLD.watermarks(machine)
+    assert go(WORLD, machine, data).succeeded
+    assert WORLD.violation(machine, data, before) == ""
+    assert audit(machine).duplicates == duplicates
+
+
+def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record_without_steps() -> None:
+    machine, data = Machine(), source(a=[2, 1], b=3)
+    sealed: list[Intent] = []
+
+    def note(operation: Operation) -> None:
+        record = written(machine, operation)
+        assert not isinstance(record, Done)
+        if isinstance(record, Intent):
+            assert len(published(machine)) >= sum(s.files for s in record.sequences), "it is published by then"
+            sealed.append(record)
+
+    machine.faults.append(note)
+    result = go(WORLD, machine, data)
+    assert (result.succeeded, result.totals.datasets_published, result.totals.records_published) == (True, 2, 6)
+    assert all(record.gate is Gate.PASSED and not s.steps for record in sealed for s in record.sequences)
+    assert sorted(s.dataset_urn for record in sealed for s in record.sequences) == ["a", "b"]
+    found = audit(machine)
+    assert (found.exact, found.passed, found.at_least_once, found.unrecorded_files) == (True, True, True, 0)
+    assert EXACTLY.violation(machine, data, {}) == ""
+
+
+@pytest.mark.parametrize("world", [WORLD, World(buckets=2, at_least_once=True)], ids=["one bucket", "two"])
+def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_completes_all(world: World) -> None:
+    machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0
+    machine.mkdir("/job")
+    world.store(machine)
+    reached: list[dict[str, Watermark]] = []
+    for crash, survivor, _ in crashes_of(machine, partial(world.run, source=data), random.Random(1)):
+        if crash.state > 1:
+            continue  # the explorer tries them all
+        tried += 1
+        found = audit(survivor, world)
+        assert (found.gaps, found.pending, found.unknown_files) == (0, [], []), crash
+        reached.append(world.watermarks(survivor))
+        assert world.run(survivor, data).succeeded, crash
+        assert world.violation(survivor, data, reached[-1]) == "", crash
+    assert tried > 100
+    assert max(map(len, reached)) == 2, "some crashes come after all was recorded"
+
+
+@pytest.mark.parametrize(("moved", "records"), [(1, 0), (2, 2), (3, 3)])
+def test_what_was_published_before_a_crash_and_nothing_else_is_published_again(moved: int, records: int) -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+    machine.faults.append(dies("rename", f"{OUTPUT}/a/", moved) if moved < 3 else dies_at_intent(machine))
+    with pytest.raises(Crashed):
+        go(WORLD, machine, data)
+    machine.restart()
+    assert statuses(WORLD, machine) == {}, "nothing is written down"
+    found = audit(machine)
+    assert (found.unrecorded_files, found.gaps, found.unknown_files) == (moved - 1, 0, [])
+    check_next_run(machine, data, records)
+    assert machine.paths(STAGING) == {}
+
+
+def dies_at_intent(machine: Machine) -> Callable[[Operation], None]:
+    return dies("rename", "/bucket=", 1, Intent, machine)
+
+
+def test_an_exactly_once_audit_is_not_content_with_what_a_crash_left() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+    machine.faults.append(dies("rename", f"{OUTPUT}/a/", 2))
+    with pytest.raises(Crashed):
+        go(WORLD, machine, data)
+    machine.restart()
+    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (found.exact, found.passed, found.unknown_files_count, found.unrecorded_files) == (False, False, 1, 0)
+    go(WORLD, machine, data)
+    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (found.exact, found.passed, found.duplicates) == (False, False, 2)
+    found = audit(machine)
+    assert (found.exact, found.passed, found.duplicates) == (False, True, 2)
+
+
+def test_gaps_and_files_of_others_are_errors_as_ever() -> None:
+    machine, data = Machine(), source(a=[2, 1])
+    assert go(WORLD, machine, data).succeeded
+    machine.remove(min(published(machine)))
+    found = audit(machine)
+    assert found.gaps > 0
+    assert not found.passed
+    machine.put(f"{OUTPUT}/a/x.parquet", b"not ours")
+    assert audit(machine).unknown_files_count == 1
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_what_a_dead_task_has_published_by_half_the_same_run_finishes_without_a_duplicate(nth: int) -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    machine.faults.append(dies("rename", f"{OUTPUT}/a/", nth) if nth < 3 else dies_at_intent(machine))
+    with pytest.raises(Crashed):
+        ingest_all(settings, tasks)
+    machine.restart()
+    assert len(published(machine)) == nth - 1
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    drained = drain_partition(settings, 0)
+    assert (drained.counts.datasets_published, drained.counts.sequences_left, [*drained.reasons]) == (1, 0, [])
+    assert audit(machine).exact
+
+
+@pytest.mark.parametrize("short", [0, 2])
+def test_twins_may_both_publish_and_the_watermark_is_that_of_one_whose_files_are_all_there(short: int) -> None:
+    data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})
+    highs, met = set(), 0
+    for number, machine in twins(WORLD, data, other):
+        found, met = audit(machine), met + 1
+        assert found.passed, (number, found)
+        highs.add(WORLD.watermarks(machine)["a"].positions["0"])
+        assert go(WORLD, machine, data).succeeded
+        assert WORLD.violation(machine, data, {}) == "", number
+    assert met > 20
+    assert highs == {5, 5 - short}
+
+
+def test_a_zombie_that_is_fenced_as_it_publishes_moves_no_watermark() -> None:
+    machine, data, more = with_folders(Machine(), "a"), source(a=3), source(a=5)
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    newer: list[bool] = []
+
+    def fence(operation: Operation) -> None:
+        if operation.kind == "rename" and "/output/a/" in operation.path and not newer:
+            newer.append(True)
+            quiet, machine.faults = machine.faults, []
+            assert go(WORLD, machine, more).succeeded
+            machine.faults = quiet
+
+    machine.faults.append(fence)
+    reports = [ingest_partition(settings, task) for task in range(tasks)]
+    assert newer
+    assert any("a newer run has fenced this one" in report.fenced for report in reports)
+    assert WORLD.violation(machine, more, {}) == ""
+    with pytest.raises(FencedError):
+        run(launch, settings)
+
+
+def test_a_file_that_can_not_be_renamed_leaves_its_dataset_for_the_next_run_and_others_go_on() -> None:
+    machine, data = with_folders(Machine(), "a", "b"), source(a=[2, 1], b=1)
+    machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2))
+    result = go(WORLD, machine, data)
+    assert (result.succeeded, result.totals.datasets_published, result.totals.sequences_left) == (False, 1, 1)
+    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "left unpublished")]
+    machine.restart()
+    assert sorted(WORLD.watermarks(machine)) == ["b"]
+    check_next_run(machine, data, 2)
+
+
+def test_a_rename_that_fails_for_a_while_costs_no_duplicate() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+    machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2, times=3))
+    assert go(WORLD, machine, data).succeeded
+    machine.restart()
+    assert EXACTLY.violation(machine, data, {}) == ""
+
+
+def test_a_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+
+    def vanish(operation: Operation) -> None:
+        if operation.kind == "rename" and "/output/a/" in operation.path and ".parquet" in operation.path:
+            machine.faults.clear()
+            machine.remove(max(path for path in machine.paths(STAGING) if path.endswith(".parquet")))
+
+    machine.faults.append(vanish)
+    result = go(WORLD, machine, data)
+    assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
+    assert "staged files of every attempt are missing" in result.totals.reasons[0].text
+    assert WORLD.watermarks(machine) == {}
+    check_next_run(machine, data, 2)
+
+
+def test_what_a_person_sets_while_it_is_published_stands() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=3)
+    by_hand = SetWatermark("a", Watermark({"0": 1}), "person")
+
+    def hand(operation: Operation) -> None:
+        if operation.kind == "rename" and "/output/a/" in operation.path:
+            machine.faults.clear()
+            WORLD.store(machine).bucket_log(0).settle(Once(by_hand))
+
+    machine.faults.append(hand)
+    go(WORLD, machine, data)
+    assert WORLD.watermarks(machine) == {"a": Watermark({"0": 1})}
+
+
+def test_a_sealed_sequence_of_exactly_once_is_replayed_before_anything_is_read_at_least_once() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+    machine.faults.append(dies("rename", f"{OUTPUT}/a/", 2))
+    with pytest.raises(Crashed):
+        go(EXACTLY, machine, data)
+    machine.restart()
+    assert statuses(WORLD, machine) == {"a": "pending"}
+    result = go(WORLD, machine, source(a=[3, 1]))
+    assert (result.succeeded, result.totals.sequences_replayed, result.totals.datasets_published) == (True, 1, 1)
+    assert EXACTLY.violation(machine, source(a=[3, 1]), {}) == ""
+
+
+def test_a_program_that_does_not_know_the_record_closes_it_and_moves_the_same_watermark() -> None:
+    """It sees a sequence without steps pending, and replays nothing."""
+    machine = Machine()
+    settings, _ = begin_ingest(WORLD, machine, NOTHING)
+    log = settings.store.bucket_log(0, settings.epoch)
+    known = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
+    log.settle(Once(known))
+    assert go(EXACTLY, machine, NOTHING).totals.sequences_replayed == 1
+    assert states(EXACTLY, machine)["a"].watermark == Watermark({"0": 2})

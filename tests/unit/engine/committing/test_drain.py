@@ -1,0 +1,152 @@
+"""The drain publishes what is left, waits for what may still come, and counts every dataset once."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.stores.state.task_states import record_ingest_ended
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
+from tests.unit.engine.committing.situations import SIX, WORLD, check_recovery
+from tests.unit.engine.driver.machines import (
+    BUCKET_LOG,
+    OUTPUT,
+    STAGING,
+    Machine,
+    OddSource,
+    audit,
+    begin_ingest,
+    fails,
+    go,
+    ingest_all,
+    reading,
+    source,
+    statuses,
+    with_folders,
+)
+
+
+def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missing_for_failed() -> None:
+    """A task that Spark runs again finds its dataset still open, and all of it is published by one run."""
+    world = World(policy=CommitPolicy.SUCCESSFUL)
+    machine, data = Machine(), ModelSource({"a": ModelDataset({"0": 4}, units=2)})
+    settings, tasks = begin_ingest(world, machine, data)
+
+    def dying(unit: WorkUnit) -> None:
+        if unit.low.positions["0"]:
+            raise Crashed
+
+    with suppress(Crashed):
+        ingest_partition(reading(settings, OddSource(data.datasets, extracting=dying)), 0)
+    machine.restart()
+    early = drain_partition(settings, 0)
+    assert early.counts.datasets_published == 0
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    assert drain_partition(settings, 0).counts.datasets_published == 1
+    found = audit(world, machine)
+    assert (found.exact, found.records) == (True, 4)
+
+
+def test_a_quarantine_in_a_task_whose_report_was_lost_is_told_by_the_drain() -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, source(a=3, b=3, c=3))
+
+    def vanish(operation: Operation) -> None:
+        if operation.kind == "rename" and OUTPUT + "/b/" in operation.path:
+            for path in machine.paths(STAGING):
+                machine.remove(path)
+
+    with_folders(machine, "b").faults.append(vanish)
+    ingest_all(settings, tasks)  # their reports die with the workers
+    machine.restart()
+    report = drain_partition(settings, 0)
+    assert statuses(WORLD, machine)["b"] == "quarantined"
+    assert (report.counts.datasets_quarantined, report.counts.sequences_left, report.counts.datasets_published) == (
+        1,
+        1,
+        2,
+    )
+    assert [(reason.subject, reason.kind) for reason in report.reasons] == [("b", "left quarantined")]
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
+    machine = Machine()
+    data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG, first=nth, times=1))
+    report = drain_partition(settings, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert [reason.subject for reason in report.reasons] == ["b"]
+
+
+@pytest.mark.parametrize(("kind", "part"), [("rename", OUTPUT + "/c/"), ("rmdir", STAGING + "/0000000002")])
+def test_a_drain_that_tries_again_after_it_counted_counts_every_dataset_once(kind: str, part: str) -> None:
+    machine = Machine()
+    data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG))  # all of it is left to the drain
+    ingest_all(settings, tasks)
+    machine.restart()
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    machine.faults.append(fails(errno.EACCES, kind, part, times=2))
+    report = drain_partition(settings, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert (report.counts.records_published, report.counts.steps_executed) == (4, 2)
+    assert [reason.subject for reason in report.reasons] == ["b"]
+
+
+PARTLY = ModelSource({"a": ModelDataset({"0": 2, "1": 2}, fails=frozenset({"1"}))})
+
+
+def test_a_dataset_of_which_a_part_failed_is_told_and_the_run_did_not_succeed() -> None:
+    world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
+    result = go(world, machine, PARTLY)
+    assert (result.totals.datasets_published, result.totals.datasets_partial) == (1, 1)
+    assert not result.succeeded
+    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "partly failed")]
+
+
+def test_a_part_that_failed_is_told_also_by_a_drain_that_had_to_try_again() -> None:
+    not_told = []
+    for nth in range(1, 10):
+        world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
+        settings, tasks = begin_ingest(world, machine, PARTLY)
+        ingest_all(settings, tasks)
+        record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+        machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG, first=nth, times=1))
+        report = drain_partition(settings, 0)
+        assert report.counts.datasets_published == 1
+        if report.counts.datasets_partial != 1:
+            not_told.append(nth)
+    assert not_told == []
+
+
+def test_with_policy_successful_the_part_that_failed_is_read_by_the_next_run() -> None:
+    world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
+    go(world, machine, PARTLY)
+    assert world.watermarks(machine) == {"a": Watermark({"0": 2, "1": 0})}
+    assert audit(world, machine).exact
+    check_recovery(machine, source(a=[2, 2]), world)
+
+
+def test_counts_tell_what_was_published_whoever_published_it() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, SIX)
+    totals = result.totals
+    assert (totals.datasets_planned, totals.datasets_published, totals.records_published) == (6, 6, 11)
+    assert (totals.files_published, totals.work_units, totals.records_written) == (7, 7, 11)
+    again = go(WORLD, machine, SIX).totals
+    assert (again.datasets_planned, again.records_published, again.records_read) == (0, 0, 0)

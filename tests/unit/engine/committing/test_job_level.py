@@ -1,0 +1,466 @@
+"""Job-level commits: what was decided is published, what was not is dropped, whoever dies or is overtaken."""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from distcommit.app.inspection.status import NextRun, read_status
+from distcommit.core.errors import FencedError
+from distcommit.core.ports import FolderEntry
+from distcommit.core.records.job_records import Decide
+from distcommit.core.support.io_batching import run_alone
+from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.counts import CommitCounts
+from distcommit.engine.driver.reports import Tally
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import JobStore
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import ROOTS, SimulatedFileSystem, World
+from tests.unit.engine.committing.situations import SIX, WORLD, check_recovery, sealed_but_not_published
+from tests.unit.engine.driver.machines import (
+    BUCKET_LOG,
+    NOTHING,
+    OUTPUT,
+    STAGING,
+    Machine,
+    Meeting,
+    begin_ingest,
+    dies,
+    fails,
+    go,
+    ingest_all,
+    launch,
+    published,
+    source,
+    statuses,
+    with_folders,
+    written,
+)
+
+JOB = World(buckets=2, job_level=True)
+JOB_DATASETS = World(buckets=2)
+"""The same job, with a scope of datasets."""
+ONE_BUCKET = World(buckets=1, job_level=True)
+
+
+def decided_and_half_published(machine: Machine, data: ModelSource = SIX) -> None:
+    """A job-level run that decided to publish, and died after some of its files."""
+    JOB.store(machine)
+    with_folders(machine, *data.datasets).faults.append(dies("rename", OUTPUT + "/", nth=4))
+    with pytest.raises(Crashed):
+        go(JOB, machine, data)
+    machine.restart()
+    assert len(published(machine)) == 3
+
+
+def test_a_held_sequence_that_was_decided_is_never_dropped_though_its_bucket_could_not_be_read() -> None:
+    machine = Machine()
+    for _ in range(30):
+        fence_job(JOB.store(machine), f"earlier-{_}")  # so that the next run checkpoints the job log
+    decided_and_half_published(machine)
+    for bucket in range(2):
+        machine.faults.append(fails(errno.EIO, "scandir", f"{BUCKET_LOG}{bucket:05d}"))
+    result = go(JOB, machine, NOTHING)
+    assert [reason.subject for reason in result.totals.reasons][:2] == ["bucket 0", "bucket 1"]
+    assert JOB.store(machine).job_log().refresh().last_checkpoint > 1
+    machine.restart()
+    result = go(JOB, machine, SIX)
+    assert (result.succeeded, result.totals.sequences_dropped) == (True, 0)
+    assert JOB.violation(machine, SIX, {}) == ""
+
+
+def test_a_decision_outlives_a_recovery_whose_clean_up_fails() -> None:
+    machine = Machine()
+    for _ in range(30):
+        fence_job(JOB.store(machine), f"earlier-{_}")
+    decided_and_half_published(machine)
+    for bucket in range(2):
+        machine.put(f"{STAGING}/0000000003/bucket={bucket:05d}/x.1/left", b"")
+    machine.faults.append(fails(errno.EPERM, "unlink", "/x.1/left"))
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
+    result = go(JOB, machine, NOTHING)
+    assert {"bucket 0", "bucket 1"} <= {reason.subject for reason in result.totals.reasons}
+    machine.restart()
+    result = go(JOB, machine, SIX)
+    assert (result.succeeded, result.totals.sequences_dropped) == (True, 0)
+    assert JOB.violation(machine, SIX, {}) == ""
+
+
+def dies_at_its_decision(machine: Machine) -> Callable[[Operation], None]:
+    """A fault: the run dies where it would decide, with all of its sequences held."""
+
+    def die(operation: Operation) -> None:
+        if isinstance(written(machine, operation), Decide):
+            raise Crashed
+
+    return die
+
+
+class StaleView(Machine):
+    """An executor's mount whose listing of the job log is as old as its second segment."""
+
+    def __init__(self, real: Machine) -> None:
+        super().__init__()
+        self.__dict__.update({name: value for name, value in real.__dict__.items() if name != "gate"})
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        found = super().scandir(path)
+        return [entry for entry in found if entry.name <= f"{2:012d}.seg"] if path.endswith("/log/job") else found
+
+
+def test_nothing_is_dropped_on_a_view_of_the_job_log_without_the_run_s_own_fence() -> None:
+    machine = Machine()
+    decided_and_half_published(machine)
+    settings = JOB.begin(machine, SIX)
+    stale = JobStore(SimulatedFileSystem(StaleView(machine)), ROOTS, "job", 2)
+    report = recover_partition(replace(settings, store=stale), 0).report
+    assert report.counts.sequences_dropped == 0
+    assert [(reason.kind, "older job log" in reason.text) for reason in report.reasons] == [("TransientError", True)]
+    check_recovery(machine, SIX, JOB)
+
+
+def test_a_recovery_that_a_newer_run_overtakes_where_it_drops_is_fenced_and_drops_nothing() -> None:
+    """Held sequences that were never decided, and a newer run at any moment of the recovery that drops them."""
+    fenced = 0
+    for number in range(1000):
+        machine = Machine()
+        machine.faults.append(dies_at_its_decision(machine))
+        with pytest.raises(Crashed):
+            go(JOB, machine, SIX)
+        machine.restart()
+        settings = JOB.begin(machine, SIX)
+        newer = Meeting(machine, number, partial(go, JOB, machine, SIX))
+        machine.faults.append(newer)
+        reports = [recover_partition(settings, bucket).report for bucket in range(2)]
+        if newer.result is None:
+            break
+        dropped = [report.counts.sequences_dropped for report in reports]
+        assert newer.result.succeeded, number
+        assert sum(dropped) + newer.result.totals.sequences_dropped <= 6, (number, dropped)  # each by one of them
+        fenced += any(report.fenced for report in reports)
+        check_recovery(machine, SIX, JOB)
+    assert (number > 10, fenced > 10) == (True, True)
+
+
+def test_job_level_publishes_nothing_at_all_if_one_dataset_fails_and_all_of_it_once_none_does() -> None:
+    machine = Machine()
+    failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    result = go(JOB, machine, failing)
+    assert (result.succeeded, result.decided) == (False, False)
+    assert not published(machine)
+    assert JOB.watermarks(machine) == {}
+    result = go(JOB, machine, SIX)
+    assert (result.succeeded, result.decided, result.totals.sequences_dropped) == (True, True, 5)
+    assert JOB.violation(machine, SIX, {}) == ""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_job_level_a_crash_around_the_decision_publishes_nothing_or_everything(before: bool) -> None:
+    machine = Machine()
+    seen: list[Operation] = []
+
+    def die(operation: Operation) -> None:
+        decision = isinstance(written(machine, operation), Decide)
+        if seen or (decision and before):
+            raise Crashed
+        if decision:
+            seen.append(operation)
+
+    machine.faults.append(die)
+    with pytest.raises(Crashed):
+        go(JOB, machine, SIX)
+    machine.restart()
+    assert not published(machine)
+    assert set(statuses(JOB, machine).values()) == {"pending"}
+    result = go(JOB, machine, NOTHING)
+    totals = result.totals
+    assert (totals.sequences_dropped, totals.sequences_replayed) == ((6, 0) if before else (0, 6))
+    assert bool(published(machine)) is not before
+    check_recovery(machine, SIX, JOB)
+
+
+def test_job_level_nothing_new_is_a_success() -> None:
+    machine = Machine()
+    assert go(JOB, machine, NOTHING).succeeded
+    assert go(JOB, machine, SIX).succeeded
+    result = go(JOB, machine, SIX)
+    assert (result.succeeded, result.totals.reasons) == (True, ())
+
+
+def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(JOB, machine, SIX)
+    ingest_all(settings, tasks)
+    for bucket in range(2):
+        committer = BucketCommitter(settings, bucket, Tally(CommitCounts()))
+        run_alone(committer.replay(frozenset()))
+        assert committer.tally.counts == CommitCounts()
+    assert not recover_partition(settings, 0).report.reasons
+    assert set(statuses(JOB, machine).values()) == {"pending"}
+
+
+def test_a_decision_whose_answer_was_lost_is_durable_before_anything_is_published() -> None:
+    machine = Machine()
+    ONE_BUCKET.store(machine)
+    seen = {"decided": 0, "failed": 0, "published": 0}
+    forgotten: list[str] = []
+
+    def watch(operation: Operation) -> None:
+        if isinstance(written(machine, operation), Decide):
+            seen["decided"] += 1
+        elif seen["decided"] and not seen["failed"] and operation.kind == "fsync_folder":
+            seen["failed"] += 1
+            raise OSError(errno.EIO, "the answer is lost", operation.path)
+        elif operation.kind == "rename" and re.match(rf"{OUTPUT}/[ab]", operation.path):
+            seen["published"] += 1
+            for after in machine.after_power_loss(random.Random(1), 4, 8):
+                log = ONE_BUCKET.store(after).job_log()
+                if not log.refresh().decided_epochs:
+                    forgotten.append(operation.path)
+
+    machine.faults.append(watch)
+    assert go(ONE_BUCKET, machine, source(a=2, b=1)).succeeded
+    assert (seen["decided"], seen["failed"], seen["published"]) == (1, 1, 2)
+    assert forgotten == []
+
+
+# -- nothing is published unless everything can be
+
+
+def told(result: RunResult) -> dict[str, str]:
+    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.totals.reasons}
+
+
+def check_held_back(machine: Machine, result: RunResult, held: int) -> None:
+    """Nothing of the run is published, the result counts what was held back, and the next run publishes all of it."""
+    assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, held)
+    assert (result.totals.datasets_published, published(machine)) == (0, set())
+    machine.restart()
+    check_recovery(machine, SIX, JOB)
+
+
+def test_a_dataset_that_can_not_be_planned_holds_all_others_back_and_is_named() -> None:
+    machine = Machine()
+    odd = ModelSource({**SIX.datasets, "odd": ModelDataset({"0": 1}, problem="no such topic")})
+    result = go(JOB, machine, odd)
+    assert told(result) == {"odd": "not planned: no such topic"}
+    assert result.totals.records_read == 0, "what can't be published is not read"
+    check_held_back(machine, result, 6)
+
+
+def test_where_no_dataset_can_be_planned_nothing_is_decided() -> None:
+    result = go(JOB, Machine(), ModelSource({"odd": ModelDataset({"0": 1}, problem="no such topic")}))
+    assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, 0)
+
+
+@pytest.mark.parametrize("how", ["quarantined", "pending"])
+def test_a_dataset_that_is_not_idle_holds_all_others_back_until_it_is(how: str) -> None:
+    machine = Machine()
+    with_folders(machine, "a")
+    sealed_but_not_published(machine, source(a=1), JOB_DATASETS)
+    blocked = fails(errno.EACCES, "rename", OUTPUT + "/a/")
+    for _ in range(3 if how == "quarantined" else 1):
+        machine.faults.append(blocked)
+        result = go(JOB, machine, SIX)
+        machine.restart()
+    assert statuses(JOB, machine)["a"] == how
+    assert f"skipped, {how}: " in f"{told(result)}"
+    if how == "quarantined":
+        result = go(JOB, machine, SIX)
+        operator_actions.retry(JOB.store(machine), "a", "person")
+    check_held_back(machine, result, 5)
+
+
+@pytest.mark.parametrize("kind", ["scandir", "read"])
+def test_a_bucket_that_can_not_be_read_holds_all_others_back(kind: str) -> None:
+    machine = Machine()
+    JOB.store(machine)
+    machine.faults.append(fails(errno.EIO, kind, f"{BUCKET_LOG}00000"))
+    result = go(JOB, machine, SIX)
+    assert "bucket 0" in told(result)
+    check_held_back(machine, result, result.totals.datasets_planned)
+    assert result.totals.datasets_planned > 0
+
+
+@pytest.mark.parametrize("lost", [plan_partition, drain_partition])
+def test_a_partition_whose_report_is_missing_holds_all_back(lost: Callable[..., Any]) -> None:
+    world, machine = World(buckets=2, partitions=2, job_level=True), Machine()
+
+    def without(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
+        results = launch(function, settings, tasks, kind)
+        return results[:1] if function is lost else results
+
+    result = run(without, world.begin(machine, SIX))
+    assert (result.succeeded, result.decided, published(machine)) == (False, False, set())
+    assert told(result)["partition 1"].startswith("no report: ")
+
+
+def test_a_dataset_that_fails_is_counted_and_named_and_so_is_what_it_holds_back() -> None:
+    machine = Machine()
+    failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    result = go(JOB, machine, failing)
+    assert (result.totals.datasets_failed, list(told(result))) == (1, ["c"])
+    assert "a partition cannot be read" in told(result)["c"]
+    check_held_back(machine, result, 5)
+
+
+def test_a_bucket_that_could_not_be_drained_is_told() -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.EIO, "read", "/bucket=00000/"))
+    result = go(JOB, machine, SIX)
+    assert "bucket 0" in told(result)
+    assert not result.decided
+    assert published(machine) == set()
+
+
+def next_runs(machine: Machine) -> set[NextRun]:
+    return {row.next_run for row in read_status(JOB.store(machine)).datasets if row.status == "pending"}
+
+
+def test_status_tells_truly_what_the_next_run_does_with_what_was_held_back() -> None:
+    machine = Machine()
+    failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    go(JOB, machine, failing)
+    assert next_runs(machine) == {NextRun.DROPS}
+    result = go(JOB, machine, NOTHING)
+    assert (result.totals.sequences_dropped, result.totals.sequences_replayed, next_runs(machine)) == (5, 0, set())
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_status_tells_it_of_runs_that_died_too(decided: bool) -> None:
+    machine = Machine()
+    if decided:
+        decided_and_half_published(machine)
+    else:
+        JOB.store(machine)
+        machine.faults.append(dies("rename", "/log/job/", record=Decide, machine=machine))
+        with pytest.raises(Crashed):
+            go(JOB, machine, SIX)
+        machine.restart()
+    assert next_runs(machine) == {NextRun.REPLAYS if decided else NextRun.UNDECIDED}
+    fence_job(JOB.store(machine), "a run that dies at once")
+    assert next_runs(machine) == {NextRun.REPLAYS if decided else NextRun.DROPS}
+    machine.faults.append(fails(errno.EIO, "scandir", "/log/job"))
+    assert next_runs(machine) == {NextRun.UNKNOWN}
+    machine.restart()
+    totals = go(JOB, machine, NOTHING).totals
+    assert (totals.sequences_replayed > 0, totals.sequences_dropped > 0) == (decided, not decided)
+
+
+def test_a_run_that_is_overtaken_before_it_decides_says_so() -> None:
+    machine = Machine()
+    settings = JOB.begin(machine, SIX)
+
+    def overtaken(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
+        results = launch(function, settings, tasks, kind)
+        if function is drain_partition:
+            fence_job(JOB.store(machine), "a newer run")
+        return results
+
+    with pytest.raises(FencedError):
+        run(overtaken, settings)
+    assert not published(machine)
+
+
+# -- recoveries and tasks that are overtaken
+
+
+def held(machine: Machine) -> None:
+    """A job-level run that sealed all of it, and died before its decision."""
+    ONE_BUCKET.store(machine)
+    machine.faults.append(dies("rename", "/log/job/", record=Decide, machine=machine))
+    with suppress(Crashed):
+        go(ONE_BUCKET, machine, source(a=2, b=1))
+    machine.restart()
+    assert set(statuses(ONE_BUCKET, machine).values()) == {"pending"}
+
+
+def pending(machine: Machine) -> None:
+    """A run that decided to publish, and died before it did; dataset `a` can't be published now."""
+    ONE_BUCKET.store(machine)
+    with_folders(machine, "a", "b").faults.append(dies("rename", OUTPUT + "/"))
+    with suppress(Crashed):
+        go(ONE_BUCKET, machine, source(a=2, b=1))
+    machine.restart()
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+
+
+@pytest.mark.parametrize("begin", [held, pending])
+def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begin: Callable[[Machine], None]) -> None:
+    fenced = 0
+    for number in range(200):
+        machine = Machine()
+        begin(machine)
+        settings = ONE_BUCKET.begin(machine, source(a=2, b=1))
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        machine.faults.append(meeting)
+        report = recover_partition(settings, 0).report
+        assert [reason.kind for reason in report.reasons if reason.kind == "AssertionError"] == [], number
+        fenced += bool(report.fenced)
+        if meeting.result is None:
+            break
+    assert fenced > 0
+
+
+def probes(machine: SimulatedPosix) -> list[str]:
+    """What committers have tried the output with."""
+    return [path for _, path, _ in machine.files() if OUTPUT_PROBE in path]
+
+
+def test_asking_whether_output_works_leaves_nothing_there() -> None:
+    machine = Machine()
+    pending(machine)
+    report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0).report
+    assert report.counts.sequences_left + report.counts.sequences_dropped > 0
+    assert probes(machine) == []
+    assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
+
+
+def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    sealed_but_not_published(machine, data)
+    for name in (".probe-0", f"{TEMPORARY}.probe-0-{'0' * 32}"):
+        machine.put(f"{OUTPUT}/{name}", b"")
+    machine.syncfs("/")
+    check_recovery(machine, data)
+    assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
+
+
+def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:
+    fenced = 0
+    for number in range(200):
+        machine = Machine()
+        settings, _ = begin_ingest(WORLD, machine, source(a=2, b=1))
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        machine.faults.append(meeting)
+        fenced += bool(ingest_partition(settings, 0).fenced)
+        if meeting.result is None:
+            break
+    assert fenced > 5
+    machine.restart()
+    check_recovery(machine, source(a=2, b=1))
+
+
+def fenced_anew(machine: Machine) -> bool:
+    """A newer run fences everything, and dies."""
+    newer = ONE_BUCKET.begin(machine, source())
+    fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)
+    return True

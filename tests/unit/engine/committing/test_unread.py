@@ -1,0 +1,445 @@
+"""Datasets that can't be read, over several runs: what is remembered of them, what the next run reads, when they are
+stopped, and how they are let go."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from msgspec import structs
+
+from distcommit.app.inspection.status import read_status
+from distcommit.core.errors import ConflictError, TransientError
+from distcommit.core.interfaces.source import Planned, SourceState
+from distcommit.core.records.log_records import SetWatermark
+from distcommit.core.records.read_failures import ReadFailure, Unread
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.committing.drain import drain_partition
+from distcommit.engine.driver.run import RunResult
+from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.task_states import record_ingest_ended
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import World
+from tests.unit.app.admin.rebuilding import lose_the_store, rebuild
+from tests.unit.engine.driver.machines import (
+    BUCKET_LOG,
+    STAGING,
+    Machine,
+    OddSource,
+    Once,
+    audit,
+    begin_ingest,
+    fails,
+    go,
+    ingest_all,
+    source,
+    states,
+)
+
+WORLD = World()
+STOPPING = World(stop_after_failed_runs=3)
+WHY = "SourceError: a partition cannot be read"
+
+
+def at(**positions: int) -> Watermark:
+    return Watermark({name.removeprefix("p"): position for name, position in positions.items()})
+
+
+def half(a: int = 3, *, broken: bool = True, **more: int) -> ModelSource:
+    """Dataset a, whose partition 0 is broken, among others."""
+    mine = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
+    return ModelSource({"a": mine, **source(**more).datasets})
+
+
+class InOneUnit(ModelSource):
+    """All partitions of a dataset are read by one work unit."""
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            low = {p: at for unit in planned.work_units for p, at in unit.low.positions.items()}
+            high = {p: at for unit in planned.work_units for p, at in unit.expected_high.positions.items()}
+            unit = WorkUnit("", planned.dataset_urn, Watermark(low), Watermark(high), 1)
+            yield structs.replace(planned, work_units=(unit,))
+
+
+class WithoutEnds(ModelSource):
+    """It is not known before how far partitions go."""
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            units = [structs.replace(unit, expected_high=Watermark({})) for unit in planned.work_units]
+            yield structs.replace(planned, work_units=tuple(units))
+
+
+def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> ReadFailure | None:
+    return states(world, machine)[urn].unread
+
+
+def counted(machine: Machine, urn: str = "a", world: World = WORLD) -> int | None:
+    left = unread(machine, urn, world)
+    return left.failed_runs if left else None
+
+
+def unread_records(machine: Machine) -> list[Unread]:
+    found = [decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path]
+    return [record for record in found if isinstance(record, Unread)]
+
+
+def kinds(result: RunResult, urn: str = "a") -> list[str]:
+    return [reason.kind for reason in result.totals.reasons if reason.subject == urn]
+
+
+def exact(machine: Machine, records: int, world: World = WORLD) -> None:
+    found = audit(world, machine)
+    assert (found.exact, found.records) == (True, records), found
+
+
+def test_one_failing_dataset_among_many_is_remembered_and_the_others_cost_nothing() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, half(b=2, c=1))
+    assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
+    left = unread(machine)
+    assert left is not None
+    assert (left.failed_runs, left.expected_high, left.stopped, left.outage) == (1, at(p0=3, p1=3), False, False)
+    assert left.reason.startswith(WHY)
+    assert (unread(machine, "b"), unread(machine, "c")) == (None, None)
+    assert go(WORLD, machine, half(broken=False, b=2, c=1)).succeeded
+    assert unread(machine) is None
+    exact(machine, 9)
+
+
+def test_all_that_a_bucket_could_not_read_costs_one_record_and_what_is_read_costs_none() -> None:
+    machine = Machine()
+    broken = ModelSource({f"d{n}": ModelDataset({"0": 1}, fails=frozenset("0")) for n in range(50)})
+    go(WORLD, machine, broken)
+    assert [len(record.datasets) for record in unread_records(machine)] == [50]
+    assert go(WORLD, machine, ModelSource({urn: ModelDataset({"0": 1}) for urn in broken.datasets})).succeeded
+    assert len(unread_records(machine)) == 1
+    assert {state.unread for state in states(WORLD, machine).values()} == {None}
+
+
+def test_a_run_counts_once_whatever_twins_its_drain_has() -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, half())
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    drain_partition(settings, 0)
+    drain_partition(settings, 0)
+    assert (counted(machine), len(unread_records(machine))) == (1, 1)
+
+
+def test_a_fenced_run_counts_nothing() -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, half())
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    begin_ingest(WORLD, machine, source(b=1))
+    assert drain_partition(settings, 0).fenced
+    assert unread_records(machine) == []
+
+
+def test_what_a_person_sets_meanwhile_is_not_counted() -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, half())
+    ingest_all(settings, tasks)
+    settings.store.bucket_log(0).settle(Once(SetWatermark("a", None, "person")))
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    drain_partition(settings, 0)
+    assert unread(machine) is None
+
+
+@pytest.mark.parametrize("policy", list(CommitPolicy))
+def test_what_has_no_known_end_counts_and_stops_too(policy: CommitPolicy) -> None:
+    world, machine = World(policy=policy, stop_after_failed_runs=2), Machine()
+    broken = WithoutEnds({"a": ModelDataset({"0": 3}, fails=frozenset("0"))})
+    assert [kinds(go(world, machine, broken)) for _ in range(3)] == [
+        ["failed"],
+        ["failed", "stopped"],
+        ["skipped, stopped"],
+    ]
+    left = unread(machine, world=world)
+    assert left is not None
+    assert left.expected_high == Watermark({})
+
+
+def test_why_a_prefix_is_no_more_than_that_is_told_behind_a_long_position() -> None:
+    """A topic of many partitions, or files that are remembered: what is stored of the reason is cut."""
+    world, many = World(policy=CommitPolicy.PARTIAL), [f"partition-{n}" for n in range(60)]
+    machine = Machine()
+    one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
+    result = go(world, machine, InOneUnit({"a": one_unit}))
+    assert WHY in result.totals.reasons[0].text
+    assert WHY in states(world, machine)["a"].done_left_out
+    left = unread(machine, world=world)
+    assert left is not None
+    assert (left.failed_runs, left.outage) == (1, False)
+
+
+def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
+    machine, more = Machine(), iter(range(1, 20))
+    broken = half(b=1)
+    results = [go(STOPPING, machine, broken) for _ in range(5)]
+    assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
+        ["skipped, stopped"]
+    ] * 2
+    told = results[-1].totals.reasons[0].text
+    assert told.startswith("3 runs in a row could not read it")
+    assert "`distcommit dataset release JOB.yaml a retry`" in told
+    assert WHY in told
+    assert results[-1].totals.datasets_planned == 0, "b has nothing new, and a is not planned"
+    row = next(row for row in read_status(STOPPING.store(machine)).datasets if row.dataset == "a")
+    assert (row.status, row.failed_runs, row.reason.startswith(WHY)) == ("stopped", 3, True)
+    operator_actions.retry(STOPPING.store(machine), "a", "person")
+    assert go(STOPPING, machine, half(a=5, broken=False, b=1 + next(more))).succeeded
+    assert unread(machine, world=STOPPING) is None
+    exact(machine, 12, STOPPING)
+
+
+def test_a_stopped_dataset_that_is_released_has_all_its_runs_again() -> None:
+    machine = Machine()
+    for _ in range(3):
+        go(STOPPING, machine, half())
+    assert operator_actions.retry_all(STOPPING.store(machine), "person").datasets == ["a"]
+    assert counted(machine, world=STOPPING) == 0
+    assert kinds(go(STOPPING, machine, half())) == ["failed"]
+    assert counted(machine, world=STOPPING) == 1
+
+
+def test_a_stopped_dataset_can_be_set_past_what_can_not_be_read_and_nothing_else() -> None:
+    machine = Machine()
+    for _ in range(3):
+        go(STOPPING, machine, half())
+    store = STOPPING.store(machine)
+    for act in (operator_actions.accept, operator_actions.abandon):
+        with pytest.raises(ConflictError, match=r"found stopped.*release it with retry; or set its watermark"):
+            act(store, "a", "person")
+    operator_actions.set_watermark(store, "a", at(p0=3, p1=0), "person")
+    assert unread(machine, world=STOPPING) is None
+    assert go(STOPPING, machine, ModelSource({"a": ModelDataset({"0": 3, "1": 4}, bad={"0": 0})})).succeeded
+    with pytest.raises(ConflictError, match="nothing: the dataset has no sequence"):
+        operator_actions.accept(store, "a", "person")
+
+
+def test_a_dataset_that_is_stopped_keeps_its_watermark_over_any_number_of_runs() -> None:
+    machine = Machine()
+    assert go(STOPPING, machine, half(a=2, broken=False)).succeeded
+    for number in range(12):
+        go(STOPPING, machine, half(a=5, b=number))
+    assert STOPPING.watermarks(machine)["a"] == at(p0=2, p1=2)
+    left = unread(machine, world=STOPPING)
+    assert left is not None
+    assert (left.failed_runs, left.stopped) == (3, True)
+    operator_actions.retry(STOPPING.store(machine), "a", "person")
+    assert go(STOPPING, machine, half(a=5, broken=False, b=11)).succeeded
+    exact(machine, 21, STOPPING)
+
+
+def test_a_run_that_reads_it_ends_the_row() -> None:
+    machine = Machine()
+    for broken in (True, True, False, True, True):
+        go(STOPPING, machine, half(a=4 + counted_runs(machine), broken=broken))
+    assert counted(machine, world=STOPPING) == 2
+    assert not states(STOPPING, machine)["a"].is_stopped
+
+
+def counted_runs(machine: Machine) -> int:
+    return STOPPING.store(machine).job_log().refresh().fence_epoch
+
+
+@pytest.mark.parametrize("what", ["source", "opening", "staging", "ingest"])
+def test_an_outage_is_nobodys_failed_run(what: str) -> None:
+    def refuse(unit: WorkUnit) -> None:
+        raise TransientError("no broker answers")
+
+    def closed() -> None:
+        raise ConnectionRefusedError("no broker answers")
+
+    machine, data = Machine(), source(a=3)
+    for _ in range(4):
+        if what == "staging":
+            machine.faults.append(fails(errno.ENOSPC, "create", f"{STAGING}/0"))
+        if what == "ingest":
+            settings, _ = begin_ingest(STOPPING, machine, data)
+            record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+            drain_partition(settings, 0)
+        else:
+            odd = {"source": {"extracting": refuse}, "opening": {"opening": closed}}.get(what, {})
+            assert kinds(go(STOPPING, machine, OddSource(data.datasets, **odd))) == ["failed"]  # type: ignore[arg-type]
+        machine.faults.clear()
+    left = unread(machine, world=STOPPING)
+    assert left is not None
+    assert (left.failed_runs, left.outage, left.expected_high) == (0, True, at(p0=3))
+    row = read_status(STOPPING.store(machine)).datasets[0]
+    assert (row.status, row.outage, bool(row.reason)) == ("idle", True, True)
+    assert go(STOPPING, machine, data).succeeded
+
+
+def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dataset_though_others_go_on() -> None:
+    world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=3, retry_across_runs=RetryPolicy.ALWAYS)
+    machine = Machine()
+    results = [go(world, machine, half(a=n)) for n in (2, 4, 6, 8)]
+    assert [kinds(result) for result in results] == [["partly failed"]] * 2 + [
+        ["partly failed", "stopped"],
+        ["skipped, stopped"],
+    ]
+    left = unread(machine, world=world)
+    assert left is not None
+    assert left.expected_high == at(p0=2), "partition 1 is read, and goes on as ever"
+    assert world.watermarks(machine)["a"] == at(p0=0, p1=6)
+    operator_actions.retry(world.store(machine), "a", "person")
+    assert go(world, machine, half(a=8, broken=False)).succeeded
+    assert world.watermarks(machine)["a"] == at(p0=2, p1=8)
+    assert go(world, machine, half(a=8, broken=False)).succeeded
+    exact(machine, 16, world)
+
+
+def test_with_policy_successful_partitions_that_fail_in_turn_are_no_row() -> None:
+    world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=2)
+    machine = Machine()
+    for number, broken in enumerate("0101", 1):
+        data = ModelSource({"a": ModelDataset({"0": number, "1": number}, fails=frozenset(broken))})
+        assert "stopped" not in kinds(go(world, machine, data))
+        assert counted(machine, world=world) == 1
+
+
+def test_a_job_that_publishes_all_or_nothing_is_held_back_by_a_stopped_dataset() -> None:
+    world = World(job_level=True, stop_after_failed_runs=2)
+    machine = Machine()
+    for _ in range(3):
+        result = go(world, machine, half(b=1))
+        assert not result.decided
+    assert kinds(result) == ["skipped, stopped"]
+    operator_actions.retry(world.store(machine), "a", "person")
+    assert go(world, machine, half(broken=False, b=1)).succeeded
+
+
+# -- retries across runs
+
+
+@dataclass(frozen=True, slots=True)
+class Watching(ModelSource):
+    """Notes what its plans are asked on and what they come to."""
+
+    seen: list[tuple[Watermark | None, Watermark | None, ReadFailure | None]] = field(default_factory=list)
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        assert isinstance(states, SourceState)
+        state = states.get("a")
+        seen = (state.watermark if state else None, states.to_read_again("a"), state.unread if state else None)
+        self.seen.append(seen)
+        yield from ModelSource.plan(self, owned, states)
+
+
+def test_whether_it_is_read_by_itself_first_goes_by_the_policy_of_the_dataset() -> None:
+    world = World(policies=(("a", CommitPolicy.PARTIAL),), retry_across_runs=RetryPolicy.ON_PARTIAL)
+    machine = Machine()
+    nothing = ModelDataset({"0": 3}, fails=frozenset("0"))
+    assert go(world, machine, ModelSource({"a": nothing, "b": nothing})).totals.datasets_failed == 2
+    assert go(world, machine, source(a=9, b=9)).succeeded
+    assert world.watermarks(machine) == {"a": at(p0=3), "b": at(p0=9)}
+
+
+@pytest.mark.parametrize("policy", CommitPolicy)
+@pytest.mark.parametrize("retry", RetryPolicy)
+def test_over_three_runs_what_failed_is_read_by_itself_first_or_with_all_that_is_new(
+    retry: RetryPolicy, policy: CommitPolicy
+) -> None:
+    world = World(policy=policy, retry_across_runs=retry)
+    by_itself = {"always": True, "never": False}.get(retry, (retry == "on_full") == (policy is CommitPolicy.FULL))
+    machine = Machine()
+    assert go(world, machine, source(a=1)).succeeded
+    broken = ModelSource({"a": ModelDataset({"0": 3}, fails=frozenset("0"))})
+    assert kinds(go(world, machine, broken)) == ["failed"]
+    assert world.watermarks(machine)["a"] == at(p0=1)
+    grown = Watching(source(a=9).datasets)
+    assert go(world, machine, grown).succeeded
+    told = grown.seen[0]
+    assert told[:2] == (at(p0=1), at(p0=3) if by_itself else None)
+    assert told[2] is not None
+    assert (told[2].failed_runs, told[2].expected_high, told[2].reason.startswith(WHY)) == (1, at(p0=3), True)
+    assert world.watermarks(machine)["a"] == (at(p0=3) if by_itself else at(p0=9))
+    assert go(world, machine, source(a=9)).succeeded
+    assert world.watermarks(machine)["a"] == at(p0=9)
+    exact(machine, 9, world)
+
+
+def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None:
+    world = World(retry_across_runs=RetryPolicy.ALWAYS)
+    machine = Machine()
+    go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, fails=frozenset("0"))}))
+    operator_actions.set_watermark(world.store(machine), "a", at(p0=4), "person")
+    assert go(world, machine, source(a=9)).succeeded
+    assert audit(world, machine).records == 5
+    assert world.watermarks(machine)["a"] == at(p0=9), "a person has set it, so nothing is left to be read by itself"
+
+
+def test_a_dataset_of_which_nothing_was_ever_read_is_planned_up_to_its_first_end() -> None:
+    world = World(retry_across_runs=RetryPolicy.ALWAYS)
+    machine = Machine()
+    go(world, machine, half(a=2))
+    assert go(world, machine, half(a=7, broken=False)).succeeded
+    assert world.watermarks(machine)["a"] == at(p0=2, p1=2)
+    assert go(world, machine, half(a=7, broken=False)).succeeded
+    exact(machine, 14, world)
+
+
+def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None:
+    machine, world = Machine(), World(buckets=2, resized=True, stop_after_failed_runs=1)
+    go(world, machine, half(b=1, c=1))
+    before = unread(machine, world=world)
+    assert before is not None
+    assert before.stopped
+    rebucket(world.store(machine), Move(3), "moves", lambda step: None)
+    assert unread(machine, world=world) == before
+    assert kinds(go(world, machine, half(broken=False, b=1, c=1))) == ["skipped, stopped"]
+    operator_actions.retry(world.store(machine), "a", "person")
+    assert go(world, machine, half(broken=False, b=1, c=1)).succeeded
+
+
+def test_a_rebuild_begins_anew() -> None:
+    machine = Machine()
+    assert go(STOPPING, machine, half(a=1, broken=False)).succeeded
+    for _ in range(3):
+        go(STOPPING, machine, half())
+    lose_the_store(machine, buckets=1)
+    rebuild(STOPPING, machine)
+    assert unread(machine, world=STOPPING) is None
+    assert go(STOPPING, machine, half(broken=False)).succeeded
+    exact(machine, 6, STOPPING)
+
+
+def test_where_the_log_can_not_be_written_the_run_says_it_all_the_same_and_nothing_is_lost() -> None:
+    machine = Machine()
+    WORLD.store(machine)
+    settings, tasks = begin_ingest(WORLD, machine, half())
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    machine.faults.append(fails(errno.ENOSPC, "create", BUCKET_LOG))
+    report = drain_partition(settings, 0)
+    assert [(reason.subject, reason.kind) for reason in report.reasons] == [("a", "failed")]
+    machine.faults.clear()
+    assert unread_records(machine) == []
+    assert go(WORLD, machine, half(broken=False)).succeeded
+    exact(machine, 6)
+
+
+def test_an_outage_stops_nothing_whatever_was_counted_before() -> None:
+    machine, data = Machine(), half()
+    for _ in range(3):
+        go(WORLD, machine, data)
+
+    def refuse(unit: WorkUnit) -> None:
+        raise TransientError("no broker answers")
+
+    go(World(stop_after_failed_runs=2), machine, OddSource(data.datasets, extracting=refuse))
+    left = unread(machine)
+    assert left is not None
+    assert (left.failed_runs, left.stopped) == (3, False)

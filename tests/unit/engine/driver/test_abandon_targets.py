@@ -1,0 +1,317 @@
+"""Abandoning a dataset that goes to files, a table and messages, which are never taken back; as in the model
+`tests/spec/abandon_model.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import pytest
+
+from distcommit.constructs.forks.by_schema import AllBranches
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+    SinkCommitter,
+)
+from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink import Abilities, Sink
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.pipeline.task_flow import Branch, TaskFlow
+from distcommit.sinks.base import ledgers
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.operator import operator_actions
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.world import World
+from tests.unit.engine.driver.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
+from tests.unit.engine.driver.test_own_sinks import MemorySink
+
+WORLD = World(max_attempts=1)
+DATA = source(a=2)
+VALUES = ["a/0/0", "a/0/1"]
+
+
+@dataclass
+class LedgerSink(MemorySink):
+    """Rows by epoch beside a ledger. `before` is called before each call of its committer: a fault may strike.
+    `compacted`: what it has it can't give back."""
+
+    compacted: bool = False
+    row: LedgerRow | None = None
+    down: bool = False
+    before: Callable[[], None] = lambda: None
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return LedgerCommitter(self)
+
+    @property
+    def values(self) -> list[str]:
+        """What is visible."""
+        return self.rows.get("a", [])
+
+
+@dataclass
+class Table(LedgerSink):
+    name: ClassVar[str] = "table"
+
+
+@dataclass
+class Messages(LedgerSink):
+    name: ClassVar[str] = "messages"
+    abilities: ClassVar[Abilities] = Abilities(can_roll_back=False)
+    compacted: bool = True
+
+
+@dataclass
+class LedgerCommitter(SinkCommitter):
+    sink: LedgerSink
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        self.sink.before()
+        return [self._commit(request) for request in requests]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        self.sink.before()
+        for request in requests:
+            row = ledgers.taken_back(self.sink.row, request, ())
+            if self.sink.ledger.get(("a", request.epoch)):
+                if self.sink.compacted:
+                    raise ConflictError("what is committed stays", dataset="a")
+                del self.sink.ledger["a", request.epoch]
+            self.sink.row = row
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        self.sink.before()
+        for request in requests:
+            self.sink.row = ledgers.allowed_again(self.sink.row, request)
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        if self.sink.down:
+            return RetryLater("not now")
+        outcome = ledgers.answered(self.sink.row, request)
+        if outcome is None:
+            self.sink.row = ledgers.committed(self.sink.row, request, ())
+            self.sink.ledger["a", request.epoch] = request.infos
+        return outcome or Committed()
+
+
+@dataclass
+class Job:
+    """Three branches of one job on one machine."""
+
+    machine: Machine = field(default_factory=Machine)
+    table: Table = field(default_factory=Table)
+    messages: Messages = field(default_factory=Messages)
+
+    def run(self) -> RunResult:
+        """One whole run."""
+        files: Sink = FileSink(compression="none")
+        branches = Branch(self.messages, "messages"), Branch(self.table, "table"), Branch(files, "files")
+        settings = WORLD.begin(self.machine, DATA)
+        flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
+        return run(launch, replace(settings, flow=flow, min_interval_s=1_000_000))
+
+    def half_done(self) -> None:
+        """Quarantined with its files and its rows in the table, and no message."""
+        self.messages.down = True
+        self.run()
+        self.run()
+        self.messages.down = False
+        assert statuses(WORLD, self.machine) == {"a": "quarantined"}
+        assert (self.table.values, self.messages.values) == (VALUES, [])
+
+    def abandon(self) -> None:
+        """As a person does."""
+        operator_actions.abandon(
+            WORLD.store(self.machine), "a", "somebody", {**self.table.committers, **self.messages.committers}
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """Published files."""
+        return self.machine.paths(f"{OUTPUT}/a")
+
+    def disturbed_by(self, fault: Fault) -> None:
+        """Lets a fault strike before each call of the machine and of the targets."""
+        self.machine.faults.append(fault)
+
+        def before() -> None:
+            for one in list(self.machine.faults):
+                one(Operation("target", ""))
+
+        self.table.before = self.messages.before = before
+
+    def calm(self) -> None:
+        self.machine.restart()
+        self.table.before = self.messages.before = lambda: None
+
+    def check_exact(self) -> None:
+        """After a run that nothing disturbed each record is at each target, once."""
+        result = self.run()
+        assert (result.succeeded, statuses(WORLD, self.machine)) == (True, {"a": "idle"}), result
+        assert (self.table.values, self.messages.values) == (VALUES, VALUES)
+        assert len(self.files()) == 1
+
+
+def calls() -> tuple[list[int], Fault]:
+    """Counts calls that change something."""
+    seen = [0]
+
+    def count(operation: Operation) -> None:
+        seen[0] += operation.kind not in ("read", "lstat", "scandir")
+
+    return seen, count
+
+
+def dies_before(number: int) -> Fault:
+    seen, count = calls()
+
+    def fault(operation: Operation) -> None:
+        count(operation)
+        if seen[0] > number:
+            raise Crashed
+
+    return fault
+
+
+def test_what_is_half_done_is_abandoned_from_the_last_target_to_the_first() -> None:
+    job = Job()
+    job.half_done()
+    job.abandon()
+    assert (job.table.values, job.messages.values, job.files()) == ([], [], {})
+    assert job.messages.row is not None
+    assert job.messages.row.revoked == 2
+    job.check_exact()
+
+
+def test_where_one_target_refuses_nothing_is_removed_and_a_retry_goes_through() -> None:
+    job = Job()
+    job.half_done()
+    job.table.compacted, before = True, job.files()
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="what is committed stays"):
+            job.abandon()
+        assert statuses(WORLD, job.machine) == {"a": "quarantined"}
+        assert (job.table.values, job.messages.values, job.files()) == (VALUES, [], before)
+    operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
+    job.check_exact()
+
+
+def test_what_was_abandoned_before_stays_so_when_a_later_one_is_allowed_again() -> None:
+    job = Job()
+    job.half_done()
+    job.abandon()
+    job.half_done()
+    job.table.compacted = True
+    with pytest.raises(ConflictError):
+        job.abandon()
+    zombie = CommitRequest("a", 2, ({"values": VALUES},), branch="messages", bases=(0,))
+    (outcome,) = LedgerCommitter(job.messages).commit([zombie])
+    assert isinstance(outcome, FailedForGood)
+    assert job.messages.values == []
+    operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
+    job.check_exact()
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_killed_anywhere_as_it_is_abandoned_it_goes_on_or_is_as_it_was(compacted: bool) -> None:
+    for number in range(200):
+        job = Job()
+        job.half_done()
+        job.table.compacted = compacted
+        job.disturbed_by(dies_before(number))
+        died = False
+        try:
+            with suppress(ConflictError):
+                job.abandon()
+        except Crashed:
+            died = True
+        job.calm()
+        assert compacted is False or job.table.values == VALUES, number
+        if statuses(WORLD, job.machine)["a"] in ("quarantined", "revoking"):
+            with suppress(ConflictError):
+                job.abandon()
+        if compacted:
+            operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
+        job.check_exact()
+        if not died:
+            break
+    assert number > 4
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_zombie_goes_on_at_any_moment_of_an_abandon(compacted: bool) -> None:
+    """A run that is overtaken: between any two of its calls a newer one fails, a person abandons, and one more reads
+    again; or as the table refuses, has it tried again."""
+    met = 0
+    for number in range(400):
+        job = Job()
+        WORLD.store(job.machine)
+
+        def act(job: Job = job) -> bool:
+            quiet, job.table.before = job.table.before, lambda: None
+            job.messages.before = job.table.before
+            job.messages.down = True
+            job.run()
+            job.run()
+            job.messages.down, job.table.compacted = False, compacted
+            if statuses(WORLD, job.machine).get("a") == "quarantined":
+                with suppress(ConflictError):
+                    job.abandon()
+            if statuses(WORLD, job.machine).get("a") == "quarantined":
+                operator_actions.retry(WORLD.store(job.machine), "a", "somebody")
+            job.table.before = job.messages.before = quiet
+            return True
+
+        newer = Meeting(job.machine, number, act)
+        job.disturbed_by(newer)
+        with suppress(Exception):  # it is fenced
+            job.run()
+        job.calm()
+        if newer.result is None:
+            break
+        met += 1
+        job.run()
+        job.check_exact()
+    assert met > 30
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_zombie_commits_at_any_moment_of_an_abandon(compacted: bool) -> None:
+    """What the person does is interrupted between any two calls: a run that was overtaken goes on there, to the end."""
+    for number in range(200):
+        job = Job()
+        job.half_done()
+        job.table.compacted = compacted
+        store = WORLD.store(job.machine)
+        steps = store.bucket_log(0).refresh().state_of("a").sequence
+        assert steps is not None
+
+        def zombie(job: Job = job, epoch: int = steps.epoch) -> bool:
+            quiet, job.table.before = job.table.before, lambda: None
+            job.messages.before = job.table.before
+            for sink in (job.table, job.messages):
+                request = CommitRequest("a", epoch, ({"values": VALUES},), bases=(0,))
+                (outcome,) = LedgerCommitter(sink).commit([request])
+                if not isinstance(outcome, Committed) and sink.values != VALUES:
+                    break
+            job.table.before = job.messages.before = quiet
+            return True
+
+        met = Meeting(job.machine, number, zombie)
+        job.disturbed_by(met)
+        with suppress(ConflictError):
+            job.abandon()
+        job.calm()
+        if met.result is None:
+            break
+        if statuses(WORLD, job.machine)["a"] == "quarantined":
+            operator_actions.retry(store, "a", "somebody")
+        job.check_exact()
+    assert number > 4

@@ -1,0 +1,53 @@
+"""Two branches of a dataset in one target over several runs: something, nothing, something in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.forks.by_schema import AllBranches
+from distcommit.core.interfaces.committer import CommitRequest, Committed
+from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.engine.driver.run import run
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from tests.simulation.world import World
+from tests.unit.engine.driver.machines import Machine, launch, source, states
+from tests.unit.engine.driver.test_own_sinks import MemorySink
+
+WORLD = World()
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutSomeRecords(Converter):
+    """Drops the records that the second and the third run read."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        kept = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
+        yield Converted(batch.filter(kept), pc.indices_nonzero(kept))
+
+
+def test_branch_with_nothing_in_a_run_is_committed_next_upon_its_own_newest_epoch() -> None:
+    machine, asked = Machine(), list[CommitRequest]()
+
+    def committed(request: CommitRequest) -> Committed:
+        asked.append(request)
+        return Committed()
+
+    sink = MemorySink(answers=committed)
+    branches = (Branch(sink, "main"), Branch(sink, "other", stages=(Stage("drop", WithoutSomeRecords()),)))
+    epochs = list[int]()
+    for end in (1, 2, 3, 4):
+        settings = WORLD.begin(machine, source(a=end))
+        flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
+        assert run(launch, replace(settings, flow=flow)).succeeded
+        epochs.append(settings.epoch)
+    first, second, third, fourth = epochs
+    found = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
+    assert found == {
+        **{("main", first): (0,), ("main", second): (first,), ("main", third): (second,), ("main", fourth): (third,)},
+        **{("other", first): (0,), ("other", fourth): (first,)},
+    }
+    assert states(WORLD, machine)["a"].targets == {"main": (fourth,), "other": (fourth,)}

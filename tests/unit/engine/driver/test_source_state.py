@@ -1,0 +1,141 @@
+"""What a source is told while it plans: states of its own buckets, of others on demand; and what it tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from msgspec.structs import replace
+
+from distcommit.core.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
+from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings, SourceFact
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.urn import bucket_of
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.driver.run import run
+from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.testing.fakes.model_source import ModelSource
+from tests.simulation.world import World, launch_here
+from tests.unit.engine.driver.machines import Machine, go, source
+
+SPREAD = World(buckets=4, partitions=4)
+PINNED = FixedSettings({"source.type": FixedSetting("model")})
+
+
+@dataclass(frozen=True, slots=True)
+class AskingSource(ModelSource):
+    """Asks for one dataset in each partition of the plan, and says what cluster it is."""
+
+    asks: str = ""
+    cluster: Callable[[], str] = lambda: "one"
+    answers: list[DatasetState | None] = field(default_factory=list)
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        yield SourceFact("cluster", FixedSetting(self.cluster(), "use the other."))
+        if self.asks:
+            assert isinstance(states, SourceState)
+            assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"
+            self.answers.append(states.anywhere(self.asks))
+        yield from ModelSource.plan(self, owned, states)
+
+
+def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    assert go(SPREAD, machine, data).succeeded
+    asking = AskingSource(data.datasets, asks="a")
+    assert go(SPREAD, machine, asking).succeeded
+    assert [state.dataset_urn if state else None for state in asking.answers] == ["a"] * 4
+    asking = AskingSource(data.datasets, asks="a")
+    log = f"/job/store/log/bucket={bucket_of('a', 4):05d}"
+    for path in machine.paths(log):
+        machine.put(path, b"not ours")
+    with pytest.raises(SourceUnavailableError, match="it is unknown whether another dataset was read before"):
+        go(SPREAD, machine, asking)
+
+
+@dataclass(frozen=True, slots=True)
+class CarryingSource(ModelSource):
+    """Fails to read a dataset the first time; what is stored of that it gives to its extractor with the work units."""
+
+    fails: str = ""
+    patience: str = "the job's"
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            state = states.get(planned.dataset_urn)
+            if state is None or state.unread is None:
+                yield planned
+                continue
+            told = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
+            units = tuple(replace(unit, properties={**unit.properties, **told}) for unit in planned.work_units)
+            yield replace(planned, work_units=units)
+
+    def open(self) -> Extractor:
+        return CarryingExtractor(self, ModelSource.open(self))
+
+
+@dataclass
+class CarryingExtractor(Extractor):
+    source: CarryingSource
+    inner: Extractor
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        self.source.seen.append((unit.dataset_urn, unit.properties.get("patience", self.source.patience)))
+        if unit.dataset_urn == self.source.fails:
+            raise SourceError("it is away")
+        return self.inner.extract(unit)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_source_of_ones_own_sees_what_the_run_before_could_not_read_and_a_work_units_property_wins() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    first = CarryingSource(data.datasets, fails="a")
+    assert not go(SPREAD, machine, first).succeeded
+    assert set(first.seen) == {("a", "the job's"), ("b", "the job's")}
+    second = CarryingSource(source(a=2, b=2).datasets)
+    assert go(SPREAD, machine, second).succeeded
+    ((_, of_a),) = {each for each in second.seen if each[0] == "a"}
+    assert of_a == "failed 1 times: SourceError: it is away"
+    assert {each for each in second.seen if each[0] == "b"} == {("b", "the job's")}
+    third = CarryingSource(source(a=3, b=2).datasets)
+    assert go(SPREAD, machine, third).succeeded
+    assert third.seen == [("a", "the job's")], "once it was read there is nothing left of that"
+
+
+def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused_before_the_plan_counts() -> None:
+    machine, data = Machine(), source(a=2)
+    first = SPREAD.begin(machine, AskingSource(data.datasets))
+    assert run(launch_here, first, pinned=PINNED).succeeded
+    assert read_settings(first.store).found == {"source.cluster": "one"}
+    more = source(a=4)
+    other = SPREAD.begin(machine, AskingSource(more.datasets, cluster=lambda: "two"))
+    with pytest.raises(ConfigurationError, match=r"source\.cluster: one; found source\.cluster: two.*use the other"):
+        run(launch_here, other, pinned=PINNED)
+    assert not [path for path in machine.paths("/job/store/plans") if other.run_id in path and "manifest" in path]
+    assert read_settings(first.store).found == {"source.cluster": "one"}
+    again = SPREAD.begin(machine, AskingSource(more.datasets))
+    assert run(launch_here, again, pinned=PINNED).succeeded
+    assert SPREAD.violation(machine, more, {}) == ""
+
+
+def test_executors_that_find_different_sources_are_told() -> None:
+    machine, clusters = Machine(), iter("abcd")
+    settings = SPREAD.begin(machine, AskingSource(source(a=2).datasets, cluster=lambda: next(clusters)))
+    with pytest.raises(ConfigurationError, match="executors found different sources"):
+        run(launch_here, settings, pinned=PINNED)
+    assert read_settings(settings.store).found == {}
+
+
+def test_a_fenced_run_records_nothing() -> None:
+    machine, data = Machine(), source(a=2)
+    old = SPREAD.begin(machine, AskingSource(data.datasets))
+    SPREAD.begin(machine, data)
+    with pytest.raises(FencedError):
+        run(launch_here, old, pinned=PINNED)
+    assert read_settings(old.store).settings == {}

@@ -1,0 +1,388 @@
+"""One task attempt at one work unit: what it reports, whatever happens to it."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace as changed
+
+from distcommit.constructs.by_record import Record, RecordConverter
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.extract import Extract, TableType, with_extract
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from distcommit.core.provenance import Provenance
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit
+from distcommit.pipeline.limits.progress_counters import ProgressCounters
+from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
+from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.folders.staging import make_area, prepare_bucket
+from tests.simulation.world import SimulatedFileSystem
+from tests.unit.engine.driver.machines import Machine, QuickClock, fails
+
+GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'
+UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}), 4)
+
+
+class Numbers(RecordConverter):
+    """Values of JSON with a number `x`, as a column."""
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        return schema.append(pa.field("x", pa.int64()))
+
+    def convert_record(self, record: Record) -> Record:
+        found = json.loads(record["value"] or b"{}")
+        return {**record, "x": found.get("x")}
+
+
+SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
+
+
+@dataclass(frozen=True)
+class ListSource(Source, Extractor):
+    """Batches of values, offsets from 10; then an error, if there is one to raise."""
+
+    batches: tuple[tuple[bytes | None, ...], ...]
+    error: BaseException | None = None
+    high: int | None = None
+    provenance = Provenance("partition", "offset")
+
+    def plan(self, owned: object, states: object) -> Iterator[DatasetPlan]:
+        return iter(())
+
+    def open(self) -> Extractor:
+        return self
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return ListExtraction(self)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class ListExtraction(Extraction):
+    source: ListSource
+    offset: int = 10
+    bytes: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for values in self.source.batches:
+            offsets = range(self.offset, self.offset + len(values))
+            self.offset += len(values)
+            self.bytes += sum(len(value or b"") for value in values)
+            yield pa.record_batch([[0] * len(values), list(offsets), list(values)], schema=SCHEMA)
+        if self.source.error is not None:
+            raise self.source.error
+
+    def actual_high(self) -> Watermark:
+        return Watermark({"0": self.offset if self.source.high is None else self.source.high})
+
+    def bytes_read(self) -> int:
+        return self.bytes
+
+
+def run_unit(
+    source: ListSource,
+    *,
+    divert: bool = False,
+    machine: Machine | None = None,
+    unit: WorkUnit = UNIT,
+    deadline_ms: int = 0,
+    clock: QuickClock | None = None,
+    sink: Sink | None = None,
+    live: ProgressCounters | None = None,
+) -> TaskState:
+    fs = SimulatedFileSystem(machine or Machine())
+    prepare_bucket(fs, "/job/staging", 7, 0)
+    identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, uuid.uuid4().hex)
+    numbers = Stage("numbers", Numbers(), on_failure="divert" if divert else "fail")
+    flow = TaskFlow(source, (Branch(sink or FileSink()),), (numbers,))
+    area = make_area(fs, "/job/staging", "/job/output", 0, identity)
+    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms, live=live)
+
+
+def infos(state: TaskState) -> list[Any]:
+    return [info for result in state.branches for info in result.infos]
+
+
+def counts(state: TaskState) -> tuple[int, int, int]:
+    written = sum(result.records_written for result in state.branches)
+    return state.records_read, written, sum(result.records_diverted for result in state.branches)
+
+
+def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
+    state = run_unit(ListSource(((GOOD, GOOD), (None, GOOD))))
+    assert (state.outcome, state.actual_high, state.error) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}), "")
+    assert counts(state) == (4, 4, 0)
+    assert state.bytes_read == 3 * len(GOOD)
+    [file] = state.files
+    assert (file.records, file.staged_path.startswith("0000000007/bucket=00000/00000_000001.")) == (4, True)
+    assert (state.run_id, state.epoch, state.low, state.expected_high) == ("run", 7, UNIT.low, UNIT.expected_high)
+
+
+def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> None:
+    machine = Machine()
+    state = run_unit(ListSource(((GOOD, GOOD), (GOOD, BAD))), machine=machine)
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert counts(state) == (4, 2, 0)
+    ids = "[construct=numbers, dataset=a, work_unit=00000_000001]"
+    assert state.error.startswith(f"RecordError: a record is turned away {ids}")
+    assert "'one'" in state.error
+
+
+def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
+    state = run_unit(ListSource(((GOOD, BAD), (BAD, GOOD))), divert=True)
+    assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}))
+    assert counts(state) == (4, 2, 2)
+    assert sorted((file.final_path.split("/")[0], file.records) for file in state.files) == [
+        ("_rejected", 2),
+        ("a", 2),
+    ]
+
+
+def test_a_work_unit_of_which_everything_is_diverted_succeeds() -> None:
+    state = run_unit(ListSource(((BAD, BAD, BAD, BAD),)), divert=True)
+    assert (state.outcome, counts(state)) == (TaskOutcome.SUCCEEDED, (4, 0, 4))
+    assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"]
+
+
+def test_a_work_unit_with_nothing_in_it_succeeds_without_a_file() -> None:
+    state = run_unit(ListSource(((), ()), high=14))
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.SUCCEEDED, (), Watermark({"0": 14}))
+    assert counts(state) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("error", [SourceError("lost"), OSError(errno.EIO, "EIO"), ZeroDivisionError("odd \udcff")])
+def test_whatever_the_source_raises_is_a_failed_state_that_claims_nothing(error: Exception) -> None:
+    state = run_unit(ListSource(((GOOD, GOOD),), error))
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert counts(state) == (2, 2, 0)
+    assert state.error.encode().startswith(type(error).__name__.encode())
+
+
+@pytest.mark.parametrize("high", [9, 15])
+def test_a_high_watermark_outside_the_work_unit_is_never_reported(high: int) -> None:
+    state = run_unit(ListSource(((GOOD,),), high=high))
+    assert (state.outcome, state.actual_high) == (TaskOutcome.FAILED, UNIT.low)
+    assert "outside its work unit" in state.error
+
+
+@pytest.mark.parametrize(("kind", "code"), [("create", errno.ENOSPC), ("write", errno.EIO), ("rename", errno.EDQUOT)])
+def test_a_disk_that_fails_is_a_failed_state_and_what_was_begun_is_left_alone(kind: str, code: int) -> None:
+    machine = Machine()
+    machine.faults.append(fails(code, kind, "/job/staging/"))
+    state = run_unit(ListSource(((GOOD, GOOD),)), machine=machine)
+    assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
+    assert "OSError" in state.error
+    assert not [op for op in machine.made if op.kind in ("unlink", "rmdir")]
+
+
+def test_a_value_of_any_length_can_not_make_the_error_long() -> None:
+    state = run_unit(ListSource((((b"x" * 1_000_000),),)))
+    assert len(state.error) <= 4000
+
+
+def test_a_work_unit_stops_at_its_byte_limit_and_says_how_far_it_came() -> None:
+    unit = changed(UNIT, properties={MAX_BYTES: str(len(GOOD))})
+    state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,))), unit=unit)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}), (1, 1, 0))
+
+
+class TickingClock(QuickClock):
+    """Ten seconds pass between two looks at it."""
+
+    def now_ms(self) -> int:
+        self.sleep(10)
+        return super().now_ms()
+
+
+def test_a_work_unit_stops_at_the_deadline_and_says_how_far_it_came() -> None:
+    clock = TickingClock(0)
+    state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,))), deadline_ms=25_000, clock=clock)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 12}), (2, 2, 0))
+
+
+def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the_next_run() -> None:
+    machine = Machine()
+    state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1, machine=machine)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, UNIT.low, (0, 0, 0))
+    assert machine.paths("/job/staging") == {}
+
+
+@dataclass
+class NotingSink(CommitterSink, SinkWriter):
+    """Notes what is asked of its one writer; `infos` is what that prepares, `fails` the method that raises."""
+
+    name: ClassVar[str] = "noting"
+    infos: Sequence[Any] = ("info", {"n": 1})
+    fails: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        assert area.folder == f"/job/staging/0000000007/bucket=00000/00000_000001.{attempt.attempt}"
+        self._note("open")
+        return self
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        raise NotImplementedError
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        self._note(f"write {batch.num_rows}")
+
+    def prepare_commit(self) -> Prepared:
+        self._note("prepare")
+        return Prepared(self.infos)
+
+    def abort(self) -> None:
+        self._note("abort")
+
+    def _note(self, what: str) -> None:
+        self.notes.append(what)
+        if self.fails and what.startswith(self.fails):
+            raise ConnectionError(f"can't {what}")
+
+
+def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_reported() -> None:
+    sink = NotingSink()
+    state = run_unit(ListSource(((GOOD, GOOD, BAD), (BAD,))), divert=True, sink=sink)
+    assert (state.outcome, infos(state)) == (TaskOutcome.SUCCEEDED, ["info", {"n": 1}])
+    assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"], "errors are files, always"
+    assert sink.notes == ["open", "write 2", "prepare"]
+    assert counts(state) == (4, 2, 2)
+
+
+@dataclass(frozen=True)
+class TableSource(ListSource):
+    """One that knows of what its datasets are extracts."""
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        return Extract("shop", dataset_urn, TableType.APPEND_ONLY)
+
+
+def extracts_told(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
+    """What a writer is told, at an attempt that succeeds."""
+    told: list[Extract | None] = []
+
+    class TellingSink(NotingSink):
+        def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+            told.append(origin.extract)
+            return super().open_writer(attempt, area, origin)
+
+    assert run_unit(source, unit=unit, sink=TellingSink()).outcome is TaskOutcome.SUCCEEDED
+    return told
+
+
+def test_a_writer_is_told_of_what_its_records_are_an_extract_and_a_work_units_property_wins() -> None:
+    own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id",), ("at",))
+    assert extracts_told(ListSource(((GOOD,) * 4,))) == [None]
+    assert extracts_told(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
+    assert extracts_told(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
+
+
+def test_a_property_that_is_no_extract_fails_its_work_unit() -> None:
+    state = run_unit(ListSource(((GOOD,) * 4,)), unit=changed(UNIT, properties={"extract": "[]"}))
+    assert (state.outcome, "property=extract" in state.error) == (TaskOutcome.FAILED, True)
+
+
+@pytest.mark.parametrize("fails", ["open", "write", "prepare"])
+def test_whatever_a_sinks_writer_raises_is_a_failed_state_and_it_is_aborted(fails: str) -> None:
+    sink = NotingSink(fails=fails)
+    state = run_unit(ListSource(((GOOD,), (BAD,))), divert=True, sink=sink)
+    assert (state.outcome, infos(state), state.actual_high) == (TaskOutcome.FAILED, [], UNIT.low)
+    assert state.error.startswith("ConnectionError: can't ")
+    assert sink.notes.count("abort") == (fails != "open")
+
+
+def test_what_abort_raises_does_not_hide_why() -> None:
+    sink = NotingSink(fails="abort")
+    state = run_unit(ListSource(((GOOD,),), SourceError("lost")), sink=sink)
+    assert (state.outcome, state.error) == (TaskOutcome.FAILED, "SourceError: lost")
+
+
+@pytest.mark.parametrize("info", [("a", "tuple"), {1: "key"}, object(), 2**64, {"deep": [{1, 2}]}])
+def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> None:
+    sink = NotingSink(infos=[{"good": [None, True, -1, 2.5, "text", b"bytes"]}, info])
+    state = run_unit(ListSource(((GOOD,),)), sink=sink)
+    assert (state.outcome, infos(state)) == (TaskOutcome.FAILED, [])
+    assert "a sink's commit infos can't be stored [sink=noting]" in state.error
+    assert sink.notes[-1] == "abort"
+
+
+class Cell:
+    """One that only a search for cyclic garbage takes away."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@dataclass(frozen=True)
+class LitteringSource(ListSource):
+    """Leaves cyclic garbage with each batch.
+
+    Attributes:
+        left: how much of it was still there when each batch began.
+        searches: how often it was searched for while a batch was made.
+    """
+
+    left: list[int] = field(default_factory=list)
+    searches: list[int] = field(default_factory=list)
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _LitteringExtraction(self)
+
+
+class _LitteringExtraction(ListExtraction):
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        assert isinstance(self.source, LitteringSource)
+        litter: list[weakref.ref[Cell]] = []
+        for batch in super().__iter__():
+            self.source.left.append(sum(cell() is not None for cell in litter))
+            before = _searches()
+            litter += [weakref.ref(Cell()) for _ in range(5000)]
+            self.source.searches.append(_searches() - before)
+            yield batch
+
+
+def _searches() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+def test_cyclic_garbage_is_searched_for_between_batches_and_not_while_one_is_on_its_way() -> None:
+    source, threshold = LitteringSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,))), gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # executor functions, which other tests call here, set a higher one
+    try:
+        assert run_unit(source).outcome is TaskOutcome.SUCCEEDED
+    finally:
+        gc.set_threshold(*threshold)
+    assert source.searches == [0, 0, 0, 0]
+    assert source.left == [0, 0, 0, 0], "that of a batch is gone before the next one comes"
+    assert gc.isenabled()
+
+
+def test_a_work_unit_that_fails_or_ends_early_leaves_the_search_for_garbage_as_it_was() -> None:
+    run_unit(ListSource(((GOOD,), (BAD,))))
+    assert gc.isenabled()
+    run_unit(ListSource(((GOOD,),), SourceError("lost")))
+    assert gc.isenabled()
+    run_unit(ListSource(((GOOD,), (GOOD,))), unit=changed(UNIT, properties={MAX_BYTES: "1"}))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        run_unit(ListSource(((GOOD,),)))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,581 @@
+"""What is the same of all databases that prepare transactions: a class to subclass, beside a fixture `target`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from distcommit.core.errors import ConfigurationError, ConflictError, FencedError, TransientError
+from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    HeldBack,
+    RetryLater,
+)
+from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.sinks.databases import two_phase
+from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
+from distcommit.testing.contracts.killed_processes import fork_server
+from tests.servers.lossy_proxy import LossyProxy
+from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.table_sink_cases import ServerTarget
+
+_PROOFS = "SELECT what, epoch FROM distcommit_prepared ORDER BY 1, 2"
+
+
+class PreparingTarget(ServerTarget):
+    """A database whose server prepares transactions."""
+
+    prepare_sent: ClassVar[bytes]
+    modules: ClassVar[Sequence[str]]
+    """Files of the modules that writers go through."""
+    preloaded: ClassVar[Sequence[str]]
+    """Modules that writers import as they are used."""
+    apart: ClassVar[int] = 3
+    """Writers are killed before each line of so many."""
+
+    @abstractmethod
+    def prepared(self) -> list[str]:
+        """The names of what is prepared, the attempt's id at their end, in any order."""
+
+    @abstractmethod
+    def end(self, name: str, *, commit: bool) -> None:
+        """Commits one of them, or rolls it back, as a person does."""
+
+    @abstractmethod
+    def plain(self, **settings: Any) -> TableSink:
+        """A sink as it is set up."""
+
+    def writer(self, sink: TableSink, epoch: int, attempt: str, urn: str = "a", store: str = "store") -> SinkWriter:
+        folder = self.folder / attempt
+        folder.mkdir(exist_ok=True)
+        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(self.folder / "output"))
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, "unit", attempt, store_id=store)
+        return sink.open_writer(identity, area, Origin())
+
+    def of_units(self, sink: TableSink, urn: str, epoch: int, *units: pa.RecordBatch, **more: Any) -> CommitRequest:
+        """A request of several work units."""
+        parts = [self.prepare(sink, urn, epoch, unit, **more) for unit in units]
+        infos, attempts = (tuple(each for part in parts for each in getattr(part, of)) for of in ("infos", "attempts"))
+        return CommitRequest(urn, epoch, infos, bases=parts[0].bases, attempts=attempts)
+
+    def name_of(self, request: CommitRequest, unit: int = 0) -> str:
+        (name,) = [name for name in self.prepared() if name.endswith(request.attempts[unit])]
+        return name
+
+    def opened(self, sink: TableSink, store: str = "store") -> TwoPhaseCommitter:
+        context = CommitterContext(LocalFileSystem(), str(self.folder), str(self.folder / "output"), store)
+        committer = sink.open_committer(context)
+        assert isinstance(committer, TwoPhaseCommitter)
+        return committer
+
+    def discard(self, sink: TableSink, *attempts: str, epoch: int = 1) -> None:
+        committer = self.opened(sink)
+        try:
+            committer.discard([AbortedAttempt(epoch, "unit", attempt, attempt) for attempt in attempts])
+        finally:
+            committer.close()
+
+
+class TwoPhaseCases:
+    """To be subclassed where the fixture `target` is a `PreparingTarget`."""
+
+    # -- what proves
+
+    def test_what_is_prepared_survives_the_server_and_is_committed_by_its_name(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1, 2), numbers(3))
+        assert len(target.prepared()) == 2
+        target.server.restart()
+        assert len(target.prepared()) == 2
+        assert target.rows("a") == []
+        assert target.commit(sink, request) == [Committed()]
+        assert target.rows("a") == [(1,), (2,), (3,)]
+        assert target.prepared() == []
+        assert target.ledger() == [("a", 1)]
+        assert target.commit(sink, request, request) == [AlreadyCommitted()] * 2
+
+    def test_what_is_gone_is_lost_and_nothing_of_its_dataset_is_committed(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        target.end(target.name_of(request, 1), commit=False)
+        refused(target.beside_others(sink, request), "neither there nor committed", request.attempts[1])
+        assert target.rows("a") == []
+        target.abort(sink, request)
+        assert target.prepared() == []
+
+    def test_what_is_gone_and_has_its_proof_is_committed(self, target: PreparingTarget) -> None:
+        """As where a committer was killed between two of them, or before it could write the ledger."""
+        sink = target.sink()
+        for epoch, done in ((1, [0]), (2, [0, 1])):
+            request = target.of_units(sink, "a", epoch, numbers(epoch), numbers(10 * epoch))
+            for unit in done:
+                target.end(target.name_of(request, unit), commit=True)
+            assert target.commit(sink, request) == [Committed()]
+            assert target.commit(sink, request) == [AlreadyCommitted()]
+        assert target.rows("a") == [(1,), (2,), (10,), (20,)]
+        assert target.prepared() == []
+
+    def test_proofs_go_with_the_ledgers_row_so_that_nothing_grows_with_runs(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        for epoch in range(1, 5):
+            lost = target.prepare(sink, "a", epoch, numbers(0))
+            assert target.commit(sink, target.prepare(sink, "a", epoch, numbers(epoch))) == [Committed()]
+            target.discard(sink, *lost.attempts, epoch=epoch)
+            assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
+        assert target.rows("a") == [(1,), (2,), (3,), (4,)]
+
+    def test_proofs_of_what_was_accepted_in_part_go_once_a_later_epoch_is_committed(
+        self, target: PreparingTarget
+    ) -> None:
+        """Of a quarantined sequence that a person has released as it is: no committer comes to it any more."""
+        sink = target.sink()
+        accepted, open_one = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
+        for request in (accepted, open_one):
+            target.end(target.name_of(request), commit=True)
+        target.end(target.name_of(accepted, 1), commit=False)
+        assert target.commit(sink, target.prepare(sink, "a", 2, numbers(3), bases=(0, 1))) == [Committed()]
+        proofs = "SELECT dataset, epoch FROM distcommit_prepared WHERE what = 'proof' ORDER BY 1"
+        assert target.sql(proofs) == [("a", 1), ("b", 1)]
+        target.writer(sink, 3, "of the next run").abort()
+        assert target.sql(proofs) == [("b", 1)], "which is pending: its proof is all that says so"
+        assert target.commit(sink, open_one) == [Committed()]
+        assert target.rows("b") == [(1,), (2,)]
+        assert target.sql(proofs) == []
+
+    def test_an_answer_to_a_commit_that_is_lost_is_found_by_the_proof(self, target: PreparingTarget) -> None:
+        with LossyProxy(target.server.port) as proxy:
+            sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
+            request = target.prepare(sink, "a", 1)
+            proxy.lose_answer_to(target.commit_sent)
+            with suppress(target.raised):  # which is the same to whoever asks for a commit
+                assert isinstance(target.commit(sink, request)[0], RetryLater)
+            assert proxy.wait_for_loss()
+            assert target.commit(sink, request) == [Committed()]
+        assert target.rows("a") == [(1,), (2,), (3,)]
+
+    def test_an_answer_to_prepare_that_is_lost_leaves_nothing(self, target: PreparingTarget) -> None:
+        with LossyProxy(target.server.port) as proxy:
+            sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
+            target.sql("CREATE TABLE a (n bigint)")
+            writer = target.writer(sink, 1, "attempt")
+            writer.write(numbers(1))
+            proxy.lose_answer_to(target.prepare_sent)
+            with pytest.raises(TransientError, match="could not prepare"):
+                writer.prepare_commit()
+            assert proxy.wait_for_loss()
+            assert len(target.prepared()) == 1, "it was prepared, and the writer does not know"
+            with suppress(TransientError):  # where the server takes the writer to be there still
+                writer.abort()
+        target.discard(target.sink(), "attempt")
+        assert target.prepared() == []
+        assert target.rows("a") == []
+
+    def test_of_one_table_nothing_is_committed_where_something_is_gone(self, target: PreparingTarget) -> None:
+        sink = target.sink(table="shared")
+        first, gone, last = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b", "c"))
+        target.end(target.name_of(gone, 1), commit=False)
+        one, refusal, other = target.commit_atomically(sink, first, gone, last)
+        assert one == other == HeldBack("b")
+        refused(refusal, "neither there nor committed")
+        assert target.rows("shared") == []
+        assert len(target.prepared()) == 5
+        assert target.commit_atomically(sink, first, last) == [Committed()] * 2
+        assert len(target.rows("shared")) == 4
+        target.abort(sink, gone)
+        assert target.prepared() == []
+
+    # -- another target, or another store
+
+    @pytest.mark.parametrize("harm", ["older target", "older store"])
+    def test_an_older_one_is_refused_before_anything_is_committed(self, target: PreparingTarget, harm: str) -> None:
+        sink = target.sink()
+        for epoch, bases in ((1, (0,)), (2, (1,))):
+            assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
+        if harm == "older target":
+            target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
+            request = target.of_units(sink, "a", 3, numbers(7), numbers(8), bases=(2,))
+        else:  # it has lost its newest epoch, and gives its number once more
+            request = target.of_units(sink, "a", 2, numbers(7), numbers(8), bases=(1,))
+        refused(target.commit(sink, request)[0], "not the target that the store knows")
+        assert len(target.prepared()) == 2
+        assert len(target.rows("a")) == 6
+        target.abort(sink, request) if harm == "older target" else target.discard(sink, *request.attempts, epoch=2)
+        assert target.prepared() == []
+
+    def test_a_table_that_is_another_one_is_refused(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+        target.sql("DROP TABLE a", "CREATE TABLE a (n bigint)")
+        with pytest.raises(ConfigurationError, match="it was dropped and made again"):
+            target.prepare(sink, "a", 2)
+        assert target.prepared() == []
+        target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL")
+        assert target.commit(sink, target.prepare(sink, "a", 3)) == [Committed()]
+
+    # -- zombies, and what lost
+
+    def test_a_committer_of_an_older_run_changes_nothing(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        old = target.prepare(sink, "a", 1, bases=(0,))
+        new = target.prepare(sink, "a", 2, numbers(9), bases=(0,))
+        assert target.commit(sink, new) == [Committed()]
+        refused(target.commit(sink, old)[0])
+        assert target.rows("a") == [(9,)]
+        target.discard(sink, *old.attempts)
+        assert target.prepared() == []
+
+    def test_a_writer_of_an_older_run_prepares_nothing_any_more(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        late = target.writer(sink, 1, "late")
+        late.write(numbers(1))
+        target.writer(sink, 2, "newer")
+        with pytest.raises(FencedError, match="a newer run"):
+            late.prepare_commit()
+        again = target.opened(sink)
+        with pytest.raises(FencedError, match="a newer run"):
+            again.begin(1)
+        again.close()
+        assert target.prepared() == []
+        other = target.writer(sink, 1, "of another store", store="other")
+        other.write(numbers(1))
+        assert other.prepare_commit().infos
+        target.discard(sink, "of another store")
+
+    def test_what_was_given_up_is_never_prepared(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        late, given_up = target.writer(sink, 1, "late"), target.writer(sink, 1, "given up")
+        for writer in (late, given_up):
+            writer.write(numbers(1))
+        for _ in range(2):
+            target.discard(sink, "given up", "that nobody knows")
+        again = target.opened(sink)
+        again.begin(1)  # as another process of the same run
+        again.close()
+        with pytest.raises(FencedError, match="given up"):
+            given_up.prepare_commit()
+        assert late.prepare_commit().infos, "others are unharmed"
+        target.discard(sink, "late")
+        assert target.prepared() == []
+
+    def test_what_was_given_up_is_not_prepared_after_a_newer_run_has_cleaned_up(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A writer that was stopped right before it proves, or looks for a newer run, whichever is first."""
+        sink = target.sink()
+        others: list[Callable[[], object]] = [
+            lambda: target.discard(sink, "late"),
+            lambda: target.writer(sink, 2, "newer"),
+        ]
+        late = target.writer(sink, 1, "late")
+        late.write(numbers(1))
+        opened = target.opened(sink)
+        kind = type(opened)
+        opened.close()
+        proves, is_own = kind.prove, threading.current_thread()
+
+        def prove(committer: TwoPhaseCommitter, *asked: Any) -> bool:
+            assert threading.current_thread() is is_own
+            while others:
+                others.pop(0)()
+            return bool(proves(committer, *asked))
+
+        monkeypatch.setattr(kind, "prove", prove)
+        with pytest.raises(FencedError, match="a newer run"):
+            late.prepare_commit()
+        assert target.prepared() == []
+        assert target.sql(_PROOFS) == [("newest", 2)]
+
+    def test_a_writer_whose_attempt_fails_takes_away_what_it_has_prepared(self, target: PreparingTarget) -> None:
+        """As where another branch of the attempt fails after it: other attempts would wait for its locks."""
+        sink = target.sink()
+        writer = target.writer(sink, 1, "failed")
+        writer.write(numbers(1))
+        writer.prepare_commit()
+        assert len(target.prepared()) == 1
+        writer.abort()
+        assert target.prepared() == []
+
+    def test_nobody_gives_up_what_is_being_prepared(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It waits, and raises: so the note of it stays, and the next run takes away what it comes to."""
+        sink, told = target.sink(), list[BaseException]()
+        writer = target.writer(sink, 1, "slow")
+        writer.write(numbers(1))
+        looks, is_own = TwoPhaseCommitter._require_newest, threading.current_thread()
+
+        def look(committer: TwoPhaseCommitter, epoch: int) -> None:
+            if threading.current_thread() is is_own:
+                with pytest.raises(Exception, match=r"lock|Lock") as caught:
+                    target.discard(sink, "slow")
+                told.append(caught.value)
+            looks(committer, epoch)
+
+        monkeypatch.setattr(TwoPhaseCommitter, "_require_newest", look)
+        assert writer.prepare_commit().infos
+        assert len(told) == 1
+        assert len(target.prepared()) == 1
+        target.discard(sink, "slow")
+        assert target.prepared() == []
+
+    def test_only_what_lost_is_rolled_back_and_nothing_of_others(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        lost, waiting = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
+        other = target.writer(sink, 1, "of another store", store="other")
+        other.write(numbers(1))
+        other.prepare_commit()
+        target.discard(sink, *lost.attempts)
+        assert len(target.prepared()) == 3
+        for urn, branch in (("a", "main"), ("b", "another"), ("c", "main")):
+            target.abort(sink, CommitRequest(urn, 9, (), branch))
+        assert len(target.prepared()) == 3
+        assert target.commit(sink, waiting) == [Committed()]
+        assert len(target.prepared()) == 1
+        target.discard(sink, "of another store")
+
+    def test_one_that_can_not_be_rolled_back_keeps_no_other_from_it(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one that another role has prepared."""
+        sink = target.sink()
+        lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
+        attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
+        opened = target.opened(sink)
+        kind = type(opened)
+        opened.close()
+        settles = kind.settle
+
+        def settle(committer: TwoPhaseCommitter, name: Name, *, commit: bool) -> bool:
+            if name.attempt == attempts[1]:
+                raise PermissionError("permission denied to finish prepared transaction")
+            return bool(settles(committer, name, commit=commit))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(kind, "settle", settle)
+            with pytest.raises(TransientError, match=f"names=[^,]*{attempts[1]}]"):
+                target.discard(sink, *attempts)
+        assert target.prepared() == [held]
+        assert target.sql(_PROOFS) == [("barred", 1), ("barred", 1), ("newest", 1)]
+        target.discard(sink, *attempts)
+        assert target.prepared() == []
+
+    def test_writers_killed_at_any_line_leave_nothing_once_they_are_given_up(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        target.sql("CREATE TABLE a (n bigint)")
+        kinds = set[bool]()
+        with fork_server(["tests.unit.sinks.databases.two_phase_cases", *target.preloaded]) as processes:
+            for module in target.modules:
+                for line in itertools.count(1, target.apart):
+                    attempt = uuid.uuid4().hex
+                    died = processes.killed_at(line, [module], prepare_one, sink, target.folder, attempt)
+                    kinds.add(bool(target.prepared()))
+                    target.discard(sink, attempt)
+                    assert target.prepared() == []
+                    if not died:
+                        assert line > 1, f"{module} was not come to"
+                        break
+        assert kinds == {True, False}, "some were prepared as they died"
+        assert target.rows("a") == []
+        assert {what for what, _ in target.sql(_PROOFS)} == {"barred", "newest"}
+
+    # -- taken back
+
+    def test_taken_back_all_that_is_prepared_goes(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        for _ in range(2):
+            target.abort(sink, request)
+            assert target.prepared() == []
+        refused(target.commit(sink, request)[0], "was taken back")
+        assert target.rows("a") == []
+
+    def test_a_rebuild_which_knows_no_attempts_takes_away_all_up_to_its_epoch(self, target: PreparingTarget) -> None:
+        sink = target.sink()
+        for epoch in (1, 2, 5):
+            target.prepare(sink, "a", epoch, numbers(epoch))
+        other = target.prepare(sink, "b", 5)
+        target.abort(sink, CommitRequest("a", 4, ()))
+        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "their epochs"
+        assert target.commit(sink, other) == [Committed()]
+        target.abort(sink, CommitRequest("a", 5, ()))
+        assert target.prepared() == []
+
+    @pytest.mark.parametrize("unit", [0, 1])
+    def test_what_is_visible_in_part_is_not_taken_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        target.end(target.name_of(request, unit), commit=True)
+        with pytest.raises(ConflictError, match="can't be taken back"):
+            target.abort(sink, request)
+        assert len(target.prepared()) == 1
+        assert target.commit(sink, request) == [Committed()]
+        with pytest.raises(ConflictError, match="can't be taken back"):
+            target.abort(sink, request)
+        assert target.rows("a") == [(1,), (2,)]
+
+    def test_who_comes_late_finds_the_first_one_gone_and_commits_none(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A committer that has looked, and is stopped before it commits, while the request is taken back elsewhere."""
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        zombie = target.opened(sink)
+        looks, first = zombie.in_doubt, [target.name_of(request)]
+
+        def look() -> frozenset[Name]:
+            found = looks()
+            while first:  # as far as taking it back has come
+                target.end(first.pop(), commit=False)
+            return found
+
+        monkeypatch.setattr(zombie, "in_doubt", look)
+        refused(zombie.commit([request])[0], "neither there nor committed", request.attempts[0])
+        zombie.close()
+        assert target.rows("a") == []
+        target.abort(sink, request)
+        assert target.prepared() == []
+
+    def test_what_is_committed_while_it_is_taken_back_is_not_taken_back_by_half(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        committer, first = target.opened(sink), [target.name_of(request)]
+        settles = committer.settle
+
+        def settle(name: Name, *, commit: bool) -> bool:
+            while first:  # a zombie has come as far
+                target.end(first.pop(), commit=True)
+            return settles(name, commit=commit)
+
+        monkeypatch.setattr(committer, "settle", settle)
+        with pytest.raises(ConflictError, match="can't be taken back"):
+            committer.abort([request])
+        committer.close()
+        assert len(target.prepared()) == 1
+        assert target.commit(sink, request) == [Committed()], "nothing was changed"
+        assert target.rows("a") == [(1,), (2,)]
+
+    def test_what_others_commit_while_it_is_looked_for_is_not_taken_for_lost(
+        self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = target.sink()
+        request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
+        committer, first = target.opened(sink), [target.name_of(request)]
+        asks = committer.proven
+
+        def ask(proofs: Collection[str]) -> set[str]:
+            found = asks(proofs)
+            while first:
+                target.end(first.pop(), commit=True)
+            return found
+
+        monkeypatch.setattr(committer, "proven", ask)
+        assert committer.commit([request]) == [Committed()]
+        committer.close()
+        assert target.rows("a") == [(1,), (2,)]
+
+    # -- beside each other
+
+    def test_work_units_of_a_new_dataset_do_not_wait_for_each_other(self, target: PreparingTarget) -> None:
+        sink, failed = target.sink(), list[BaseException]()
+        made: list[CommitRequest] = []
+
+        def prepare(unit: int) -> None:
+            try:
+                made.append(target.prepare(sink, "a", 1, numbers(unit)))
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        threads = [threading.Thread(target=prepare, args=(unit,)) for unit in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        infos, attempts = (tuple(each for part in made for each in getattr(part, of)) for of in ("infos", "attempts"))
+        assert target.commit(sink, CommitRequest("a", 1, infos, attempts=attempts)) == [Committed()]
+        assert target.rows("a") == [(0,), (1,), (2,), (3,)]
+
+    def test_two_committers_at_once_in_any_order_of_datasets(self, target: PreparingTarget) -> None:
+        sink = target.sink(table="shared")
+        requests = [target.of_units(sink, f"d{number}", 1, numbers(0), numbers(1)) for number in range(8)]
+        answers: list[list[CommitOutcome]] = []
+        both = [
+            threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
+            for mine in (requests, requests[::-1])
+        ]
+        for each in both:
+            each.start()
+        for each in both:
+            each.join()
+        assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(requests)
+        assert len(target.rows("shared")) == 2 * len(requests)
+        assert target.prepared() == []
+
+    # -- bad input
+
+    def test_rows_that_the_table_does_not_take_fail_the_attempt_and_leave_nothing(
+        self, target: PreparingTarget
+    ) -> None:
+        target.sql("CREATE TABLE a (n bigint NOT NULL, UNIQUE (n))", "CREATE TABLE b (m bigint)")
+        sink = target.sink()
+        bad = (
+            ("a", numbers(7, 7), "[Dd]uplicate"),
+            ("b", numbers(1), "has no column 'n'"),
+            ("a", numbers(None), "null"),
+        )
+        for urn, rows, said in bad:
+            with pytest.raises(ConfigurationError, match=said):
+                target.prepare(sink, urn, 1, rows)
+        assert target.prepared() == []
+        assert target.rows("a") == []
+
+    def test_settings_that_would_wait_for_locks_are_refused(self, target: PreparingTarget) -> None:
+        for settings in ({"mode": "upsert", "keys": ["n"]}, {"mode": "replace"}, {"evolve": "add_columns"}):
+            with pytest.raises(ValueError, match="`two_phase` goes with"):
+                target.sink(**settings)
+
+    def test_an_attempt_of_no_store_is_refused(self, target: PreparingTarget) -> None:
+        with pytest.raises(ConfigurationError, match="must name its store"):
+            target.writer(target.sink(), 1, "attempt", store="")
+
+    def test_a_sink_of_one_kind_does_not_take_up_what_the_other_one_has_sealed(self, target: PreparingTarget) -> None:
+        assert target.sink().name != target.plain().name
+        assert target.sink().discards
+        assert not target.plain().discards
+        assert not target.sink().abilities.atomic
+        assert target.plain().abilities.atomic
+
+
+def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
+    """What an attempt does that is killed."""
+    (folder / attempt).mkdir()
+    area = StagingArea(LocalFileSystem(), str(folder / attempt), attempt, str(folder / "output"))
+    identity = AttemptIdentity("run-1", 1, "a", "unit", attempt, store_id="store")
+    writer = sink.open_writer(identity, area, Origin())
+    writer.write(numbers(1, 2))
+    writer.prepare_commit()
+
+
+SHARED: tuple[str, ...] = tuple(
+    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
+)
+"""Modules that writers go through, whichever database it is."""

@@ -1,0 +1,45 @@
+"""Whether a target takes bytes is seen by writing some: names may still change where there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.table_formats.data_files import probe_folder
+from tests.unit.sinks.iceberg.iceberg_target import Target
+from tests.unit.sinks.no_room import no_room
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    yield Target(tmp_path)
+    close_opened()
+
+
+def test_a_folder_that_is_not_made_yet_is_tried_where_it_would_be_and_not_made(tmp_path: Path) -> None:
+    probe_folder(str(tmp_path / "a" / "b"))
+    with no_room(), pytest.raises(OSError, match="File too large"):
+        probe_folder(str(tmp_path / "a" / "b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_iceberg_tries_each_place_that_the_job_names(target: Target) -> None:
+    (target.folder / "data").touch()  # in the way of a folder of that name
+    target.committer(target.sink()).probe()
+    sink = target.sink(properties={"write.data.path": f"file://{target.folder}/data"})
+    with pytest.raises(NotADirectoryError):
+        target.committer(sink).probe()
+
+
+def test_a_place_elsewhere_is_passed_over_only_where_the_catalog_may_lend_credentials(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = opened(target.sink().catalog)
+    tables.probe_locations(["the-name-of-a-warehouse", ""])
+    with pytest.raises(UserWarning, match="nowhere"):
+        tables.probe_locations(["nowhere://bucket/prefix"])
+    monkeypatch.setattr(type(tables), "lends_credentials", True)
+    tables.probe_locations(["nowhere://bucket/prefix"])

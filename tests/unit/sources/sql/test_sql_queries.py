@@ -1,0 +1,385 @@
+"""Queries in the place of tables, on SQLite: how they are read, and what is told of those that can't be."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.extract import EXTRACT
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import DatasetPlan
+from distcommit.engine.driver.run import run
+from distcommit.protocol.readiness import RetryPolicy
+from distcommit.sources.sql.queries import Query
+from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.tables import Table
+from tests.simulation.world import World
+from tests.unit.engine.driver.machines import NOTHING, OUTPUT, Machine, launch
+from tests.unit.sources.sql.sql_tables import Reader, database, planned, source
+
+JOINED = "SELECT o.id, o.s, p.name FROM orders AS o JOIN people AS p ON p.person = o.person"
+QUERY = Query.of(JOINED, "sqlite").id
+KEYED: dict[str, Any] = {"overrides": {"q": {"keys": ["id"]}}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "db.sqlite"
+    with database(made) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER, s TEXT)")
+        connection.execute("CREATE TABLE people (person INTEGER PRIMARY KEY, name TEXT)")
+        connection.executemany("INSERT INTO people VALUES (?, ?)", [(0, "Ann"), (1, "Bob")])
+    return made
+
+
+def insert(file: Path, *numbers: int) -> None:
+    with database(file) as connection:
+        rows = [(number, number % 2, f"{number}%") for number in numbers]
+        connection.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
+
+
+def reader(file: Path, query: str = JOINED, **settings: Any) -> Reader:
+    return Reader(source(file, tables=[], queries={"q": query}, **settings), "q")
+
+
+def ids(rows: list[dict[str, Any]]) -> list[Any]:
+    return [row["id"] for row in rows]
+
+
+def test_a_query_is_read_as_a_table_is_and_its_newest_value_waits(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file)
+    assert joined.run() == [{"id": 1, "s": "1%", "name": "Bob"}]
+    assert joined.watermark == Watermark({"": 2}, f"id:integer of query {QUERY}")
+    insert(file, 3)
+    assert ids(joined.run()) == [2]
+    assert joined.plan() is None
+    assert joined.problems == []
+
+
+def test_its_key_is_what_the_job_file_says_and_then_the_newest_is_read(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file, **KEYED)
+    plan = joined.plan()
+    assert plan is not None
+    assert json.loads(plan.work_units[0].properties[EXTRACT])["keys"] == ["id"]
+    assert ids(joined.read(plan)) == [1, 2]
+    insert(file, 3)
+    assert ids(joined.run()) == [3]
+
+
+def test_several_columns_are_a_key_and_none_of_them_by_itself(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file, overrides={"q": {"keys": ["id", "name"]}})
+    plan = joined.plan()
+    assert plan is not None
+    assert json.loads(plan.work_units[0].properties[EXTRACT])["keys"] == ["id", "name"]
+    assert ids(joined.read(plan)) == [1]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 10])
+def test_a_key_that_is_none_fails_the_work_unit(file: Path, batch_rows: int) -> None:
+    insert(file, 1, 2)
+    twice = reader(file, f"{JOINED} UNION ALL {JOINED} WHERE o.id = 1", **KEYED, batch_rows=batch_rows)
+    with pytest.raises(
+        SourceError, match=r"several rows have one value in the column that is declared as.*several of 1"
+    ):
+        twice.run()
+
+
+def test_a_key_that_is_no_column_is_told(file: Path) -> None:
+    joined = reader(file, overrides={"q": {"keys": ["id", "gone"]}})
+    assert joined.plan() is None
+    assert "a key is not a column" in joined.problems[0]
+    assert "found gone" in joined.problems[0]
+
+
+def test_keys_of_a_view_are_said_too(file: Path) -> None:
+    with database(file) as connection:
+        connection.execute("CREATE VIEW seen AS SELECT id FROM orders")
+    insert(file, 1, 2)
+    assert ids(Reader(source(file, tables=["seen"]), "seen").run()) == [1]
+    assert ids(Reader(source(file, tables=["seen"], overrides={"seen": {"keys": ["id"]}}), "seen").run()) == [1, 2]
+
+
+def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_they_are_back(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file, **KEYED)
+    assert ids(joined.run()) == [1, 2]
+    keyed, joined.source = joined.source, reader(file).source
+    assert joined.plan() is None
+    (told,) = joined.problems
+    assert "which was set while the column was a key, and the column is not a key any more" in told
+    assert "expected a value past 2, or id as a key; found nothing past 2, and no key" in told
+    assert "if source.overrides.q.keys or the table's key was removed, restore it" in told
+    joined.source, plain = keyed, joined.source
+    assert (joined.plan(), joined.problems) == (None, [])
+    joined.source = plain
+    insert(file, 3)
+    assert (joined.plan(), joined.problems) == (None, [])
+    insert(file, 4)
+    assert ids(joined.run()) == [3]
+
+
+def test_rows_that_are_others_where_their_range_is_cut_fail_nobody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a query that has other rows in each statement, or a table of a database without snapshots."""
+    insert(file, *range(50))
+    cut, count = Table.values_each, Table.count
+    monkeypatch.setattr(
+        Table,
+        "values_each",
+        lambda table, low, high, rows: cut(table, low, low if table.name == "gone" else high, rows),
+    )
+    monkeypatch.setattr(Table, "count", lambda table, low, high: count(table, low, 9 if table.name == "more" else high))
+    queries = dict.fromkeys(("gone", "more", "same"), JOINED)
+    found = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
+    sizes = {
+        each.dataset_urn: [unit.size for unit in each.work_units] for each in found if isinstance(each, DatasetPlan)
+    }
+    assert sizes == {"gone": [49], "more": [*[7] * 6, 1], "same": [7] * 7}
+
+
+def test_a_query_has_the_rules_of_tables(file: Path) -> None:
+    insert(file, *range(10))
+    rules = {"lookback": 2, "columns": ["s"], "where": "name = 'Ann' -- alone", "keys": ["id"]}
+    assert reader(file, overrides={"q": rules}).run() == [{"s": f"{number}%"} for number in (0, 2, 4, 6)]
+    limited = reader(file, **KEYED, records_per_dataset=4, records_per_work_unit=2)
+    plan = limited.plan()
+    assert plan is not None
+    assert [unit.size for unit in plan.work_units] == [2, 2]
+    assert [ids(limited.read(plan)), ids(limited.run())] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert reader(file, **KEYED, start="latest").run() == []
+
+
+def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path) -> None:
+    insert(file, 1, 2, 3)
+    joined = reader(file)
+    failed = joined.plan()
+    assert failed is not None
+    insert(file, 4, 5, 6)
+    again = joined.plan(failed.work_units[-1].expected_high)
+    assert again is not None
+    assert ids(joined.read(again)) == [1, 2]
+    assert ids(joined.run()) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("retry", "first_end"), [(RetryPolicy.ALWAYS, 3), (RetryPolicy.NEVER, 6)])
+def test_what_a_run_could_not_read_of_a_query_the_next_reads_by_itself(
+    file: Path, retry: RetryPolicy, first_end: int
+) -> None:
+    """`task.retry_across_runs`, by the engine's own runs."""
+    world, machine, joined = World(retry_across_runs=retry), Machine(), reader(file).source
+
+    def ran() -> bool:
+        settings = world.begin(machine, NOTHING)
+        return run(launch, replace(settings, flow=replace(settings.flow, source=joined))).succeeded
+
+    def published() -> list[int]:
+        files = [data for path, data in machine.paths(OUTPUT).items() if path.endswith(".parquet")]
+        return sorted(number for data in files for number in pq.read_table(BytesIO(data))["id"].to_pylist())
+
+    insert(file, 1, 2, 3)
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = x'ff' WHERE id = 2")
+    assert not ran()
+    assert published() == []
+    with database(file) as connection:
+        connection.execute("UPDATE orders SET s = '2%' WHERE id = 2")
+    insert(file, 4, 5, 6)
+    for end in (first_end, 6):
+        assert ran()
+        assert published() == [*range(1, end)]
+        assert world.watermarks(machine) == {"q": Watermark({"": end}, f"id:integer of query {QUERY}")}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{JOINED} ORDER BY o.id DESC",
+        f"{JOINED}; -- all of them",
+        f"{JOINED} -- all of them",
+        f"WITH x AS ({JOINED}) SELECT * FROM x",
+        "SELECT id, s, ':id' AS a, '%s' AS b, '?' AS c FROM orders WHERE s LIKE '%\\%%' ESCAPE '\\' AND s <> ':x'",
+        "SELECT CAST(max(id) AS INTEGER) AS id FROM orders GROUP BY id",
+    ],
+)
+def test_a_query_may_be_any_that_reads(file: Path, query: str) -> None:
+    insert(file, *range(5))
+    assert ids(reader(file, query, overrides={"q": {"columns": ["id"]}}, batch_rows=2).run()) == [0, 1, 2, 3]
+
+
+def test_columns_that_are_computed_have_the_type_that_they_are_cast_to(file: Path) -> None:
+    insert(file, 1, 2)
+    typed = "SELECT id, CAST(id * 2 AS INTEGER) AS i, CAST(id AS REAL) / 2 AS f, CAST(s AS TEXT) AS t FROM orders"
+    assert reader(file, typed, overrides={"q": {"columns": ["id", "i", "t"]}}).run() == [{"id": 1, "i": 2, "t": "1%"}]
+    untyped = reader(file, typed)
+    assert untyped.plan() is None
+    assert "column=f" in untyped.problems[0]
+    assert "a query can CAST it" in untyped.problems[0]
+
+
+def test_queries_are_read_beside_tables_and_leave_nothing_behind(file: Path) -> None:
+    insert(file, 1, 2)
+    queries = {"q": "SELECT id, CAST(1 AS TEXT) AS one FROM orders", "r": JOINED, "s": "SELECT id FROM orders"}
+    sql = source(file, table_patterns=["o.*"], tables=["people"], queries=queries, watermark="id", exclude=["people"])
+    states: dict[str, DatasetState] = {}
+    plans = [each for each in planned(sql, states) if isinstance(each, DatasetPlan)]
+    assert [plan.dataset_urn for plan in plans] == ["orders", "q", "r", "s"]
+    assert all(sql.selects(urn, "") for urn in ("orders", "q", "r", "s"))
+    with closing(sql.open()) as extractor:
+        units = [unit for plan in plans for unit in plan.work_units]
+        assert [[ids(batch.to_pylist()) for batch in extractor.extract(unit)] for unit in units * 2] == [
+            [[1, 2]],
+            [[1]],
+            [[1]],
+            [[1]],
+        ] * 2
+    with database(file) as connection:
+        assert {name for (name,) in connection.execute("SELECT name FROM sqlite_master")} == {"orders", "people"}
+
+
+def test_a_snapshot_is_all_of_a_query_and_goes_on_when_that_is_changed(file: Path) -> None:
+    insert(file, 1, 2)
+    whole = reader(file, table_type="snapshot_only")
+    assert ids(whole.run()) == [1, 2]
+    whole.source = source(file, tables=[], queries={"q": f"{JOINED} WHERE o.id > 1"}, table_type="snapshot_only")
+    assert ids(whole.run()) == [2]
+    assert whole.watermark == Watermark({"": 2}, "snapshot")
+
+
+def test_a_query_that_is_changed_stops_until_it_is_put_back_or_a_person_says_where_it_begins(file: Path) -> None:
+    insert(file, 1, 2, 3)
+    joined = reader(file)
+    joined.run()
+    insert(file, 4)
+    changed = f"{JOINED} WHERE o.id <> 3"
+    joined.source = source(file, tables=[], queries={"q": changed})
+    (found,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
+    assert isinstance(found, DatasetProblem)
+    assert found.remedy == ("dataset set-watermark", "q", '{"": 3}')
+    assert "read by another query" in found.error
+    assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in found.error
+    assert "restore the query" in found.error
+    joined.source = source(file, tables=[], queries={"q": f"{JOINED}  -- as it was"})
+    assert ids(joined.run()) == [3]
+    insert(file, 5)
+    joined.source, joined.watermark = source(file, tables=[], queries={"q": changed}), Watermark({"": 3})
+    assert ids(joined.run()) == [4]
+    assert joined.watermark.incarnation.endswith(Query.of(changed, "sqlite").id)
+    joined.watermark = None
+    assert ids(joined.run()) == [1, 2, 4]
+
+
+def test_a_table_that_becomes_a_query_of_its_name_is_told_and_so_is_a_query_that_becomes_a_table(file: Path) -> None:
+    insert(file, 1, 2)
+    orders = Reader(source(file, tables=["orders"]), "orders")
+    orders.run()
+    table, query = orders.source, source(file, tables=[], queries={"orders": JOINED})
+    orders.source = query
+    assert orders.plan() is None
+    assert "expected the table of that name; found the query" in orders.problems[0]
+    orders.watermark = Watermark({"": 2})
+    insert(file, 3)
+    assert ids(orders.run()) == [2]
+    orders.source = table
+    assert orders.plan() is None
+    assert f"expected the query {QUERY}; found the table of that name" in orders.problems[0]
+
+
+def test_another_watermark_column_of_a_query_is_refused_as_of_a_table(file: Path) -> None:
+    insert(file, 1, 2)
+    joined = reader(file)
+    joined.run()
+    joined.source = source(file, tables=[], queries={"q": JOINED}, watermark="s")
+    assert joined.plan() is None
+    assert "is not one of the watermark column" in joined.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT s FROM orders", "the query has no such watermark column"),
+        ("SELECT s FROM orders", "select it in source.queries.q"),
+        ("SELECT id + 1 AS id FROM orders", "type NullType"),
+        ("SELECT * FROM orders JOIN people USING (person) JOIN orders AS other", "found id, person, s"),
+        ("SELECT id, s AS name, s AS NAME FROM orders", "two columns of one name"),
+        ("SELECT id FROM gone", "no such table: gone"),
+        ("SELECT id, gone FROM orders", "no such column: gone"),
+        ("SELECT id FROM orders WHERE", "incomplete input"),
+        ("SELECT id FROM orders WHERE id > %s", "syntax error"),
+        ("WITH gone AS (SELECT 1) DELETE FROM orders", "syntax error"),
+    ],
+)
+def test_what_can_not_be_read_of_a_query_is_told_and_the_others_are_planned(file: Path, query: str, told: str) -> None:
+    insert(file, 1, 2)
+    found = planned(source(file, tables=["orders"], queries={"q": query, "r": JOINED}))
+    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["orders", "r"]
+    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    assert problem.dataset_urn == "q"
+    assert told in problem.error
+
+
+def test_a_table_that_a_pattern_finds_under_the_name_of_a_query_is_told_until_it_is_left_out(file: Path) -> None:
+    insert(file, 1, 2)
+    both: dict[str, Any] = {"table_patterns": ["o.*"], "queries": {"orders": JOINED, "other": JOINED}}
+    plan, problem = sorted(planned(source(file, **both)), key=lambda each: isinstance(each, DatasetProblem))
+    assert isinstance(plan, DatasetPlan)
+    assert isinstance(problem, DatasetProblem)
+    assert (plan.dataset_urn, problem.dataset_urn) == ("other", "orders")
+    assert "a table and a query have one name" in problem.error
+    found = planned(source(file, **both, exclude=["orders"]))
+    assert [isinstance(each, DatasetPlan) for each in found] == [True, True]
+
+
+def test_positions_by_hand_are_held_against_queries_too(file: Path) -> None:
+    joined = reader(file).source
+    assert list(joined.position_problems({"q": {"": 5}})) == []
+    assert len(list(joined.position_problems({"orders": {"": 5}}))) == 1
+
+
+def test_rows_without_a_value_are_counted_and_the_others_read(file: Path) -> None:
+    insert(file, 1, 2)
+    outer = reader(file, "SELECT o.id, p.person FROM people AS p LEFT JOIN orders AS o ON o.id = p.person")
+    assert outer.run() == []
+    assert "NULL in 1 rows" in outer.problems[0]
+
+
+def test_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query's own order is nothing that reading rests on."""
+    insert(file, 1, 2, 3)
+    backwards = reader(file, f"{JOINED} ORDER BY o.id DESC")
+    plan = backwards.plan()
+    assert plan is not None
+    rows = Table.rows
+    monkeypatch.setattr(Table, "rows", lambda self, low, high: rows(self, low, high).order_by(None))
+    with pytest.raises(SourceError, match=r"in another order.*column=id.*expected a value from 2 on, below 3; found 1"):
+        backwards.read(plan)
+    assert backwards.watermark is None
+    monkeypatch.undo()
+    assert ids(backwards.read(plan)) == [1, 2]
+
+
+def test_nothing_can_be_written(file: Path) -> None:
+    """Whatever a query asks for, also one that nobody has looked at."""
+    insert(file, 1)
+    made = reader(file).source
+    assert isinstance(made, SqlSource)
+    with (
+        closing(made._database()) as opened,
+        pytest.raises(SourceError, match="readonly database"),
+        opened.reading("q") as connection,
+    ):
+        connection.exec_driver_sql("DELETE FROM orders")
+    with closing(sqlite3.connect(file)) as written:
+        assert written.execute("SELECT count(*) FROM orders").fetchone() == (1,)

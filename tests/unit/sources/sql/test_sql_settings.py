@@ -1,0 +1,162 @@
+"""The SQL source's settings: what is refused, what is pinned, and what is shown of the password."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from distcommit.app.job_file.config import load_config
+from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.sources.sql.queries import Query, queries_of
+from distcommit.sources.sql.source import SqlSource
+from tests.unit.sources.sql.sql_tables import source
+
+NOT_OF_SNAPSHOTS = "watermark and lookback must not be set with table_type: snapshot_only"
+SECRET = "hunter2-hunter2"
+SERVER = "postgresql://reader@db.example:5432/shop"
+
+
+def test_it_pickles_and_still_hides_its_password() -> None:
+    sql = source(SERVER, password=SECRET)
+    again = pickle.loads(pickle.dumps(sql))
+    assert again == sql
+    assert again.password.get_secret_value() == SECRET
+    for shown in (repr(again), str(again), again.model_dump_json(), repr(again.model_dump())):
+        assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (f"postgresql://reader:{SECRET}@db/shop", "must not contain a password"),
+        (f"postgresql://reader@db/shop?password={SECRET}", "must not contain a password"),
+        (f"postgresql://reader@db/shop?sslpassword={SECRET}", "must not contain a password"),
+        ("postgresql://reader@db", "must name a database"),
+        ("postgresql://reader@db:port/shop", "Port"),
+        (f"mysql://reader:{SECRET}@db/shop", "must not contain a password"),
+        ("mysql://reader@db", "must name a database: mysql://"),
+        ("mysql+asyncmy://reader@db/shop", "must begin with"),
+        ("postgresql+asyncpg://reader@db/shop", "must begin with"),
+        ("oracle://reader@db/shop", "must begin with"),
+        ("sqlite:///relative.db", "absolute path"),
+        ("sqlite://", "absolute path"),
+        ("sqlite:////file?mode=rwc", "absolute path"),
+    ],
+)
+def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=told) as failure:
+        source(url)
+    assert SECRET not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"tables": []}, "at least one table"),
+        ({"table_patterns": ["("]}, "not a regular expression"),
+        ({"overrides": {"gone": {"lookback": 1}}}, "must only name tables and queries of the source, not: gone"),
+        ({"overrides": {"t": {"look_back": 1}}}, "look_back"),
+        ({"overrides": {"t": {"columns": ["a", "b", "a"]}}}, "a column must not be named twice"),
+        ({"overrides": {"t": {"keys": ["a", "a"]}}}, "a column must not be named twice"),
+        ({"lookback": -1}, "lookback"),
+        ({"lookback": None}, "lookback"),
+        ({"watermark": ""}, "watermark"),
+        ({"batch_rows": 0}, "batch_rows"),
+        ({"records_per_work_unit": 0}, "records_per_work_unit"),
+        (
+            {"table_type": "snapshot_only", "watermark": "id"},
+            NOT_OF_SNAPSHOTS,
+        ),
+        (
+            {"table_type": "snapshot_only", "overrides": {"t": {"lookback": 0}}},
+            NOT_OF_SNAPSHOTS,
+        ),
+        ({"table_type": "snapshot_only", "start": "latest"}, "records_per_dataset and start must not be set"),
+        ({"table_type": "snapshot_only", "records_per_dataset": 5}, "records_per_dataset and start must not be set"),
+        ({"table_type": "snapshot_append", "watermark": ""}, "snapshot_append requires watermark"),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        source(SERVER, **settings)
+
+
+def test_which_queries_there_are_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for with each of thousands."""
+    asked: list[Mapping[str, str]] = []
+
+    def noted(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
+        asked.append(texts)
+        return queries_of(texts, dialect)
+
+    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", noted)
+    names = [f"q{number}" for number in range(20)]
+    overrides = {name: {"keys": ["id"]} for name in names}
+    sql = source(SERVER, tables=[], queries=dict.fromkeys(names, "SELECT id FROM t"), overrides=overrides)
+    assert all(sql.selects(name, "") and sql.extract_of(name).table == name for name in names)
+    assert len(asked) == 1
+
+
+def test_how_late_rows_may_commit_is_to_be_said() -> None:
+    with pytest.raises(ValidationError, match="lookback"):
+        SqlSource.model_validate({"type": "sql", "url": SERVER, "tables": ["t"], "watermark": "id"})
+
+
+def test_the_database_and_the_schema_are_pinned_and_the_server_is_not() -> None:
+    pins = source(SERVER, schema="sales").pins()
+    assert {name: pin.value for name, pin in pins.items()} == {"database": "shop", "schema": "sales"}
+    elsewhere = source("postgresql://other@replica/shop", schema="sales").pins()
+    assert {name: FixedSetting(pin.value) for name, pin in elsewhere.items()} == {
+        name: FixedSetting(pin.value) for name, pin in pins.items()
+    }
+    assert source("sqlite:////data/shop.db").pins()["database"].value == "/data/shop.db"
+
+
+def test_a_password_is_read_from_its_file_by_who_connects(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"job: j\nsource: {{type: sql, url: '{SERVER}', tables: [t], watermark: id, lookback: 0,"
+        f" password: '${{file:{file}}}'}}\npaths: {{store: s, staging: t, output: o}}\n"
+    )
+    sql = load_config(job).source
+    assert isinstance(sql, SqlSource)
+    assert SECRET not in sql.password.get_secret_value()
+    assert sql._database().password == SECRET
+    assert SECRET not in repr(sql._database())
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="secret's file"):
+        sql.open()
+    with pytest.raises(ConfigurationError, match="absolute path"):
+        source(SERVER, password="${file:secret}")
+
+
+def test_a_password_is_masked_in_what_a_driver_says() -> None:
+    from distcommit.sources.sql.database import Database
+
+    with pytest.raises(SourceError) as failure, Database(SERVER, SECRET).errors("t"):
+        raise ValueError(f"no pg_hba entry for {SECRET}")
+    assert "no pg_hba entry for ***" in str(failure.value)
+
+
+def test_a_job_file_is_read_without_sqlalchemy() -> None:
+    program = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from distcommit.sources.sql.source import SqlSource\n"
+        f"s = SqlSource(type='sql', url='{SERVER}', tables=['t'], watermark='id', lookback=0)\n"
+        "print(s.pins()['database'].value)\n"
+        "try: s.open()\n"
+        "except Exception as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("shop\nthe SQL source needs SQLAlchemy")
+    assert "distcommit[sql-source]" in done.stdout

@@ -1,0 +1,88 @@
+"""Runs take an epoch of their own, and fences are durable before anything is put above them."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from distcommit.core.errors import FencedError, StorageRefusedError
+from distcommit.core.support.io_batching import run_alone
+from distcommit.stores.logs.fencing import fence_bucket, fence_job
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.unit.engine.committing.situations import WORLD, check_recovery
+from tests.unit.engine.driver.machines import Machine, Meeting, fails, on_every_power_loss, source
+
+
+def test_of_two_runs_that_begin_at_once_each_has_an_epoch_of_its_own_or_none_wherever_they_meet() -> None:
+    refused = 0
+    for number in range(100):
+        machine = Machine()
+        store = WORLD.store(machine)
+        meeting = Meeting(machine, number, lambda store=store: fence_job(store, "r2"))  # type: ignore[misc]
+        machine.faults.append(meeting)
+        try:
+            mine = fence_job(store, "r1")
+        except FencedError:
+            refused += 1
+        else:
+            if meeting.result is None:
+                break
+            assert mine != meeting.result, number
+    assert refused >= 3
+    assert number >= refused
+
+
+def test_a_fence_that_races_with_an_older_run_s_checkpoint_is_taken_all_the_same() -> None:
+    machine = Machine()
+    store = WORLD.store(machine)
+    first = fence_job(store, "r1")
+
+    def race(operation: Operation) -> None:
+        if operation.kind == "rename" and "/log/job/" in operation.path:
+            machine.faults.clear()
+            run_alone(store.job_log(first).checkpoint_batched(at_least=1))
+
+    machine.faults.append(race)
+    assert fence_job(store, "r2") > first + 1
+
+
+def test_a_run_that_can_not_write_the_job_log_says_so_and_not_that_another_run_began() -> None:
+    machine = Machine()
+    store = WORLD.store(machine)
+    machine.faults.append(fails(errno.ENOSPC, "write", "/log/job/"))
+    with pytest.raises(StorageRefusedError, match="No space left"):
+        fence_job(store, "r1")
+    assert not [path for path in machine.paths("/job/store/log") if ".tmp-" in path]
+    machine.restart()
+    check_recovery(machine, source(a=1))
+
+
+def test_no_power_loss_leaves_a_hole_in_a_log_above_what_a_dead_writer_put() -> None:
+    machine = Machine()
+    log = WORLD.store(machine).bucket_log(0, 1)
+    machine.syncfs("/")
+    put: list[str] = []
+
+    def die(operation: Operation) -> None:
+        if put and operation.kind == "fsync_folder":
+            raise Crashed
+        if operation.kind == "rename":
+            put.append(operation.path)
+
+    machine.faults.append(die)
+    with suppress(Crashed):
+        fence_bucket(log, 1, "dead")
+    machine.restart()
+    assert WORLD.store(machine).bucket_log(0).refresh().fence_epoch == 1
+    seen: list[int] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        seen.append(WORLD.store(after).bucket_log(0).refresh().fence_epoch)
+
+    on_every_power_loss(machine, look)
+    fence_bucket(WORLD.store(machine).bucket_log(0, 2), 2, "alive")
+    machine.mkdir("/end")
+    assert {0, 1, 2} == set(seen)

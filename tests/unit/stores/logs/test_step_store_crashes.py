@@ -1,0 +1,133 @@
+"""The original design's API when processes die or power is lost: its removal, and what another process sealed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from distcommit.core.errors import FencedError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import Intent
+from distcommit.core.watermark import Watermark
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.logs.commit_step_store import LogCommitStepStore
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.world import SimulatedFileSystem
+from tests.unit.engine.driver.machines import OUTPUT, STAGING, Machine, dies_at, on_every_power_loss, written
+
+
+def own_store(machine: Machine) -> LogCommitStepStore:
+    return LogCommitStepStore(
+        SimulatedFileSystem(machine), "/job/stores", StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT), 2
+    )
+
+
+def one_round(store: LogCommitStepStore, low: Watermark | None, high: int) -> None:
+    """Moves the watermark of `d` by a sequence of its own."""
+    store.create("s", "d")
+    store.put("s", "d", HighWatermarkCommitStep("d", low, Watermark({"": high})))
+    store.seal("s", "d")
+    sequence = store.get_commit_sequence("s", "d")
+    assert sequence is not None
+    sequence.commit()
+    assert store.watermark("s", "d") == Watermark({"": high})
+
+
+def test_of_a_store_that_is_removed_nothing_is_left() -> None:
+    machine = Machine()
+    store = own_store(machine)
+    one_round(store, None, 3)
+    machine.put("/job/stores/s/.tmp-store.json-1", b"left by a process that died")
+    assert store.remove("s")
+    assert machine.scandir("/job/stores") == []
+    one_round(own_store(machine), None, 1)
+
+
+def test_a_store_whose_removal_was_killed_anywhere_is_whole_or_made_anew() -> None:
+    for number in range(100):
+        machine = Machine()
+        one_round(own_store(machine), None, 3)
+        store = own_store(machine)
+        assert store.watermark("s", "d") == Watermark({"": 3})
+        machine.faults.append(dies_at(number))
+        try:
+            store.remove("s")
+        except Crashed:
+            machine.restart()
+        else:
+            break
+        again = own_store(machine)
+        if again.exists("s"):
+            one_round(again, Watermark({"": 3}), 4)
+        else:
+            one_round(again, None, 1)
+    assert number > 5
+
+
+def test_whenever_power_is_lost_in_a_removal_the_store_is_whole_or_the_next_one_knows_nothing_of_it() -> None:
+    machine = Machine()
+    store = own_store(machine)
+    one_round(store, None, 1)
+    machine.syncfs("/")
+    wrong: list[str] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        found = own_store_at(after)
+        whole = found.exists("s")
+        found.create("s", "d")
+        if found.watermark("s", "d") != (Watermark({"": 1}) if whole else None):
+            wrong.append(where)
+
+    on_every_power_loss(machine, look)
+    assert store.remove("s")
+    machine.mkdir("/end")  # a last look
+    assert wrong == []
+
+
+def test_a_store_executes_nothing_that_another_process_sealed_and_a_power_loss_may_take_back() -> None:
+    machine = Machine()
+    for root in (STAGING, OUTPUT):
+        machine.mkdir(root)
+    machine.put(f"{STAGING}/f", b"data")
+    machine.syncfs("/")
+    old, new = own_store(machine), own_store(machine)
+    old.create("s")
+    new.create("s", "d")
+    new.put("s", "d", FsRenameCommitStep(StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT), "f", "a/f"))
+    sealing: list[bool] = []
+
+    def die(operation: Operation) -> None:
+        if isinstance(written(machine, operation), Intent):
+            sealing.append(True)
+        elif sealing:
+            raise Crashed
+
+    machine.faults.append(die)
+    with pytest.raises(Crashed):
+        new.seal("s", "d")
+    machine.restart()
+    sequence = old.get_commit_sequence("s", "d")
+    assert sequence is not None
+    early: list[str] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        if dict(after.walk("/")).get(f"{OUTPUT}/a/f") and not own_store_at(after).exists("s", "d"):
+            early.append(where)
+
+    on_every_power_loss(machine, look)
+    with suppress(FencedError):
+        sequence.commit()
+    assert published_by_steps(machine) == [f"{OUTPUT}/a/f"]
+    assert early == []
+
+
+def own_store_at(after: SimulatedPosix) -> LogCommitStepStore:
+    fs = SimulatedFileSystem(after)
+    return LogCommitStepStore(fs, "/job/stores", StepContext(fs, STAGING, OUTPUT), 2)
+
+
+def published_by_steps(machine: Machine) -> list[str]:
+    return sorted(machine.paths(OUTPUT))

@@ -1,0 +1,56 @@
+"""A person accepts a sequence that takes the place of files, of which what says so can't be published any more."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import pytest
+
+from distcommit.app.admin.rebuild import known_states
+from distcommit.app.auditing.audit import audit_store
+from distcommit.app.inspection.release_plan import plan_release
+from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.steps import read_steps
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.operator import operator_actions
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
+from tests.simulation.world import ROOTS, World
+from tests.unit.engine.driver.machines import OUTPUT, Machine
+
+WORLD = World(max_attempts=1, files=FileSink(compression="none", publish="replace"))
+FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 3})}), ModelSource({"a": ModelDataset({"0": 5})})
+
+
+def test_accept_is_refused_and_abandon_goes_on() -> None:
+    machine = Machine()
+    assert WORLD.run(machine, FIRST).succeeded
+
+    def dies(operation: Operation) -> None:
+        if operation.kind.startswith("rename") and re.match(f"{OUTPUT}/_rejected/a", operation.path):
+            raise Crashed
+
+    machine.faults.append(dies)
+    with suppress(Crashed):
+        WORLD.run(machine, SECOND)
+    machine.restart()
+    for path in [path for path in machine.paths(ROOTS.staging) if "tombstone" in path]:
+        machine.remove(path)
+    WORLD.run(machine, SECOND)
+    store = WORLD.store(machine)
+    context = StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id)
+    steps = read_steps(store, context, "a")
+    (shown,) = plan_release(read_status(store), steps, operator_actions.Release.ACCEPT, "a").rows
+    assert (shown.acts, shown.does.partition(":")[0]) == (False, "refused")
+    assert plan_release(read_status(store), steps, operator_actions.Release.ABANDON, "a").rows[0].acts
+    with pytest.raises(ConflictError, match="release the dataset with abandon"):
+        operator_actions.accept(store, "a", "a person")
+    assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
+    operator_actions.abandon(store, "a", "a person")
+    assert WORLD.run(machine, SECOND).succeeded
+    found = audit_store(store, ModelSource.provenance, deep=True)
+    assert (found.exact, found.records) == (True, 2), found

@@ -1,0 +1,277 @@
+"""Settings that a store pins: recorded once, by whoever is first, and compared ever after."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from distcommit.core.errors import (
+    ConfigurationError,
+    CorruptError,
+    FencedError,
+    TransientError,
+    UnknownVersionError,
+)
+from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
+from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.fixed_settings import (
+    RecordedSettings,
+    change_settings,
+    read_settings,
+    record_settings,
+    require_settings,
+)
+from distcommit.stores.state.job_store import JobStore
+from distcommit.testing.fakes.faulty_calls import Crashed
+from tests.simulation.damage import of_version
+from tests.simulation.simulated_posix import SimulatedPosix
+from tests.unit.engine.committing.situations import WORLD
+from tests.unit.engine.driver.machines import Machine, Meeting, fails
+
+TOPIC = FixedSettings(
+    {"source.type": FixedSetting("kafka"), "source.dataset": FixedSetting("topic")}, "distcommit carry"
+)
+PARTITION = FixedSettings(
+    {"source.type": FixedSetting("kafka"), "source.dataset": FixedSetting("partition")}, "distcommit carry"
+)
+CLUSTER = {"source.cluster": FixedSetting("a", "read the old one.")}
+DOCUMENT = "/job/store/settings/000000000001.json"
+
+
+def store(machine: SimulatedPosix) -> JobStore:
+    return WORLD.store(machine)
+
+
+def documents(machine: Machine) -> list[str]:
+    return sorted(machine.paths("/job/store/settings"))
+
+
+def test_settings_are_recorded_once_and_compared_ever_after() -> None:
+    machine = Machine()
+    require_settings(store(machine), PARTITION)
+    assert read_settings(store(machine)) == RecordedSettings(1, {}), "comparing records nothing"
+    record_settings(store(machine), TOPIC)
+    before = machine.paths("/job/store")
+    for act in (require_settings, record_settings):
+        act(store(machine), TOPIC)
+        with pytest.raises(ConfigurationError, match="differs from the one that this store was filled with") as caught:
+            act(store(machine), PARTITION)
+        error = caught.value
+        assert error.ids == {"store": "/job/store", "setting": "source.dataset"}
+        assert (error.expected, error.found) == ("source.dataset: topic", "source.dataset: partition")
+        assert "`distcommit carry`" in error.todo
+    assert machine.paths("/job/store") == before
+    assert documents(machine) == [DOCUMENT]
+
+
+def test_what_was_not_pinned_before_is_added_and_what_was_stays() -> None:
+    machine = Machine()
+    record_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
+    record_settings(store(machine), TOPIC)
+    record_settings(store(machine), TOPIC, CLUSTER)
+    record_settings(store(machine), TOPIC, CLUSTER)
+    record_settings(store(machine), TOPIC)
+    found = read_settings(store(machine))
+    assert found.settings == {"source.type": "kafka", "source.dataset": "topic"}
+    assert found.found == {"source.cluster": "a"}
+    assert len(documents(machine)) == 3
+
+
+def test_a_setting_that_is_no_longer_there_is_another_one() -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    with pytest.raises(ConfigurationError, match=r"found source\.dataset: not set"):
+        require_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
+
+
+def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC, CLUSTER)
+    with pytest.raises(ConfigurationError, match=r"source\.cluster: a; found source\.cluster: b") as caught:
+        record_settings(store(machine), TOPIC, {"source.cluster": FixedSetting("b", "read the old one.")})
+    assert caught.value.todo == "read the old one."
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", CorruptError),
+        (b"not ours", CorruptError),
+        (encode_document(RecordedSettings(1, {}))[:-3], CorruptError),
+        (of_version(encode_document(RecordedSettings(1, {})), 2), UnknownVersionError),
+    ],
+)
+def test_a_record_that_can_not_be_read_is_named_and_not_made_anew(data: bytes, kind: type[CorruptError]) -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    machine.put(DOCUMENT, data)
+    for act in (require_settings, record_settings):
+        with pytest.raises(kind) as caught:
+            act(store(machine), TOPIC)
+        assert caught.value.ids == {"path": DOCUMENT}
+    assert documents(machine) == [DOCUMENT]
+
+
+def test_of_two_with_different_settings_one_is_refused_wherever_they_meet() -> None:
+    refused: list[str] = []
+
+    def other() -> None:
+        try:
+            record_settings(store(machine), PARTITION)
+        except ConfigurationError:
+            refused.append("other")
+
+    for number in range(1000):
+        refused.clear()
+        machine = Machine()
+        mine = store(machine)
+        meeting = Meeting(machine, number, other)
+        machine.faults.append(meeting)
+        try:
+            record_settings(mine, TOPIC)
+        except ConfigurationError:
+            refused.append("mine")
+        if meeting.number >= 0:
+            break
+        winner = "topic" if refused == ["other"] else "partition"
+        assert len(refused) == 1, number
+        assert read_settings(mine).settings["source.dataset"] == winner, number
+        assert documents(machine) == [DOCUMENT], number
+    assert number > 5
+
+
+def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them() -> None:
+    for number in range(1000):
+        machine = Machine()
+        store(machine)
+        machine.syncfs("/")
+        meeting = Meeting(machine, number, crash)
+        machine.faults.append(meeting)
+        try:
+            record_settings(store(machine), TOPIC)
+        except Crashed:
+            pass
+        else:
+            break
+        killed = machine.after_kill()
+        record_settings(store(killed), TOPIC)
+        assert [e.name for e in store(killed).fs.list_folder("/job/store/settings")] == ["000000000001.json"], number
+        for after in killed.after_power_loss(random.Random(number), 2, 3):
+            assert read_settings(store(after)).settings["source.dataset"] == "topic", number
+    assert number > 5
+
+
+@pytest.mark.parametrize("kind", ["create", "mkdir", "rename", "write"])
+def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.EIO, kind, "/job/store/settings"))
+    with pytest.raises(TransientError, match="cannot be recorded"):
+        record_settings(store(machine), TOPIC)
+    machine.faults.clear()
+    record_settings(store(machine), TOPIC)
+    assert read_settings(store(machine)).settings["source.dataset"] == "topic"
+
+
+def crash() -> None:
+    raise Crashed
+
+
+# -- settings of which it is known what a store has that has recorded none
+
+
+def grouped(by: str) -> FixedSettings:
+    return FixedSettings(
+        {**TOPIC.settings, "sink.commit_group": FixedSetting(by, unrecorded="dataset")}, "distcommit carry"
+    )
+
+
+def test_a_setting_that_is_as_it_was_before_it_could_be_another_is_not_recorded() -> None:
+    """Programs that do not know it go on with the store."""
+    machine = Machine()
+    record_settings(store(machine), grouped("dataset"))
+    require_settings(store(machine), TOPIC)
+    assert "sink.commit_group" not in read_settings(store(machine)).settings
+
+
+@pytest.mark.parametrize(("filled", "now"), [("dataset", "table"), ("table", "dataset"), ("table", "topic's table")])
+def test_another_rule_for_groups_is_refused_with_both(filled: str, now: str) -> None:
+    machine = Machine()
+    record_settings(store(machine), grouped(filled))
+    before = machine.paths("/job/store")
+    for act in (require_settings, record_settings):
+        act(store(machine), grouped(filled))
+        with pytest.raises(ConfigurationError, match="differs from the one that this store was filled with") as caught:
+            act(store(machine), grouped(now))
+        error = caught.value
+        assert (error.expected, error.found) == (f"sink.commit_group: {filled}", f"sink.commit_group: {now}")
+    assert machine.paths("/job/store") == before
+
+
+def test_a_new_store_is_filled_by_any_rule() -> None:
+    machine = Machine()
+    require_settings(store(machine), grouped("table"))
+    record_settings(store(machine), grouped("table"))
+    assert read_settings(store(machine)).settings["sink.commit_group"] == "table"
+    with pytest.raises(ConfigurationError, match=r"found sink\.commit_group: not set"):  # as a program that knows none
+        require_settings(store(machine), TOPIC)
+
+
+def test_who_was_paused_before_it_put_another_value_never_has_the_last_word() -> None:
+    """Others have finished its move meanwhile, and made the next one, back to what it was."""
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+
+    def others() -> None:
+        if len(documents(machine)) > 1:
+            raise FencedError("somebody else has taken the move over")
+        for value in ("partition", "topic"):
+            change_settings(store(machine), {"source.dataset": value}, lambda: None)
+
+    with pytest.raises(FencedError):
+        change_settings(store(machine), {"source.dataset": "partition"}, others)
+    assert read_settings(store(machine)).settings["source.dataset"] == "topic"
+    assert len(documents(machine)) == 3
+
+
+# -- settings that do not bind the store yet
+
+
+def partitioned(by: str, *, binds: bool) -> FixedSettings:
+    return FixedSettings({**TOPIC.settings, "sink.partition_by": FixedSetting(by, "other folders.", binds=binds)})
+
+
+def test_what_does_not_bind_may_change_and_all_its_values_are_noted() -> None:
+    machine = Machine()
+    for by in ("hour", "day", "hour"):
+        record_settings(store(machine), partitioned(by, binds=False))
+    assert read_settings(store(machine)).noted == {"sink.partition_by": ("hour", "day")}
+    assert read_settings(store(machine)).settings == {"source.type": "kafka", "source.dataset": "topic"}
+    assert len(documents(machine)) == 2
+    for by in ("hour", "day", "month"):
+        for act in (require_settings, record_settings):
+            with pytest.raises(ConfigurationError, match=r"expected sink\.partition_by: hour, day; found") as refused:
+                act(store(machine), partitioned(by, binds=True))
+            assert refused.value.todo == "other folders."
+
+
+def test_what_binds_is_what_it_was_before_and_stays_so() -> None:
+    machine = Machine()
+    record_settings(store(machine), partitioned("day", binds=False))
+    record_settings(store(machine), partitioned("day", binds=True))
+    record_settings(store(machine), partitioned("day", binds=False))
+    assert read_settings(store(machine)).settings["sink.partition_by"] == "day"
+    for binds in (True, False):
+        with pytest.raises(ConfigurationError, match=r"expected sink\.partition_by: day; found"):
+            require_settings(store(machine), partitioned("hour", binds=binds))
+    assert len(documents(machine)) == 2
+
+
+def test_a_store_that_has_noted_nothing_may_bind_to_any_value() -> None:
+    """Older programs noted nothing."""
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    assert b"noted" not in machine.read_file(DOCUMENT)
+    record_settings(store(machine), partitioned("day", binds=True))
+    require_settings(store(machine), partitioned("day", binds=True))
