@@ -189,8 +189,7 @@ class Job(StoredJob):
         return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
-        """Quarantine a pending dataset: no run replays it until it is released. Raises ConflictError if it is not
-        pending."""
+        """Quarantine a pending dataset until it is released. Raises ConflictError if it is not pending."""
         operator_actions.quarantine(open_for_operator(self._folders, urn), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
@@ -246,11 +245,8 @@ class Job(StoredJob):
     def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
         store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)
         if store is not None and not dry_run:
-            record_settings(
-                store,
-                self._folders.pinned(),
-                {name: FixedSetting(value, ANOTHER_SOURCE) for name, value in found.found.items()},
-            )
+            facts = {name: FixedSetting(value, ANOTHER_SOURCE) for name, value in found.found.items()}
+            record_settings(store, self._folders.pinned(), facts)
         return import_watermarks(store, self.config.source, found, who_am_i(), overwrite=overwrite, dry_run=dry_run)
 
     def rebuild(

@@ -113,8 +113,7 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
     `lookback` behind.
 
     Args:
-        kind: type of the watermark column.
-        parts: the staged parts.
+        kind, parts: type of the watermark column, and the staged parts.
         lookback: seconds for times, a number for integers.
         before: state before anything was read: of times the present, of integers the greatest value. Spark's tasks read
             at different moments, so that one may see a value while another was too early for the preceding one. The
@@ -135,10 +134,8 @@ class FrameSpool:
     """Stages one partition of a DataFrame, and yields the staged part (for `mapInArrow`).
 
     Attributes:
-        fs: the file system.
-        folder: the dataset's staging folder.
-        column: the watermark column; empty for a snapshot.
-        kind: type of the column.
+        fs, folder: the file system, and the dataset's staging folder.
+        column, kind: the watermark column (empty for a snapshot) and its type.
     """
 
     fs: FileSystem
