@@ -101,6 +101,9 @@ def filled(word: str) -> str:
     numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry"}
     if word in numbers:
         return numbers[word]
+    if word.startswith("--") and "=" in word:
+        option, _, value = word.partition("=")
+        return f"{option}={filled(value)}"
     return "d1" if re.fullmatch(r"[A-Z@]+", word) and word != "FILE" else word
 
 

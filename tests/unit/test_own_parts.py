@@ -151,7 +151,7 @@ def test_job_files_name_the_classes_of_the_page() -> None:
         if kind == "source":
             assert made.model_dump()["options"] == {"folder": "/data/logs"}
         elif kind != "sink":  # whose class the page only sketches
-            assert type(getattr(made, "made")) is getattr(PARTS, name)  # noqa: B009 - a model to the checker
+            assert type(getattr(made, "instance")) is getattr(PARTS, name)  # noqa: B009 - a model to the checker
 
 
 def test_the_contracts_that_the_page_names_are_there() -> None:

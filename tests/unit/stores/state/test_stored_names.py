@@ -307,8 +307,8 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
 _NAMES = """
     STORE_MARKER=store.json SETTINGS=settings JOB_LOG=log/job GENERATIONS=log/generations PLANS=plans
     TASK_STATES=task_states PROGRESS=progress SET_ASIDE=set_aside RUNS=runs SCHEDULE=schedule PAUSED=paused.json
-    HORIZONS=horizons RUN_DATASETS=run_datasets RUN_TIMES=run_times LOCK=lock SCHEMAS=schemas CUTS=cuts
-    PIECES=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
+    EXPIRY_CUTOFFS=horizons RUN_DATASETS=run_datasets RUN_TIMES=run_times LOCK=lock SCHEMAS=schemas SNAPSHOTS=cuts
+    SNAPSHOT_DELTAS=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
     SEGMENT_SUFFIX=.seg
 """
 FOLDERS = dict(pair.split("=", 1) for pair in _NAMES.split())
