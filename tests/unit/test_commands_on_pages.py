@@ -23,6 +23,7 @@ from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
 from tests.unit.app.job_file.test_readers import Place
+from tests.unit.cli.commands_page import PAGE, commands_page
 
 ROOT = Path(distcommit.__file__).parents[1]
 PAGES = [
@@ -65,17 +66,18 @@ def shown(begin: str) -> list[str]:
     return list(found)
 
 
-def commands_of_readme() -> list[str]:
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| `distcommit` | |\n| --- | --- |\n")[2]
-    return [f"distcommit {row}" for row in re.findall(r"^\| `([^`]+)` \|", table.partition("\n\n")[0], re.MULTILINE)]
+def examples_of_help() -> list[str]:
+    """The first example of each command, from the page of commands."""
+    return re.findall(r"^Example: (distcommit [a-z].*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-SHOWN = list(dict.fromkeys([*commands_of_readme(), *shown(r"distcommit [a-z]")]))
+SHOWN = list(dict.fromkeys([*examples_of_help(), *shown(r"distcommit [a-z]")]))
 WHOLE = [text for text in SHOWN if ".yaml" in text and "..." not in text]
 
 
-def test_readme_has_each_command() -> None:
-    assert {split(text)[0] for text in commands_of_readme()} == set(COMMANDS) - {"demo"}
+def test_page_of_commands_is_up_to_date_and_has_each_command() -> None:
+    assert PAGE.read_text(encoding="utf-8") == commands_page(), "python -m tests.unit.cli.commands_page writes it"
+    assert {split(text)[0] for text in examples_of_help()} == set(COMMANDS)
     assert len(WHOLE) > 30
 
 

@@ -276,7 +276,7 @@ class TestRelease:
             failed = Failed(1, SequenceName(urn, 1), quarantine=True, reason=f"the file is of size {len(urn)}")
             append(store, bucket_of(urn, store.buckets), failed)
         told = last_json(invoke("status", job_file, "--json"))["troubles"]
-        gone = [trouble["command"] for trouble in told if "a sealed file is gone" in trouble["what"]]
+        gone = [trouble["command"] for trouble in told if trouble["id"] == "STAGED_FILE_MISSING"]
         assert gone == [f"distcommit dataset release --all {job_file} abandon"] * 2
         shown = invoke("dataset", "release", "--all", job_file, "abandon", "--dry-run")
         assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
@@ -469,7 +469,7 @@ class TestLog:
         assert result.exit_code == 5
         assert torn["unreadable"]
         assert others
-        assert all("can't be said" in line["ignored"] for line in others)
+        assert all("its effect is unknown" in line["ignored"] for line in others)
 
     @pytest.mark.parametrize("words", [["--bucket", "4"], ["--bucket", "-1"], ["--bucket", "0", "--dataset", "idle"]])
     def test_of_no_such_bucket_is_exit_code_2(self, store: JobStore, job_file: Path, words: list[str]) -> None:
