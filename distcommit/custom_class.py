@@ -27,7 +27,7 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
 
     A subclass is given `interface` (the base class of the custom class) and `section` (the name of the job file's
     section in messages). Each public member of the interface that the subclass does not define is forwarded to
-    `made`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to
+    `instance`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to
     the record, dataset or work unit. Members in `not_forwarded` stay the section's own.
 
     Attributes:
@@ -81,7 +81,7 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
-        return {**state, "__dict__": {name: v for name, v in state["__dict__"].items() if name != "made"}}
+        return {**state, "__dict__": {name: v for name, v in state["__dict__"].items() if name != "instance"}}
 
 
 def _forwarded_method(name: str, is_guarded: bool) -> Callable[..., Any]:

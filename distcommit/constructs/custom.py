@@ -29,7 +29,7 @@ class PythonConverter(
     type: Literal["python"]
 
     def close(self) -> None:
-        if "made" in self.__dict__:
+        if "instance" in self.__dict__:
             self.instance.close()
 
 

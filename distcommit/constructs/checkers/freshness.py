@@ -91,7 +91,7 @@ def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column of times. Errors as of `field_of`."""
+    """Return the type of a column of times. Errors as of `find_column`."""
     return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

@@ -25,10 +25,10 @@ def is_comparable(kind: pa.DataType) -> bool:
 
 
 def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
-    """Return a comparable column, as `plain` does.
+    """Return a comparable column, as `as_plain` does.
 
     Raises:
-        ConfigurationError: as of `field_of`.
+        ConfigurationError: as of `find_column`.
     """
     check_comparable(batch.schema, name, construct)
     return as_plain(batch.column(name))
@@ -38,7 +38,7 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     """Return the plain type of a comparable column.
 
     Raises:
-        ConfigurationError: as of `field_of`.
+        ConfigurationError: as of `find_column`.
     """
     field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)

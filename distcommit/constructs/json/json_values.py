@@ -84,11 +84,11 @@ def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
-    """Return the type that msgspec decodes to, as input of `exact`.
+    """Return the type that msgspec decodes to, as input of `exact_value`.
 
     Args:
         kind: the Arrow type.
-        exact_floats: whether floating-point numbers stay text until `exact`.
+        exact_floats: whether floating-point numbers stay text until `exact_value`.
 
     Raises:
         ValueError: if JSON has no such type.

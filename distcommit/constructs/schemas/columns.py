@@ -104,14 +104,14 @@ def find_column(
 
 
 def known_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
-    """Return the named columns as a schema; None if a type is unknown. Errors as of `field_of`."""
+    """Return the named columns as a schema; None if a type is unknown. Errors as of `find_column`."""
     return Columns(pa.schema([find_column(columns, name, construct) for name in names]), others=False).full_schema()
 
 
 def typed_columns(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
     """Return the named columns, and all others whose types are known and hold values.
 
-    None if the type of a named column is unknown, or if there are no columns. Errors as of `field_of`.
+    None if the type of a named column is unknown, or if there are no columns. Errors as of `find_column`.
     """
     named = [find_column(columns, name, construct) for name in asked]
     fields = [field for field in columns.known if field.name in asked or field.type not in (UNKNOWN, pa.null())]
