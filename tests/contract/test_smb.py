@@ -116,7 +116,7 @@ def test_samba_without_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_wrong_password_is_a_configuration_error(fs: FsspecFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fsspec.config.conf, "smb", {"username": "nobody-known", "password": "hush"})
-    with pytest.raises(ConfigurationError, match=r"can't be read.*LOGON_FAILURE") as caught:
+    with pytest.raises(ConfigurationError, match=r"cannot be read.*LOGON_FAILURE") as caught:
         open_store(fs, roots_in("/data/refused"), "job", 2, create=True)
     assert "hush" not in str(caught.value)
 

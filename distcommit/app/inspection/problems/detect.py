@@ -146,7 +146,7 @@ def _waiting(result: StatusResult, command: Command, around: EnvironmentFindings
             step=step,
             dataset=first.dataset,
             way=way,
-            instead="release --all {way}" if is_one_of_many else "",
+            instead="dataset release --all {way}" if is_one_of_many else "",
             datasets=len(rows),
             mend=("abandon", *(row.dataset for row in rows)) if status == "revoking" else (),
         )
