@@ -127,7 +127,7 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
         raise ConfigurationError(
-            f"the {section}'s class can't be used",
+            f"the {section}'s class cannot be used",
             class_name=class_name,
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),

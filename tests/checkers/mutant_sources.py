@@ -20,7 +20,10 @@ from tests.checkers.operations import Source, mentioned
 
 STORES = (
     *(f"logs.{name}" for name in ("commit_step_store", "fencing", "log", "log_view", "segment", "sequence_end")),
-    *(f"state.{name}" for name in ("job_lock", "job_store", "plans", "stored_tables", "task_states")),
+    *(
+        f"state.{name}"
+        for name in ("file_system_probe", "job_lock", "job_store", "plans", "stored_tables", "task_states")
+    ),
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (

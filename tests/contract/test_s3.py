@@ -239,7 +239,9 @@ class IgnoresConditions(S3Requests):
 @pytest.mark.parametrize(("puts", "why"), [(False, "put-if-absent"), (True, "rename without replacing")])
 def test_a_store_without_conditions_is_refused(bucket: str, puts: bool, why: str) -> None:
     roots = Roots("/job/store", "/job/staging", "/job/output")
-    with pytest.raises(ConfigurationError, match=rf"this s3 file system lacks an ability that exactly-once needs: .*{why}"):
+    with pytest.raises(
+        ConfigurationError, match=rf"this s3 file system lacks an ability that exactly-once needs: .*{why}"
+    ):
         open_store(S3FileSystem(IgnoresConditions(bucket, puts)), roots, "clicks", 2, create=True)
 
 

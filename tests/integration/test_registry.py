@@ -119,7 +119,7 @@ def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: Re
         b"": "has 0 bytes",
         b"\0\0\0": "has 3 bytes",
         b"\1" + good[0][1:]: "begins with byte 1",
-        b"\0\xff\xff\xff\xff\0": "schema id is 4294967295",
+        b"\0\xff\xff\xff\xff\0": "schema id 4294967295 is larger than",
         framed(2_000_000_000, b"\0"): "does not have id 2000000000",
         framed(wrong_kind, b"{}"): "of type JSON",
         framed(recursive, b"\0"): "contains itself",
@@ -458,12 +458,12 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
     ("settings", "said"),
     [
         ({"evolution": "pin"}, "requires a schema"),
-        ({"schema": {"subject": "a", "version": 1}}, "need a schema"),
+        ({"schema": {"subject": "a", "version": 1}}, "schema must only be set with evolution: pin or fail"),
         ({"schema": {"subject": "a", "version": 0}, "evolution": "pin"}, "greater than or equal to 1"),
         ({"registry": {"url": "ftp://x"}}, "should match pattern"),
         ({"registry": {"url": "http://user:password@x"}}, "should match pattern"),
         ({"evolutoin": "pin"}, "Extra inputs"),
-        ({"registry": {"url": "http://x", "client": {"a": "${file:b}"}}}, "absolute path"),
+        ({"registry": {"url": "http://x", "client": {"a": "${file:b}"}}}, "must be absolute"),
     ],
 )
 def test_settings_are_checked_before_anything_runs(settings: Any, said: str) -> None:

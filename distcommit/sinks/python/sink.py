@@ -44,8 +44,8 @@ def _check_grouping(instance: Sink, class_name: str) -> None:
     if isinstance(rule, str) and rule and names_groups == (rule != BY_DATASET):
         return
     raise ConfigurationError(
-        "the sink's class does not say how it groups datasets",
+        "the sink's class must have both or none of commit_group and grouped_by",
         class_name=class_name,
-        expected="`commit_group` and `grouped_by`, the rule in words, which the store records; or neither",
+        expected="`commit_group`, and `grouped_by` with the rule in words, which the store records; or neither",
         found=f"grouped_by {plain_text(repr(rule), 60)}, {'a' if names_groups else 'no'} commit_group of its own",
     )
