@@ -27,8 +27,8 @@ class CustomClass(BaseModel, frozen=True, extra="forbid"):
 
     A subclass is given `interface` (the base class of the custom class) and `section` (the name of the job file's
     section in messages). Each public member of the interface that the subclass does not define is forwarded to
-    `instance`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to
-    the record, dataset or work unit. Members in `not_forwarded` stay the section's own.
+    `instance`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute
+    them to the record, dataset or work unit. Members in `not_forwarded` stay the section's own.
 
     Attributes:
         class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
