@@ -20,7 +20,7 @@ SERVER = "mariadb://loader@db.example:3307/shop"
         ({"url": "mariadb://loader@db"}, "must name a database"),
         ({"url": "postgresql://loader@db/shop"}, "must begin with mariadb://"),
         ({"url": "mariadb:///shop"}, "must begin with mariadb://"),
-        ({"url": f"{SERVER}?local_infile=1"}, "no setting 'local_infile'"),
+        ({"url": f"{SERVER}?local_infile=1"}, "option 'local_infile' is unknown"),
         ({"mode": "upsert"}, "`keys` names"),
         ({"mode": "upsert", "keys": ["a"], "tags": True}, "`tags` goes with append"),
         ({"mode": "replace", "table": "all"}, "needs `tags: true`"),

@@ -390,7 +390,7 @@ def test_damage_is_told_and_the_next_runs_begin_anew(place: Place, folder: str) 
 
 def test_there_is_no_cut_before_a_run_and_no_dataset_of_any_name(place: Place) -> None:
     place.store()
-    with pytest.raises(NotSettledError, match="no cut"):
+    with pytest.raises(NotSettledError, match="no snapshot"):
         place.read()
     place.run(3)
     with pytest.raises(ConfigurationError, match="has nothing of this dataset"):
