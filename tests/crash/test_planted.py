@@ -81,7 +81,7 @@ def test_a_touched_function_does_as_before_and_tells() -> None:
     edits = {
         "always": [Edit("protocol.readiness", "gap_free", "list(states)", "[*states, 1]")],
         "never": [Edit("protocol.readiness", "gap_free", "dict(low)", "dict(low)")],
-        "left out": [Edit("protocol.readiness", "gap_free", "winners.append(state)\nleft.remove(state)")],
+        "left out": [Edit("protocol.readiness", "gap_free", "winners.append(state)\nremaining.remove(state)")],
     }
 
     def touched() -> None:
