@@ -94,8 +94,8 @@ def test_one_bad_line_and_nothing_is_written(job_file: Path) -> None:
 def test_lines_whose_positions_are_no_position_of_the_source_are_named(job_file: Path) -> None:
     code, result = imported(job_file, 't1,0,5\nt2,1,6\nt2,0,"""x"""\nt3,0,"[1, 2]"\n')
     assert code == 2
-    assert "positions.csv, lines 3, 4: 't2': 'x'" in result["error"]
-    assert "positions.csv, line 5: 't3': (1, 2)" in result["error"]
+    assert "positions.csv, lines 3, 4: 't2': position 'x'" in result["error"]
+    assert "positions.csv, line 5: 't3': position (1, 2)" in result["error"]
     assert watermarks(job_file) == {}
 
 

@@ -213,7 +213,7 @@ for _ in range(5):
         (child,) = children_of(os.getpid())
         words = Path(f"/proc/{{child}}/cmdline").read_bytes()
         assert str(folder).encode() not in words, "the store is not on the command line"
-        with watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)), at_most(LONG_S, "quick"):
+        with watchdog.working_on(0, failed_state(SETTINGS, UNIT, STUCK)), construct_time_limit(LONG_S, "quick"):
             pass
     assert children_of(os.getpid()) == [], "it was waited for: no zombie"
 assert os.listdir("/proc/self/fd") == before

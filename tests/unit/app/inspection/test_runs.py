@@ -149,7 +149,7 @@ def test_a_run_that_retention_has_taken_is_told_from_one_that_never_was() -> Non
     for name in (record_name(first), record_name(first, BEGUN)):
         machine.remove(f"{FOLDER}/{name}")
     store = WORLD.store(machine)
-    with pytest.raises(ConfigurationError, match="retention has taken"):
+    with pytest.raises(ConfigurationError, match="retention has deleted"):
         read_run(store, first, QuickClock())
     with pytest.raises(ConfigurationError, match=f"the newest epoch is {second}"):
         read_run(store, second + 7, QuickClock())
