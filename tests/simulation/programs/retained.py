@@ -133,7 +133,7 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
         if partitions["0"] != expected:
             return f"of {urn} {partitions} are live, expected {expected}"
     if deleted and (gone := _left(machine)):
-        return f"{gone} are left, which retention has taken"
+        return f"{gone} are left, which retention has deleted"
     left = staged(machine)
     return f"left behind in task output: {left}" if left else ""
 

@@ -93,7 +93,7 @@ def test_what_is_hostile_controls_no_terminal_and_is_whole_in_json(
 
 
 def test_a_run_that_there_is_not_is_exit_code_2(store: JobStore, job_file: Path) -> None:
-    assert "retention has taken" in invoke("runs", job_file, "2").stderr
+    assert "retention has deleted" in invoke("runs", job_file, "2").stderr
     result = invoke("runs", job_file, "99", "--json")
     assert (result.exit_code, last_json(result)["kind"]) == (2, "ConfigurationError")
     assert invoke("runs", job_file, "soon").exit_code == 2

@@ -181,5 +181,6 @@ def test_lost_step_quarantines_its_dataset_and_the_error_keeps_what_the_step_nam
     assert sequence is not None
     with pytest.raises(LostError, match=r"release\('job', 'd', 'retry'\)") as raised:
         sequence.commit()
-    assert raised.value.ids == {"store": "job", "dataset": "d", "path": "/somewhere"}
+    step = f"{LostCommitStep.__module__}.LostCommitStep()"
+    assert raised.value.ids == {"store": "job", "dataset": "d", "path": "/somewhere", "step": step}
     assert state(context, tmp_path).status is DatasetStatus.QUARANTINED
