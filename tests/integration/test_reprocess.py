@@ -142,7 +142,7 @@ def data(folder: Path) -> list[Path]:
 
 def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
-        with pytest.raises(ConfigurationError, match="no store"):
+        with pytest.raises(ConfigurationError, match="the store does not exist"):
             Job.from_file(job.path).reprocess("bad")
         produce(job, "good", b'{"n":1}')
         produce(job, "bad", b"not json")
