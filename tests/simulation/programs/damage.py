@@ -260,7 +260,7 @@ def _probe_unfit(machine: SimulatedPosix) -> None:
     """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
     for rename, reason in _UNFIT.items():
         _require_refused(SimulatedFileSystem(_unfit(machine, rename)), reason)
-    _require_refused(SimulatedFileSystem(cast(PosixCalls, _OneCase(machine))), "names apart that differ in case")
+    _require_refused(SimulatedFileSystem(cast(PosixCalls, _OneCase(machine))), "names apart that differ only in case")
     _require_refused(_UntriedFileSystem(machine), "nothing at all")
     World().store(_unfit(machine, _knows_no_rename))
 
