@@ -1,4 +1,4 @@
-"""A partition that was added, of which what was read first came to nothing: to have a state is no word of a person."""
+"""An added partition whose first reads published nothing: its stored state does not count as an operator's position."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def broker() -> Iterator[MockBroker]:
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-def test_what_came_to_nothing_is_read_again_from_its_beginning(broker: MockBroker, history: tuple[Record, ...]) -> None:
+def test_added_partition_whose_first_reads_published_nothing_is_read_from_its_beginning(
+    broker: MockBroker, history: tuple[Record, ...]
+) -> None:
     kafka = source(broker.bootstrap_servers, topics=["grown"], dataset="partition", start="latest")
     others = read_to("grown@0", p0=2)
     first = plans(kafka, Elsewhere(others), owned=lambda urn: urn == ADDED)
