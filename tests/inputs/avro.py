@@ -202,7 +202,7 @@ CASES: list[Case] = [
         "registry",
         "5,000 unknown schema ids",
         "the dataset fails alone, with the bound",
-        test=f"{HOSTILE}::test_thousands_of_unknown_schema_ids_fail_their_work_unit_alone",
+        test=f"{HOSTILE}::test_thousands_of_unknown_schema_ids_fail_only_their_work_unit",
     ),
     Case(
         "registry",
@@ -214,18 +214,18 @@ CASES: list[Case] = [
         "registry",
         "a schema of 3 kB with millions of columns",
         "rejected, with the bound",
-        test=f"{HOSTILE}::test_an_avro_schema_that_expands_to_millions_of_columns_is_refused_at_once",
+        test=f"{HOSTILE}::test_avro_schema_that_expands_to_millions_of_columns_is_rejected_at_once",
     ),
     Case(
         "registry",
         "a registry without any schema",
         "the records wait",
-        test="tests/unit/constructs/registry/test_empty_registry.py::test_an_empty_registry_is_reported_as_that_and_records_wait",
+        test="tests/unit/constructs/registry/test_empty_registry.py::test_empty_registry_is_reported_as_an_outage",
     ),
     Case(
         "registry",
         "a recursive field that the pinned schema lacks",
         "passed over",
-        test="tests/unit/constructs/registry/test_empty_registry.py::test_a_recursive_field_that_the_pinned_schema_lacks_is_passed_over",
+        test="tests/unit/constructs/registry/test_empty_registry.py::test_recursive_field_that_the_pinned_schema_lacks_is_skipped",
     ),
 ]

@@ -100,7 +100,7 @@ CASES = [
         "a message without fields where there is no other column",
         "rejected: no column would be left; keep_column: true helps",
         test="tests/unit/constructs/registry/test_policy.py::"
-        "test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps",
+        "test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy",
     ),
     Case(
         "sql",

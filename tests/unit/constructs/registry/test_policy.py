@@ -1,4 +1,4 @@
-"""What becomes of another schema under each policy, one dataset after the other; the registry is a few dicts here."""
+"""Each schema policy applied to a changed schema, one dataset after the other; the registry is a few dicts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMAS = {
     6: record(("lines", {"type": "array", "items": {**record(("sku", "string")), "name": "L"}})),
     7: record(("lines", {"type": "array", "items": {**record(("sku", "string"), ("count", "int")), "name": "L"}})),
 }
-"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5, and 6 and 7. Of others of these pairs two are not."""
+"""These pairs are compatible: 1 and 2, 3 and 4, 1 and 5, 6 and 7. All other pairs of these ids are not."""
 VALUES = {
     1: {"x": 1},
     2: {"x": 2, "note": "n"},
@@ -43,7 +43,7 @@ VALUES = {
 
 @dataclass
 class Dicts:
-    """A registry."""
+    """A schema registry in memory."""
 
     schemas: dict[int, Any] = field(default_factory=lambda: dict(SCHEMAS))
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def batch_of(values: Sequence[bytes | None]) -> pa.RecordBatch:
 def work_unit(
     made: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
 ) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Reads records of those schemas; of which schemas came which, and which rows of each batch were turned away."""
+    """Read records of these schema ids. Return the schema of each record read, and the rejected rows of each batch."""
     made.begin_work_unit(urn)
     made.load_schema_ids(known)
     came: list[int] = []
@@ -132,7 +132,7 @@ def work_unit(
         "and one that is not there",
     ],
 )
-def test_evolve_takes_what_is_compatible_with_what_is_published(
+def test_evolve_accepts_schemas_compatible_with_the_published_ones(
     known: Sequence[int],
     batches: Sequence[Sequence[int]],
     came: list[int],
@@ -144,7 +144,7 @@ def test_evolve_takes_what_is_compatible_with_what_is_published(
     assert made.known_schema_ids() == after
 
 
-def test_the_reason_names_both_and_the_columns() -> None:
+def test_rejection_reason_names_both_schemas_and_the_columns() -> None:
     made = converter()
     made.load_schema_ids([1])
     (piece,) = made.convert(batch_of([message(4)]))
@@ -152,7 +152,7 @@ def test_the_reason_names_both_and_the_columns() -> None:
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
-def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[str, Any]) -> None:
+def test_schema_nested_too_deep_for_files_rejects_its_records(policy: dict[str, Any]) -> None:
     kind: Any = "int"
     for _ in range(MOST_LEVELS // 2 + 1):
         kind = {"type": "array", "items": kind}
@@ -162,14 +162,14 @@ def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[st
     assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
 
-def test_what_is_known_is_not_looked_at_again() -> None:
+def test_known_schema_is_not_requested_again() -> None:
     registry = Dicts()
     made = converter(registry)
     work_unit(made, (1, 1), (1,), known=(3, 2, 1))
     assert registry.asked == [1]
 
 
-def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
+def test_on_incompatible_accept_accepts_and_fail_fails() -> None:
     made = converter(on_incompatible="accept")
     assert work_unit(made, (1, 3), known=(1,)) == ([1, 3], [()])
     assert made.known_schema_ids() == (1, 3)
@@ -177,7 +177,7 @@ def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
         work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
 
 
-def test_fail_keeps_to_the_pinned_one_or_else_to_those_before() -> None:
+def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> None:
     made = converter(evolution="fail")
     assert work_unit(made, (1,), (1,)) == ([1, 1], [(), ()])
     assert made.known_schema_ids() == (1,)
@@ -190,7 +190,7 @@ def test_fail_keeps_to_the_pinned_one_or_else_to_those_before() -> None:
         work_unit(pinned, (1,), known=(1, 2))
 
 
-def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
+def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
     registry = Dicts(subjects={"orders-value": [2], "clicks-value": [3]})
     made = converter(registry, evolution="pin", schema={"version": 1})
     assert made.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
@@ -213,7 +213,7 @@ def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
         ("key", {"subject": "ids"}, "ids"),
     ],
 )
-def test_a_pinned_schema_is_of_the_column_that_it_reads(column: str, schema: dict[str, Any], asked: str) -> None:
+def test_pinned_subject_belongs_to_the_column_that_is_read(column: str, schema: dict[str, Any], asked: str) -> None:
     registry = Dicts(subjects={asked: [2]})
     made = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
     made.begin_work_unit("orders")
@@ -222,7 +222,7 @@ def test_a_pinned_schema_is_of_the_column_that_it_reads(column: str, schema: dic
     assert registry.asked[0] == (asked, 1)
 
 
-def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
+def test_first_matching_dataset_rule_sets_the_policy() -> None:
     made = converter(
         Dicts(subjects={"special": [2]}),
         datasets=[
@@ -239,7 +239,7 @@ def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
     assert work_unit(made, (1, 3), urn="others") == ([1], [(1,)])
 
 
-def test_of_one_dataset_nothing_is_known_of_another() -> None:
+def test_known_schemas_of_one_dataset_are_not_used_for_another() -> None:
     made = converter()
     assert work_unit(made, (1,), urn="a") == ([1], [()])
     assert work_unit(made, (3,), urn="b") == ([3], [()])
@@ -248,7 +248,7 @@ def test_of_one_dataset_nothing_is_known_of_another() -> None:
     assert made.known_schema_ids() == ()
 
 
-def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_published() -> None:
+def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
     registry = Dicts(subjects={"orders-value": [3]})
     made = converter(registry)
     made.begin_work_unit("orders")
@@ -259,7 +259,7 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "problem"),
     [
         ({"evolution": "pin"}, "pin requires a schema"),
         ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
@@ -269,13 +269,13 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )
-def test_settings_that_do_not_go_together_are_told(settings: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_contradictory_settings_are_rejected(settings: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         converter(**settings)
 
 
 def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
-    """One batch of records of these schemas, as a work unit of a run reads it."""
+    """Read one batch of records of these schemas as a work unit of a run does."""
     made.begin_work_unit("orders")
     made.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
     made.load_schema_ids(known)
@@ -284,7 +284,7 @@ def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence
     assert rejected == {row for row, i in enumerate(ids) if i not in made.known_schema_ids()}
 
 
-def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
+def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
     machine = Machine()
     one, two, three = converter(), converter(), converter()
     of_run(one, machine, 1)
@@ -298,7 +298,7 @@ def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
     assert three.known_schema_ids() == (3,), "what another run has met, and not published, nobody goes by"
 
 
-def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
+def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_ones() -> None:
     machine = Machine()
     one, two = converter(), converter()
     for made in (one, two):
@@ -312,7 +312,7 @@ def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
     assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
 
 
-def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -> None:
+def test_evolution_fail_without_a_pinned_schema_allows_the_first_schema_of_the_run() -> None:
     machine = Machine()
     of_run(converter(evolution="fail"), machine, 1)
     of_run(converter(evolution="fail"), machine, 1)
@@ -320,7 +320,7 @@ def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -
         of_run(converter(evolution="fail"), machine, 2)
 
 
-def test_what_is_published_already_is_put_nowhere() -> None:
+def test_published_schemas_are_not_stored_again() -> None:
     machine = Machine()
     of_run(converter(), machine, 1, 2, known=(1, 2))
     of_run(converter(on_incompatible="accept"), machine, 1, 3)
@@ -339,7 +339,7 @@ def test_messages_without_fields_are_rows_of_the_other_columns(keep_column: bool
     assert piece.records.column("offset").to_pylist() == [0, 1, 2]
 
 
-def test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps() -> None:
+def test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy() -> None:
     made = converter(Dicts({9: record()}))
     made.begin_work_unit("orders")
     with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):

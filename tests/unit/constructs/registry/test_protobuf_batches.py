@@ -1,4 +1,4 @@
-"""Protobuf messages that are parsed together: each has the encoding, or the error, that it has by itself."""
+"""Protobuf messages parsed in a batch: each has the same encoding, or the same error, as if parsed alone."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("size", [1, 3, 40, 1100])
-def test_odd_message_leaves_its_neighbours_as_they_are(odd: bytes, size: int) -> None:
+def test_odd_message_does_not_change_its_neighbours(odd: bytes, size: int) -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     good = b"\x08\x05\x12\x01a"
     expected = by_themselves(source, [odd, good])
@@ -161,7 +161,7 @@ def test_odd_message_leaves_its_neighbours_as_they_are(odd: bytes, size: int) ->
         assert together(source, bodies) == right
 
 
-def test_pairs_of_odd_messages_are_as_by_themselves() -> None:
+def test_pairs_of_odd_messages_have_the_results_of_single_parsing() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     pairs = [*itertools.product(ODD.values(), repeat=2)]
     right = dict(zip(ODD.values(), by_themselves(source, [*ODD.values()]), strict=True))
@@ -172,7 +172,7 @@ def test_pairs_of_odd_messages_are_as_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3", "editions"])
-def test_messages_of_any_schema_are_as_by_themselves(syntax: str) -> None:
+def test_messages_of_any_schema_have_the_results_of_single_parsing(syntax: str) -> None:
     read = 0
     for seed in range(30):
         dice = random.Random(seed)
@@ -192,7 +192,7 @@ def test_messages_of_any_schema_are_as_by_themselves(syntax: str) -> None:
     assert read > 300
 
 
-def test_ordinary_messages_are_read_together() -> None:
+def test_ordinary_messages_are_parsed_in_one_batch() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     made: Any = message_factory.GetMessageClass(source)
     bodies = []
@@ -209,7 +209,7 @@ def test_ordinary_messages_are_read_together() -> None:
 
 @pytest.mark.parametrize("known", RANGES)
 @pytest.mark.parametrize("place", ["%s x = 1;", "repeated %s x = 1;", "map<int32, %s> x = 1;", "repeated N x = 1;"])
-def test_value_beyond_its_range_is_found_wherever_it_is(known: str, place: str) -> None:
+def test_value_beyond_its_range_is_detected_at_any_place(known: str, place: str) -> None:
     field = place % known if "%s" in place else place
     source = root_of(file_with(f"{KNOWN} message M {{ {field} string s = 2; }} message N {{ {known} y = 3; }}"))
     bodies = [b"", b"\x12\x01a"]
@@ -230,7 +230,7 @@ def test_value_beyond_its_range_is_found_wherever_it_is(known: str, place: str) 
     assert kinds == {bytes, str}
 
 
-def test_ranges_of_arrays_are_those_of_numbers() -> None:
+def test_range_checks_of_arrays_equal_those_of_numbers() -> None:
     rules: dict[str, Callable[..., Any]] = dict(zip(RANGES, (is_timestamp, is_duration, is_date, is_time), strict=True))
     for name, rule in rules.items():
         kind = [np.int64 if name.startswith("google.protobuf") and not number else np.int32 for number in range(4)]
@@ -238,7 +238,7 @@ def test_ranges_of_arrays_are_those_of_numbers() -> None:
         assert rule(*columns).tolist() == [bool(rule(*values)) for values in RANGES[name]]
 
 
-def test_every_date_of_the_calendar_is_a_date() -> None:
+def test_every_date_of_the_calendar_is_accepted_and_no_other() -> None:
     for year in (1, 4, 100, 400, 1900, 2000, 2023, 2024, 9999):
         found = [(month, day) for month in range(-1, 15) for day in range(-1, 34) if is_date(year, month, day)]
         first = datetime.date(year, 1, 1).toordinal()
@@ -260,7 +260,7 @@ def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 47, 48, 49, 50, 60, 61, 62])
-def test_value_set_aside_far_within_is_found(levels: int) -> None:
+def test_deeply_nested_unknown_enum_value_is_detected(levels: int) -> None:
     chain = " ".join(f"message M{n} {{ optional M{n + 1} m = 1; }}" for n in range(1, levels))
     end = f"enum E {{ A = 0; }} message M{levels} {{ optional E e = 1; }} message M {{ optional M1 m = 1; }}"
     source = root_of(file_with(f"{chain} {end}", "proto2"))
@@ -273,7 +273,7 @@ def test_value_set_aside_far_within_is_found(levels: int) -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 47, 60, 61])
-def test_timestamp_beyond_its_range_far_within_is_found(levels: int) -> None:
+def test_deeply_nested_timestamp_beyond_its_range_is_detected(levels: int) -> None:
     chain = " ".join(f"message M{n} {{ M{n + 1} m = 1; }}" for n in range(1, levels))
     end = f"message M{levels} {{ google.protobuf.Timestamp t = 1; }} message M {{ M1 m = 1; }}"
     source = root_of(file_with(f"{KNOWN} {chain} {end}"))
@@ -285,7 +285,7 @@ def test_timestamp_beyond_its_range_far_within_is_found(levels: int) -> None:
     assert together(source, bodies) == right
 
 
-def test_value_set_aside_beside_deep_nesting_is_found() -> None:
+def test_unknown_enum_value_beside_deep_nesting_is_detected() -> None:
     text = "message M { optional R r = 1; optional E e = 2; optional R s = 3; } message R { optional R r = 1; }"
     source = root_of(file_with(f"enum E {{ A = 0; }} {text}", "proto2"))
     deep = b""
@@ -298,7 +298,7 @@ def test_value_set_aside_beside_deep_nesting_is_found() -> None:
     assert envelope(source).canonical(bodies) == [None, bodies[1]]
 
 
-def test_required_field_missing_within_is_found() -> None:
+def test_missing_required_field_of_a_nested_message_is_detected() -> None:
     source = root_of(file_with("message M { repeated N n = 1; } message N { required int32 x = 1; }", "proto2"))
     bodies = [b"\x0a\x02\x08\x01", b"\x0a\x00", b""]
     right = by_themselves(source, bodies)
@@ -306,7 +306,7 @@ def test_required_field_missing_within_is_found() -> None:
     assert together(source, bodies) == right
 
 
-def test_required_field_missing_far_within_is_found() -> None:
+def test_missing_required_field_of_a_deeply_nested_message_is_detected() -> None:
     text = "message M { optional M m = 1; optional N n = 2; } message N { required int32 x = 1; }"
     source = root_of(file_with(text, "proto2"))
     body, bodies = b"\x12\x00", []
@@ -319,7 +319,7 @@ def test_required_field_missing_far_within_is_found() -> None:
     assert [envelope(source).canonical([body]) for body in bodies] == [None] * len(bodies)
 
 
-def test_message_of_one_of_google_s_own_types_is_checked() -> None:
+def test_message_named_as_one_of_google_s_own_types_is_validated() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="google.protobuf", syntax="proto3")
     made = file.message_type.add(name="Timestamp")
     made.field.add(name="seconds", number=1, type=3, label=1)
@@ -341,12 +341,12 @@ def test_schema_that_uses_the_envelope_s_name_is_read_without_it() -> None:
     assert together(source, [b"\x08\x05", b"\x08"])[0] == b"\x08\x05"
 
 
-def test_envelope_of_a_type_can_be_made_again() -> None:
+def test_envelope_of_a_type_can_be_created_again() -> None:
     source = root_of(file_with("message M { int32 x = 1; }"))
     assert [envelope(source).canonical([b"\x08\x05"]) for _ in range(2)] == [[b"\x08\x05"]] * 2
 
 
-def test_parts_have_at_most_so_many_bytes_or_one_message() -> None:
+def test_parts_have_at_most_the_given_bytes_or_one_message() -> None:
     bodies = [b"aa", b"", b"bbb", b"c" * 20, b"d", b"eeee", b"f", b""]
     found = [*parts(bodies, 5)]
     assert found == [[b"aa", b"", b"bbb"], [b"c" * 20], [b"d", b"eeee"], [b"f", b""]]
@@ -354,7 +354,7 @@ def test_parts_have_at_most_so_many_bytes_or_one_message() -> None:
     assert [*parts([], 5)] == []
 
 
-def test_values_beyond_their_range_in_lists_of_lists_are_found_in_their_messages() -> None:
+def test_values_beyond_their_range_in_nested_lists_are_reported_for_their_messages() -> None:
     known = "google.protobuf.Timestamp"
     source = root_of(file_with(f"{KNOWN} message M {{ repeated N n = 1; }} message N {{ repeated {known} t = 1; }}"))
     good, bad = frame(1, b"\x08\x05"), frame(1, b"\x10" + varint(-1))

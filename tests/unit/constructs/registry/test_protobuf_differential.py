@@ -1,4 +1,4 @@
-"""Protobuf messages of any schema, whole or damaged: each has the values of the official parser, or is rejected."""
+"""Random Protobuf messages, intact or damaged: each has the values of the official parser, or is rejected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBERS = [0, 1, -1, 2, 23, 29, 60, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2*
 
 
 def schema(seed: int, syntax: str) -> descriptor_pb2.FileDescriptorProto:
-    """A file with three messages, whose fields are of all kinds, and hold each other and themselves."""
+    """Return a file with three messages that contain each other and themselves, with fields of all kinds."""
     dice = random.Random(seed)
     file = descriptor_pb2.FileDescriptorProto(name="made.proto", package="made", syntax=syntax)
     if syntax == "editions":
@@ -93,13 +93,13 @@ def varint(value: int) -> bytes:
 
 
 def wire(dice: random.Random, source: Descriptor, depth: int = 0) -> bytes:
-    """Bytes of a message, field by field: also two members of a oneof, fields twice, and maps with half an entry."""
+    """Return a message's bytes, field by field: also two members of a oneof, repeated fields, half map entries."""
     made = b""
     fields = [field for field in source.fields if dice.random() < 0.7]
     for field in [*fields, *dice.choices(fields, k=len(fields) and dice.randint(0, 2))]:
         for _ in range(dice.randint(1, 2) if field.is_repeated else 1):
             if dice.random() < 0.05:
-                made += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # a field that is not known
+                made += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # an unknown field
             made += _one(dice, field, depth)
     return made
 
@@ -138,7 +138,7 @@ def damaged(dice: random.Random, body: bytes) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A value that can be compared: NaN is equal to itself."""
+    """Return a value that can be compared: NaN equals itself."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, dict):
@@ -147,7 +147,7 @@ def plain(value: Any) -> Any:
 
 
 def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
-    """Compare messages of one schema; returns how many were read, and how many rejected."""
+    """Compare messages of one schema; return how many were read and how many were rejected."""
     dice = random.Random(seed)
     file = pool_of(schema(seed, syntax))
     source = file.message_types_by_name["A"]
@@ -165,7 +165,7 @@ def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
 
 
 def _has_unknown_fields(source: Descriptor, body: bytes) -> bool:
-    """Whether the parser sets a value aside for unknown: the one case in which the product rejects more."""
+    """Return whether the parser stores an unknown value: the only case in which the product rejects more messages."""
     parsed = message_factory.GetMessageClass(source).FromString(body)
     before = parsed.ByteSize()
     parsed.DiscardUnknownFields()
@@ -181,5 +181,5 @@ def test_messages_are_equal_to_the_official_parser_s_or_rejected(syntax: str) ->
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["proto2", "proto3", "editions"]))
-def test_any_schema_and_any_bytes(seed: int, syntax: str) -> None:
+def test_any_bytes_of_any_schema_are_equal_to_the_official_parser_s_or_rejected(seed: int, syntax: str) -> None:
     compare(seed, syntax, 5)
