@@ -110,8 +110,8 @@ _LAKE: list[SinkSettings] = [
 _NO_FOLDER = "rejected: its value can not name a folder"
 _ABANDON, _RESTART = (f"rejected: release the dataset with {way}" for way in ("abandon", "restart"))
 _DDL = "tests/unit/sinks/iceberg/test_iceberg_altered.py::"
-_REFUSED = f"{_DDL}test_files_whose_values_the_table_would_not_show_are_refused"
-_SHOWN = f"{_DDL}test_files_whose_values_the_table_still_shows_are_committed"
+_REFUSED = f"{_DDL}test_files_whose_values_the_altered_table_would_hide_are_rejected"
+_SHOWN = f"{_DDL}test_files_whose_values_the_altered_table_still_shows_are_committed"
 
 CASES: list[Case] = [
     *(
@@ -180,6 +180,6 @@ CASES: list[Case] = [
         f"text {NO_VALUE}, text of 300 bytes, an empty text",
         "each as it is",
         test="tests/unit/sinks/files/test_partition_values.py::"
-        "test_iceberg_keeps_partition_values_that_no_folder_could_be_named_after",
+        "test_iceberg_keeps_partition_values_that_can_not_be_folder_names",
     ),
 ]

@@ -84,7 +84,7 @@ CASES = [
             f"partition values {given}",
             "a folder each; the column stays in the files",
             test="tests/unit/sinks/files/test_partition_values.py::"
-            "test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files",
+            "test_values_that_differ_in_case_or_unicode_form_have_separate_folders_and_stay_in_the_files",
         )
         for given in ("DE and de", "caf\\u00e9 and cafe\\u0301")
     ),

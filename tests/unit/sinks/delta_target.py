@@ -1,4 +1,4 @@
-"""Delta tables in a folder, and what a job does with them."""
+"""Delta tables in a folder, and a job's operations on them."""
 
 from __future__ import annotations
 

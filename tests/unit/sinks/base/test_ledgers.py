@@ -1,4 +1,4 @@
-"""The rule of every ledger, held against a target in words: a history of epochs, each there or taken back."""
+"""The rule of every ledger, compared with a model: a history of epochs, each committed or rolled back."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def row_of(*epochs: int, revoked: int = 0) -> LedgerRow | None:
         (row_of(3, revoked=3), asked(3, 2), AlreadyCommitted()),
     ],
 )
-def test_it_is_committed_from_the_base_that_the_store_knows(
+def test_epoch_is_committed_from_the_base_that_the_store_knows(
     row: LedgerRow | None, request_: CommitRequest, expected: object
 ) -> None:
     assert answered(row, request_) == expected
 
 
 @pytest.mark.parametrize(
-    ("row", "request_", "told"),
+    ("row", "request_", "message"),
     [
         (row_of(2), asked(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
         (None, asked(4, 3), "has no row for the dataset, expected epoch 3"),
@@ -57,17 +57,17 @@ def test_it_is_committed_from_the_base_that_the_store_knows(
         (row_of(2, revoked=5), asked(4, 2), "epoch 4 was taken back"),
     ],
 )
-def test_another_target_or_what_was_taken_back_is_refused(
-    row: LedgerRow | None, request_: CommitRequest, told: str
+def test_other_target_or_rolled_back_commit_is_rejected(
+    row: LedgerRow | None, request_: CommitRequest, message: str
 ) -> None:
     outcome = answered(row, request_)
     assert isinstance(outcome, FailedForGood)
-    assert told in outcome.reason
+    assert message in outcome.reason
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
-def test_histories_of_commits_and_of_what_is_taken_back(acts: list[tuple[bool, bool]]) -> None:
-    """Each epoch is committed or not, and then taken back or not; the row says at each time what is there."""
+def test_ledger_row_matches_any_history_of_commits_and_rollbacks(acts: list[tuple[bool, bool]]) -> None:
+    """Each epoch is committed or not, and then rolled back or not; the row reflects the present state at each time."""
     row: LedgerRow | None = None
     there = [0]
     for epoch, (commits, takes_back) in enumerate(acts, start=1):
@@ -87,14 +87,14 @@ def test_histories_of_commits_and_of_what_is_taken_back(acts: list[tuple[bool, b
 
 
 @given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 6))
-def test_a_row_below_that_is_no_base_is_never_written(stored: int, epoch: int, base: int) -> None:
+def test_older_row_that_is_not_a_base_is_never_overwritten(stored: int, epoch: int, base: int) -> None:
     row = row_of(stored) if stored else None
     outcome = answered(row, asked(epoch, base))
     assert (outcome is None) == (stored < epoch and stored == base)
     assert (outcome == AlreadyCommitted()) == (stored == epoch)
 
 
-def test_a_store_that_was_put_back_gives_an_epoch_once_more_which_is_another_commit() -> None:
+def test_epoch_repeated_by_a_restored_store_is_another_commit() -> None:
     one, other = (CommitRequest("d", 3, ({},), bases=(0,), attempts=(name, "x")) for name in "ab")
     row = committed(None, one, part(3))
     assert answered(row, one) == AlreadyCommitted()
@@ -105,6 +105,6 @@ def test_a_store_that_was_put_back_gives_an_epoch_once_more_which_is_another_com
     assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "as older rows say it"
 
 
-def test_below_a_later_epoch_nothing_is_taken_back() -> None:
+def test_epoch_below_a_later_one_is_not_rolled_back() -> None:
     with pytest.raises(ConflictError, match="found epoch 5"):
         taken_back(row_of(2, 5), asked(2), part(2))

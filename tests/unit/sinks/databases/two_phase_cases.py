@@ -1,4 +1,4 @@
-"""What is the same of all databases that prepare transactions: a class to subclass, beside a fixture `target`."""
+"""Cases for every database with prepared transactions: a class to subclass, with a fixture `target`."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class PreparingTarget(ServerTarget):
 
     @abstractmethod
     def prepared(self) -> list[str]:
-        """The names of what is prepared, the attempt's id at their end, in any order."""
+        """Return the names of prepared transactions in any order; each ends with its attempt's id."""
 
     @abstractmethod
     def end(self, name: str, *, commit: bool) -> None:
-        """Commits one of them, or rolls it back, as a person does."""
+        """Commit or roll back a prepared transaction, as an operator does."""
 
     @abstractmethod
     def plain(self, **settings: Any) -> TableSink:
-        """A sink as it is set up."""
+        """Return a sink without two-phase commit."""
 
     def writer(self, sink: TableSink, epoch: int, attempt: str, urn: str = "a", store: str = "store") -> SinkWriter:
         folder = self.folder / attempt
@@ -69,7 +69,7 @@ class PreparingTarget(ServerTarget):
         return sink.open_writer(identity, area, Origin())
 
     def of_units(self, sink: TableSink, urn: str, epoch: int, *units: pa.RecordBatch, **more: Any) -> CommitRequest:
-        """A request of several work units."""
+        """Return a request of several work units."""
         parts = [self.prepare(sink, urn, epoch, unit, **more) for unit in units]
         infos, attempts = (tuple(each for part in parts for each in getattr(part, of)) for of in ("infos", "attempts"))
         return CommitRequest(urn, epoch, infos, bases=parts[0].bases, attempts=attempts)
@@ -93,11 +93,11 @@ class PreparingTarget(ServerTarget):
 
 
 class TwoPhaseCases:
-    """To be subclassed where the fixture `target` is a `PreparingTarget`."""
+    """Cases to subclass where the fixture `target` is a `PreparingTarget`."""
 
     # -- what proves
 
-    def test_what_is_prepared_survives_the_server_and_is_committed_by_its_name(self, target: PreparingTarget) -> None:
+    def test_prepared_transaction_survives_a_restart_and_is_committed_by_name(self, target: PreparingTarget) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1, 2), numbers(3))
         assert len(target.prepared()) == 2
@@ -110,7 +110,9 @@ class TwoPhaseCases:
         assert target.ledger() == [("a", 1)]
         assert target.commit(sink, request, request) == [AlreadyCommitted()] * 2
 
-    def test_what_is_gone_is_lost_and_nothing_of_its_dataset_is_committed(self, target: PreparingTarget) -> None:
+    def test_missing_prepared_transaction_is_lost_and_nothing_of_its_dataset_is_committed(
+        self, target: PreparingTarget
+    ) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, 1), commit=False)
@@ -119,8 +121,8 @@ class TwoPhaseCases:
         target.abort(sink, request)
         assert target.prepared() == []
 
-    def test_what_is_gone_and_has_its_proof_is_committed(self, target: PreparingTarget) -> None:
-        """As where a committer was killed between two of them, or before it could write the ledger."""
+    def test_missing_prepared_transaction_with_a_proof_is_committed(self, target: PreparingTarget) -> None:
+        """Models a committer killed between two prepared transactions, or before it wrote the ledger."""
         sink = target.sink()
         for epoch, done in ((1, [0]), (2, [0, 1])):
             request = target.of_units(sink, "a", epoch, numbers(epoch), numbers(10 * epoch))
@@ -131,7 +133,7 @@ class TwoPhaseCases:
         assert target.rows("a") == [(1,), (2,), (10,), (20,)]
         assert target.prepared() == []
 
-    def test_proofs_go_with_the_ledgers_row_so_that_nothing_grows_with_runs(self, target: PreparingTarget) -> None:
+    def test_proofs_are_deleted_with_the_ledger_s_update_so_that_nothing_grows(self, target: PreparingTarget) -> None:
         sink = target.sink()
         for epoch in range(1, 5):
             lost = target.prepare(sink, "a", epoch, numbers(0))
@@ -140,10 +142,8 @@ class TwoPhaseCases:
             assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
         assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
-    def test_proofs_of_what_was_accepted_in_part_go_once_a_later_epoch_is_committed(
-        self, target: PreparingTarget
-    ) -> None:
-        """Of a quarantined sequence that a person has released as it is: no committer comes to it any more."""
+    def test_proofs_of_a_partly_accepted_commit_are_deleted_after_a_later_epoch(self, target: PreparingTarget) -> None:
+        """For a quarantined sequence that an operator released: no committer processes it again."""
         sink = target.sink()
         accepted, open_one = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
         for request in (accepted, open_one):
@@ -158,18 +158,18 @@ class TwoPhaseCases:
         assert target.rows("b") == [(1,), (2,)]
         assert target.sql(proofs) == []
 
-    def test_an_answer_to_a_commit_that_is_lost_is_found_by_the_proof(self, target: PreparingTarget) -> None:
+    def test_lost_answer_to_a_commit_is_recovered_from_the_proof(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
             request = target.prepare(sink, "a", 1)
             proxy.lose_answer_to(target.commit_sent)
-            with suppress(target.raised):  # which is the same to whoever asks for a commit
+            with suppress(target.raised):  # both results are the same to the caller
                 assert isinstance(target.commit(sink, request)[0], RetryLater)
             assert proxy.wait_for_loss()
             assert target.commit(sink, request) == [Committed()]
         assert target.rows("a") == [(1,), (2,), (3,)]
 
-    def test_an_answer_to_prepare_that_is_lost_leaves_nothing(self, target: PreparingTarget) -> None:
+    def test_lost_answer_to_prepare_leaves_nothing(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
             target.sql("CREATE TABLE a (n bigint)")
@@ -180,13 +180,13 @@ class TwoPhaseCases:
                 writer.prepare_commit()
             assert proxy.wait_for_loss()
             assert len(target.prepared()) == 1, "it was prepared, and the writer does not know"
-            with suppress(TransientError):  # where the server takes the writer to be there still
+            with suppress(TransientError):  # the server may still count the writer as connected
                 writer.abort()
         target.discard(target.sink(), "attempt")
         assert target.prepared() == []
         assert target.rows("a") == []
 
-    def test_of_one_table_nothing_is_committed_where_something_is_gone(self, target: PreparingTarget) -> None:
+    def test_missing_transaction_holds_back_all_requests_of_its_table(self, target: PreparingTarget) -> None:
         sink = target.sink(table="shared")
         first, gone, last = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b", "c"))
         target.end(target.name_of(gone, 1), commit=False)
@@ -203,14 +203,16 @@ class TwoPhaseCases:
     # -- another target, or another store
 
     @pytest.mark.parametrize("harm", ["older target", "older store"])
-    def test_an_older_one_is_refused_before_anything_is_committed(self, target: PreparingTarget, harm: str) -> None:
+    def test_older_target_or_store_is_rejected_before_anything_is_committed(
+        self, target: PreparingTarget, harm: str
+    ) -> None:
         sink = target.sink()
         for epoch, bases in ((1, (0,)), (2, (1,))):
             assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
         if harm == "older target":
             target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
             request = target.of_units(sink, "a", 3, numbers(7), numbers(8), bases=(2,))
-        else:  # it has lost its newest epoch, and gives its number once more
+        else:  # the store has lost its newest epoch and repeats its number
             request = target.of_units(sink, "a", 2, numbers(7), numbers(8), bases=(1,))
         refused(target.commit(sink, request)[0], "not the target that the store knows")
         assert len(target.prepared()) == 2
@@ -218,7 +220,7 @@ class TwoPhaseCases:
         target.abort(sink, request) if harm == "older target" else target.discard(sink, *request.attempts, epoch=2)
         assert target.prepared() == []
 
-    def test_a_table_that_is_another_one_is_refused(self, target: PreparingTarget) -> None:
+    def test_recreated_table_is_rejected_before_the_commit(self, target: PreparingTarget) -> None:
         sink = target.sink()
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("DROP TABLE a", "CREATE TABLE a (n bigint)")
@@ -230,7 +232,7 @@ class TwoPhaseCases:
 
     # -- zombies, and what lost
 
-    def test_a_committer_of_an_older_run_changes_nothing(self, target: PreparingTarget) -> None:
+    def test_committer_of_an_older_run_changes_nothing(self, target: PreparingTarget) -> None:
         sink = target.sink()
         old = target.prepare(sink, "a", 1, bases=(0,))
         new = target.prepare(sink, "a", 2, numbers(9), bases=(0,))
@@ -240,7 +242,7 @@ class TwoPhaseCases:
         target.discard(sink, *old.attempts)
         assert target.prepared() == []
 
-    def test_a_writer_of_an_older_run_prepares_nothing_any_more(self, target: PreparingTarget) -> None:
+    def test_writer_of_an_older_run_prepares_nothing_more(self, target: PreparingTarget) -> None:
         sink = target.sink()
         late = target.writer(sink, 1, "late")
         late.write(numbers(1))
@@ -257,7 +259,7 @@ class TwoPhaseCases:
         assert other.prepare_commit().infos
         target.discard(sink, "of another store")
 
-    def test_what_was_given_up_is_never_prepared(self, target: PreparingTarget) -> None:
+    def test_discarded_attempt_is_never_prepared(self, target: PreparingTarget) -> None:
         sink = target.sink()
         late, given_up = target.writer(sink, 1, "late"), target.writer(sink, 1, "given up")
         for writer in (late, given_up):
@@ -273,10 +275,10 @@ class TwoPhaseCases:
         target.discard(sink, "late")
         assert target.prepared() == []
 
-    def test_what_was_given_up_is_not_prepared_after_a_newer_run_has_cleaned_up(
+    def test_discarded_attempt_is_not_prepared_after_a_newer_run_has_cleaned_up(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A writer that was stopped right before it proves, or looks for a newer run, whichever is first."""
+        """The writer is paused right before it writes its proof or checks for a newer run, whichever comes first."""
         sink = target.sink()
         others: list[Callable[[], object]] = [
             lambda: target.discard(sink, "late"),
@@ -301,8 +303,8 @@ class TwoPhaseCases:
         assert target.prepared() == []
         assert target.sql(_PROOFS) == [("newest", 2)]
 
-    def test_a_writer_whose_attempt_fails_takes_away_what_it_has_prepared(self, target: PreparingTarget) -> None:
-        """As where another branch of the attempt fails after it: other attempts would wait for its locks."""
+    def test_writer_of_a_failed_attempt_rolls_back_its_prepared_transaction(self, target: PreparingTarget) -> None:
+        """Another branch of the attempt may fail afterwards, and other attempts would wait for its locks."""
         sink = target.sink()
         writer = target.writer(sink, 1, "failed")
         writer.write(numbers(1))
@@ -311,10 +313,10 @@ class TwoPhaseCases:
         writer.abort()
         assert target.prepared() == []
 
-    def test_nobody_gives_up_what_is_being_prepared(
+    def test_transaction_being_prepared_can_not_be_discarded(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It waits, and raises: so the note of it stays, and the next run takes away what it comes to."""
+        """The discard waits and raises, so that its record stays and the next run cleans up."""
         sink, told = target.sink(), list[BaseException]()
         writer = target.writer(sink, 1, "slow")
         writer.write(numbers(1))
@@ -334,7 +336,7 @@ class TwoPhaseCases:
         target.discard(sink, "slow")
         assert target.prepared() == []
 
-    def test_only_what_lost_is_rolled_back_and_nothing_of_others(self, target: PreparingTarget) -> None:
+    def test_only_aborted_attempts_are_rolled_back(self, target: PreparingTarget) -> None:
         sink = target.sink()
         lost, waiting = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
         other = target.writer(sink, 1, "of another store", store="other")
@@ -349,10 +351,10 @@ class TwoPhaseCases:
         assert len(target.prepared()) == 1
         target.discard(sink, "of another store")
 
-    def test_one_that_can_not_be_rolled_back_keeps_no_other_from_it(
+    def test_failed_rollback_does_not_prevent_other_rollbacks(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As one that another role has prepared."""
+        """Models a transaction that another role has prepared."""
         sink = target.sink()
         lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
         attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
@@ -375,7 +377,7 @@ class TwoPhaseCases:
         target.discard(sink, *attempts)
         assert target.prepared() == []
 
-    def test_writers_killed_at_any_line_leave_nothing_once_they_are_given_up(self, target: PreparingTarget) -> None:
+    def test_writers_killed_at_any_line_leave_nothing_after_they_are_discarded(self, target: PreparingTarget) -> None:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
         kinds = set[bool]()
@@ -396,7 +398,7 @@ class TwoPhaseCases:
 
     # -- taken back
 
-    def test_taken_back_all_that_is_prepared_goes(self, target: PreparingTarget) -> None:
+    def test_rolled_back_request_has_no_prepared_transactions(self, target: PreparingTarget) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         for _ in range(2):
@@ -405,7 +407,7 @@ class TwoPhaseCases:
         refused(target.commit(sink, request)[0], "was taken back")
         assert target.rows("a") == []
 
-    def test_a_rebuild_which_knows_no_attempts_takes_away_all_up_to_its_epoch(self, target: PreparingTarget) -> None:
+    def test_rebuild_without_attempts_removes_all_transactions_up_to_its_epoch(self, target: PreparingTarget) -> None:
         sink = target.sink()
         for epoch in (1, 2, 5):
             target.prepare(sink, "a", epoch, numbers(epoch))
@@ -417,7 +419,7 @@ class TwoPhaseCases:
         assert target.prepared() == []
 
     @pytest.mark.parametrize("unit", [0, 1])
-    def test_what_is_visible_in_part_is_not_taken_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
+    def test_partly_visible_commit_is_not_rolled_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, unit), commit=True)
@@ -429,10 +431,11 @@ class TwoPhaseCases:
             target.abort(sink, request)
         assert target.rows("a") == [(1,), (2,)]
 
-    def test_who_comes_late_finds_the_first_one_gone_and_commits_none(
+    def test_late_committer_finds_the_first_transaction_missing_and_commits_none(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A committer that has looked, and is stopped before it commits, while the request is taken back elsewhere."""
+        """The committer has listed the transactions and is paused before it commits; meanwhile the request is rolled
+        back elsewhere."""
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         zombie = target.opened(sink)
@@ -440,7 +443,7 @@ class TwoPhaseCases:
 
         def look() -> frozenset[Name]:
             found = looks()
-            while first:  # as far as taking it back has come
+            while first:  # the progress of the rollback so far
                 target.end(first.pop(), commit=False)
             return found
 
@@ -451,7 +454,7 @@ class TwoPhaseCases:
         target.abort(sink, request)
         assert target.prepared() == []
 
-    def test_what_is_committed_while_it_is_taken_back_is_not_taken_back_by_half(
+    def test_request_committed_during_its_rollback_is_not_half_rolled_back(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sink = target.sink()
@@ -460,7 +463,7 @@ class TwoPhaseCases:
         settles = committer.settle
 
         def settle(name: Name, *, commit: bool) -> bool:
-            while first:  # a zombie has come as far
+            while first:  # the progress of a zombie so far
                 target.end(first.pop(), commit=True)
             return settles(name, commit=commit)
 
@@ -472,7 +475,7 @@ class TwoPhaseCases:
         assert target.commit(sink, request) == [Committed()], "nothing was changed"
         assert target.rows("a") == [(1,), (2,)]
 
-    def test_what_others_commit_while_it_is_looked_for_is_not_taken_for_lost(
+    def test_request_committed_by_another_process_during_the_lookup_is_not_reported_lost(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sink = target.sink()
@@ -514,7 +517,7 @@ class TwoPhaseCases:
         assert target.commit(sink, CommitRequest("a", 1, infos, attempts=attempts)) == [Committed()]
         assert target.rows("a") == [(0,), (1,), (2,), (3,)]
 
-    def test_two_committers_at_once_in_any_order_of_datasets(self, target: PreparingTarget) -> None:
+    def test_concurrent_committers_succeed_in_any_order_of_datasets(self, target: PreparingTarget) -> None:
         sink = target.sink(table="shared")
         requests = [target.of_units(sink, f"d{number}", 1, numbers(0), numbers(1)) for number in range(8)]
         answers: list[list[CommitOutcome]] = []
@@ -532,9 +535,7 @@ class TwoPhaseCases:
 
     # -- bad input
 
-    def test_rows_that_the_table_does_not_take_fail_the_attempt_and_leave_nothing(
-        self, target: PreparingTarget
-    ) -> None:
+    def test_rows_that_the_table_rejects_fail_the_attempt_and_leave_nothing(self, target: PreparingTarget) -> None:
         target.sql("CREATE TABLE a (n bigint NOT NULL, UNIQUE (n))", "CREATE TABLE b (m bigint)")
         sink = target.sink()
         bad = (
@@ -548,16 +549,16 @@ class TwoPhaseCases:
         assert target.prepared() == []
         assert target.rows("a") == []
 
-    def test_settings_that_would_wait_for_locks_are_refused(self, target: PreparingTarget) -> None:
+    def test_settings_that_would_wait_for_locks_are_rejected(self, target: PreparingTarget) -> None:
         for settings in ({"mode": "upsert", "keys": ["n"]}, {"mode": "replace"}, {"evolve": "add_columns"}):
             with pytest.raises(ValueError, match="`two_phase` goes with"):
                 target.sink(**settings)
 
-    def test_an_attempt_of_no_store_is_refused(self, target: PreparingTarget) -> None:
+    def test_attempt_without_a_store_is_rejected(self, target: PreparingTarget) -> None:
         with pytest.raises(ConfigurationError, match="must name its store"):
             target.writer(target.sink(), 1, "attempt", store="")
 
-    def test_a_sink_of_one_kind_does_not_take_up_what_the_other_one_has_sealed(self, target: PreparingTarget) -> None:
+    def test_two_phase_and_plain_sinks_do_not_share_sealed_commits(self, target: PreparingTarget) -> None:
         assert target.sink().name != target.plain().name
         assert target.sink().discards
         assert not target.plain().discards
@@ -566,7 +567,7 @@ class TwoPhaseCases:
 
 
 def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
-    """What an attempt does that is killed."""
+    """Run an attempt up to its prepare; the attempt is killed on the way."""
     (folder / attempt).mkdir()
     area = StagingArea(LocalFileSystem(), str(folder / attempt), attempt, str(folder / "output"))
     identity = AttemptIdentity("run-1", 1, "a", "unit", attempt, store_id="store")
@@ -578,4 +579,4 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
 SHARED: tuple[str, ...] = tuple(
     str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
 )
-"""Modules that writers go through, whichever database it is."""
+"""Modules that writers of every database use."""

@@ -1,4 +1,4 @@
-"""A warehouse and its catalog in a folder, and what a job does with tables in it."""
+"""A warehouse and its catalog in a folder, and a job's operations on its tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Target:
 
     @contextmanager
     def open_table(self, name: str) -> Iterator[Table]:
-        """The table, to be altered."""
+        """Open the table to alter it."""
         with load_catalog("default", type="sql", **self.catalog) as catalog:
             yield catalog.load_table(("n", name))
 

@@ -1,4 +1,4 @@
-"""Tables of a REST catalog that fails at some of them: the others are read."""
+"""A REST catalog that fails for some tables: the others are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tables_of(errors: dict[str, Exception], calls: Counter[str], fails: int = 99) -> RestTables:
-    """Each table is its name; such errors come so many times."""
+    """Return tables of a catalog in which each table is its name; the given errors occur `fails` times."""
 
     def load_table(name: tuple[str, ...]) -> str:
         calls[name[-1]] += 1
@@ -31,7 +31,7 @@ def tables_of(errors: dict[str, Exception], calls: Counter[str], fails: int = 99
     return made
 
 
-def test_a_table_that_the_catalog_fails_at_for_good_holds_up_no_other() -> None:
+def test_permanent_error_of_one_table_does_not_affect_other_tables() -> None:
     broken, strange = ServerError("its metadata is gone"), ValueError("a type that is not known")
     calls = Counter[str]()
     tables = tables_of({"broken": broken, "strange": strange, "gone": NoSuchTableError("gone")}, calls)
@@ -40,12 +40,12 @@ def test_a_table_that_the_catalog_fails_at_for_good_holds_up_no_other() -> None:
     assert calls["broken"] == 3
 
 
-def test_an_error_that_passes_is_of_no_table() -> None:
+def test_transient_catalog_error_is_retried() -> None:
     tables = tables_of({"a": ServerError("starting")}, Counter(), fails=2)
     found: dict[Any, Any] = {**tables.read([("n", "a")])}
     assert found == {("n", "a"): "a"}
 
 
-def test_a_catalog_that_is_away_is_nobodys_own_trouble() -> None:
+def test_unreachable_catalog_raises_instead_of_failing_each_table() -> None:
     with pytest.raises(ConnectionError):
         tables_of({"a": ConnectionError("no route")}, Counter()).read([("n", "a"), ("n", "b")])
