@@ -1,4 +1,4 @@
-"""The built-in converters keep what a converter has to keep, and converters with one flaw each do not get through."""
+"""The built-in converters fulfill the converter contract, and converters with one flaw each fail it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class Doubled(RecordConverter):
-    """A converter of somebody's own, by record."""
+    """A custom converter by record."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -115,7 +115,7 @@ class TestIngestTime(ConverterContract):
 
 
 class Pinned:
-    """What a dataset's records were read with before; nothing else is put."""
+    """A schema store with the fields that a dataset's records were read with; nothing else is stored."""
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
         return {"id": "int64", "price": "float64", "tags": ["string"], "at": "string"}
@@ -125,7 +125,7 @@ class Pinned:
 
 
 class TestInferredJson(ConverterContract):
-    """By fields that are pinned: which these are depends on the records that come first."""
+    """Inferred JSON with pinned fields, because inferred ones depend on the first records."""
 
     def make_converter(self) -> Converter:
         made: Converter = validated("converter", {"type": "json", "evolution": "pin"})
@@ -142,7 +142,7 @@ class TestInferredJson(ConverterContract):
         return BATCH.drop_columns(["at", "tags"])
 
 
-def test_every_built_in_converter_is_held_against_the_contract() -> None:
+def test_every_built_in_converter_is_tested_by_the_contract() -> None:
     of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
     from distcommit.app.job_file.built_in import types_of
 
@@ -153,7 +153,7 @@ def test_every_built_in_converter_is_held_against_the_contract() -> None:
 
 
 class Same(Converter):
-    """A converter without a flaw: hands everything on."""
+    """A converter without a flaw, which forwards everything."""
 
     flaw: ClassVar[str] = ""
 
@@ -232,7 +232,7 @@ TESTS = [name for name in dir(ConverterContract) if name.startswith("test_")]
 
 
 def failures(make: Callable[[], Converter]) -> list[str]:
-    """The tests of the contract that the converter fails."""
+    """Return the contract's tests that the converter fails."""
 
     class Suite(ConverterContract):
         def make_converter(self) -> Converter:
@@ -250,7 +250,7 @@ def failures(make: Callable[[], Converter]) -> list[str]:
     return found
 
 
-def test_a_converter_without_a_flaw_gets_through() -> None:
+def test_converter_without_a_flaw_passes() -> None:
     assert not failures(Same)
 
 
@@ -261,5 +261,5 @@ def test_a_converter_without_a_flaw_gets_through() -> None:
         LooksAround, Remembers, CannotBeSent, RefusesAnyhow,
     ],
 )  # fmt: skip
-def test_a_flaw_is_found(flawed: type[Same]) -> None:
+def test_flawed_converter_fails(flawed: type[Same]) -> None:
     assert failures(flawed)

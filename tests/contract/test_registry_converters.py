@@ -1,4 +1,4 @@
-"""Converters by a schema registry keep what a converter has to keep, on a real one."""
+"""Converters with a schema registry fulfill the converter contract, on a real registry."""
 
 from __future__ import annotations
 

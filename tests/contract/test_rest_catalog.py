@@ -1,5 +1,5 @@
-"""Many tables of a REST catalog: changed by few calls where the catalog has a call for that and means it, one by one
-where not; whatever becomes of one, or of an answer, the others are committed, and each once."""
+"""Changes to many tables of a REST catalog. They are sent in few calls if the catalog applies such calls correctly, and
+one by one otherwise. If one change or one answer fails, the other tables are committed, each once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TOGETHER_IN_USE = "distcommit.sinks.iceberg.catalog.rest_tables.commit_together"
 
 @dataclass
 class Target:
-    """A namespace of its own in a catalog; tables' files are in a folder."""
+    """A separate namespace in a catalog; the tables' files are in a folder."""
 
     folder: Path
     uri: str
@@ -91,7 +91,7 @@ class Target:
             client.drop_table((self.namespace, name))
 
     def change(self, name: str) -> Change:
-        """One that adds a snapshot without files to the table as it is now."""
+        """Return a change that adds a snapshot without files to the table's present version."""
         change = NewSnapshot.of(self.table(name)).change([], frozenset(), {"by": "us"}, {})
         assert change is not None
         return change
@@ -99,7 +99,7 @@ class Target:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a catalog was told to change tables, by how."""
+    """Count the catalog's change calls by kind."""
     found, sending = Counter[str](), requests.Session.send
 
     def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
@@ -125,7 +125,7 @@ def target(tmp_path: Path, nessie_server: NessieServer) -> Target:
 
 
 def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]) -> None:
-    """After one of them has shown whether the catalog leaves a change out: this one takes no two of one table."""
+    """A probe first shows that the catalog accepts only one change of each table per call."""
     names = [f"t{number}" for number in range(10)]
     assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
     assert calls == {TOGETHER: 2, ALONE: 1}
@@ -137,7 +137,7 @@ def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]
     assert [target.rows(name) for name in names] == [[1, 2, 3], *[[1, 2]] * 9]
 
 
-def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
+def test_missing_tables_are_created_and_narrow_ones_widened_concurrently(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch, calls: Counter[str]
 ) -> None:
     target = Target(tmp_path, iceberg_rest_server.url)
@@ -161,10 +161,10 @@ def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
     assert [target.rows(name) for name in names] == [[2**40]] * 6
 
 
-def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(
+def test_catalog_that_skips_changes_receives_one_table_per_call(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, calls: Counter[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Iceberg's own server: it answers success also where a table has changed between its check and its commit."""
+    """Iceberg's reference server returns success even if a table has changed between its check and its commit."""
     target = Target(tmp_path, iceberg_rest_server.url)
     names = [f"t{number}" for number in range(5)]
     assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
@@ -176,20 +176,20 @@ def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(
     assert calls == {TOGETHER: 1, ALONE: 10}
 
 
-def test_what_such_a_catalog_leaves_out_is_said_to_be_there(
+def test_skipped_change_of_such_a_catalog_is_reported_as_success(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer
 ) -> None:
-    """Why it is tried: two changes of one table by one call, both answered with success, and one of them lost."""
+    """This is why the probe exists: one call with two changes of one table succeeds, and one of them is lost."""
     target = Target(tmp_path, iceberg_rest_server.url)
     target.prepare("t", 1, 1)
     commit_together(target.tables._rest, [target.change("t"), target.change("t")])
     assert len(target.table("t").snapshots()) == 1
 
 
-def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
+def test_catalog_that_applies_both_changes_of_one_table_is_trusted(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Polaris does, by its code; here each table's changes are put together before they are sent."""
+    """Polaris does so according to its code; here each table's changes are merged before they are sent."""
     sizes = list[int]()
 
     def put_together(rest: Any, changes: Any) -> None:
@@ -211,7 +211,7 @@ def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
     assert "distcommit.probe" not in target.table("t0").properties
 
 
-def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: Counter[str]) -> None:
+def test_tables_changed_by_others_are_isolated_by_bisection(target: Target, calls: Counter[str]) -> None:
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
     changes = [target.change(name) for name in names]
@@ -225,7 +225,7 @@ def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: C
     assert by_us == [name for name in names if name not in changed]
 
 
-def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None:
+def test_missing_table_does_not_affect_other_tables(target: Target) -> None:
     names = [f"t{number}" for number in range(6)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
     asked = [target.prepare(name, 2, 2) for name in names]
@@ -237,7 +237,7 @@ def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None
     assert outcomes == [Committed()] * 5
 
 
-def test_table_that_is_altered_between_the_look_and_the_commit_takes_nothing(
+def test_table_altered_between_the_lookup_and_the_commit_receives_nothing(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer
 ) -> None:
     """The catalog compares the schema that the files were checked against, and not only the newest snapshot."""
@@ -252,7 +252,7 @@ def test_table_that_is_altered_between_the_look_and_the_commit_takes_nothing(
 
 
 @pytest.mark.parametrize("which", [TOGETHER, ALONE])
-def test_an_answer_that_is_lost_is_looked_up(tmp_path: Path, nessie_server: NessieServer, which: str) -> None:
+def test_lost_answer_to_a_commit_is_looked_up(tmp_path: Path, nessie_server: NessieServer, which: str) -> None:
     with LossyProxy(nessie_server.port) as proxy:
         target = Target(tmp_path, nessie_server.url.replace(str(nessie_server.port), str(proxy.port)))
         names = [f"t{number}" for number in range(6)]
@@ -268,10 +268,10 @@ def test_an_answer_that_is_lost_is_looked_up(tmp_path: Path, nessie_server: Ness
         assert [target.rows(name) for name in names] == [[1, 2] if which == TOGETHER else [1]] * 6
 
 
-def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_again_once_that_works(
+def test_unknown_outcome_reduces_the_tables_per_call_until_calls_succeed_again(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A catalog, or what is in front of it, that has too little time for so many."""
+    """Models a catalog, or a proxy before it, that times out for large calls."""
     monkeypatch.setattr("distcommit.sinks.iceberg.catalog.rest_tables._MOST_TOGETHER", 8)
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
@@ -301,8 +301,8 @@ def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_a
     assert all(target.rows(name) == [1, 2, 3, 4] for name in names)
 
 
-def test_tables_that_may_not_be_changed_wait_and_the_others_are_committed(tmp_path: Path) -> None:
-    """Nessie answers 500, by which nobody knows what became of the others in the same call."""
+def test_forbidden_tables_wait_and_the_others_are_committed(tmp_path: Path) -> None:
+    """Nessie returns 500, so that the outcome of the other tables in the same call is unknown."""
     with NessieServer(forbidden="denied") as server:
         target = Target(tmp_path, server.url)
         names = ["a", "denied", "b", "denied2", "c"]

@@ -1,4 +1,4 @@
-"""Our task checkers keep what a task checker has to keep."""
+"""The built-in task checkers fulfill the task checker contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = datetime.now(UTC)
 
 
 class EvenSum(TaskChecker):
-    """A user's checker."""
+    """A custom task checker."""
 
     def begin(self) -> TaskCheck:
         return EvenSumCheck()
@@ -53,7 +53,7 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Attempt, Attempt]] = {
 }
 
 
-def test_all_of_them_are_here() -> None:
+def test_every_built_in_task_checker_is_tested_by_the_contract() -> None:
     assert CASES.keys() == set(types_of("task_checker"))
 
 

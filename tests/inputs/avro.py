@@ -30,7 +30,7 @@ Run = Callable[[Path], str]
 
 
 def inferred(*values: str) -> Run:
-    """What the last of these objects becomes, read together."""
+    """Return the result of the last of these objects, read together."""
 
     def run(folder: Path) -> str:
         of = JsonConverter.model_validate({"type": "json", "keep_column": False})
@@ -46,7 +46,7 @@ def inferred(*values: str) -> Run:
 
 
 def avro(kind: Any, body: bytes) -> Run:
-    """What a datum of one field `x` becomes."""
+    """Return the result of a datum of one field `x`."""
 
     def run(folder: Path) -> str:
         schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
@@ -68,7 +68,7 @@ def sized(body: bytes) -> bytes:
 
 
 def container(codec: str, *blocks: tuple[int, bytes]) -> Run:
-    """How many records a container file has, or why it is refused."""
+    """Return the number of records in a container file, or why it is rejected."""
 
     def run(folder: Path) -> str:
         schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
@@ -88,7 +88,7 @@ def snappy(plain: bytes, wrong: int = 0) -> bytes:
 
 
 def json_schema(schema: Any, value: str) -> Run:
-    """What a value of a property of that schema becomes."""
+    """Return the result of a value of a property with that schema."""
 
     def run(folder: Path) -> str:
         root = {"type": "object", "properties": {"x": schema}}

@@ -1,4 +1,4 @@
-"""Inputs of sinks whose records go to partitions and to tables of a lake: values, names of columns, altered tables."""
+"""Inputs of sinks whose records go to partitions and to tables of a lake: values, column names and altered tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DELTA = DeltaSink.model_validate({"type": "delta", "location": "/tables", "part
 
 
 def _folder(value: str | None) -> Callable[[Path], str]:
-    """Return the folder of a record with that value, or that it is rejected."""
+    """Return the folder of a record with that value, or `rejected`."""
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string())})
@@ -44,7 +44,7 @@ def _folder(value: str | None) -> Callable[[Path], str]:
 
 
 def _delta_partition(value: str | None) -> Callable[[Path], str]:
-    """Return the value that a Delta table has of a record that was partitioned by it, or that it is rejected."""
+    """Return the value in a Delta table of a record that was partitioned by it, or `rejected`."""
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string()), "id": [1]})
@@ -60,7 +60,7 @@ def _delta_partition(value: str | None) -> Callable[[Path], str]:
 
 
 def _names(sink: SinkSettings, *names: str, struct: str = "") -> Callable[[Path], str]:
-    """Return `stored`, or why the sink can't have such columns, or such fields of a struct."""
+    """Return `stored`, or why the sink rejects such columns or struct fields."""
 
     def run(folder: Path) -> str:
         fields = [pa.field(name, pa.string()) for name in names]
@@ -78,7 +78,7 @@ def _shown(sink: SinkSettings) -> str:
 
 
 def _delta_after(change: str) -> Callable[[Path], str]:
-    """Return what a commit of files is answered after something happened to their table, shortened."""
+    """Return the shortened outcome of committing files after a change of their table."""
 
     def run(folder: Path) -> str:
         target = Target(folder)

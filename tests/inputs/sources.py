@@ -1,4 +1,4 @@
-"""Inputs of the sources: pages of REST servers, files, texts that are cast, Kafka's timestamps."""
+"""Inputs of the sources: pages of REST servers, files, cast texts and Kafka timestamps."""
 
 from __future__ import annotations
 
@@ -173,8 +173,15 @@ _FILES = [
     ),
     *(Case("json-lines", repr(data)[:120], str(right), _lines(data)) for data, right in JSON_LINES),
     *(Case("rest", repr(record)[:120], str([record]), _lone(record)) for record in LONE),
-    Case("csv", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding"),
-    Case("json-lines", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding"),
+    Case(
+        "csv", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding"
+    ),
+    Case(
+        "json-lines",
+        "a file of UTF-16",
+        _UTF_16,
+        test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding",
+    ),
 ]
 
 CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA, *_SERVERS, *_FILES]

@@ -1,4 +1,4 @@
-"""Inputs of the SQL source and of the sinks that put rows into tables of databases."""
+"""Inputs of the SQL source and of the sinks that write rows to database tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.inputs.case import Case
 
 
 def _verification(url: str, tls: Tls = "verify") -> Callable[[Path], str]:
-    """Return the check of the server that a connection to this URL makes, or why the URL is rejected."""
+    """Return the server verification of a connection to this URL, or why the URL is rejected."""
 
     def run(folder: Path) -> str:
         try:

@@ -29,7 +29,7 @@ from tests.inputs.case import Case
 
 
 class Step(CommitStep):
-    """A custom step: it notes that it was executed, and then raises or returns what it is given."""
+    """A custom step that records its execution, and then raises or returns the given object."""
 
     type_name = "inputs-step"
 
@@ -63,7 +63,7 @@ class OtherStep(Step):
 
 
 def _sequence(*steps: tuple[type[Step], str, object, object], folder: Path) -> str:
-    """What commit() answered, and the steps that were executed."""
+    """Return the result of commit() and the executed steps."""
     del folder
     done: list[str] = []
     made = tuple(kind(done, name, ends, verifies) for kind, name, ends, verifies in steps)
@@ -120,7 +120,7 @@ def _job(place: Path, name: str, **moved: Path) -> Roots:
 
 
 def _second(folder: Path, *, which: str, at: str) -> str:
-    """What becomes of a second job that has one of its folders there, below the folders of the first."""
+    """Return the outcome of creating a second job with one folder at `at`, below the folders of the first job."""
     _job(folder, "first")
     try:
         _job(folder, "second", **{which: folder / at})
@@ -147,7 +147,7 @@ def _roots(given: str, right: str, which: str, at: str) -> Case:
 
 
 def _swept(folder: Path, *, link: str, target: str) -> str:
-    """The files elsewhere that a sweep of staging has left."""
+    """Return the files elsewhere that remain after a sweep of staging."""
     staging, elsewhere = folder / "staging", folder / "elsewhere"
     for below in ("", "00000_000000-a", bucket_folder(1, 0).partition("/")[2] + "/00000_000000-a"):
         (elsewhere / below).mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _imported(folder: Path, *, code: str) -> str:
-    """What becomes of a class whose module has that code."""
+    """Return the outcome of loading a class whose module has that code."""
     (folder / "inputs_custom_class.py").write_text(code)
     with _importable(folder):
         try:
