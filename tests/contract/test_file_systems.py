@@ -53,8 +53,7 @@ class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
         return LocalFileSystem(WithoutRenameat2()), str(place)
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
-        """Not so with link and unlink: several renames may succeed. Steps therefore compare identities, and nothing is
-        lost."""
+        """Several renames by link and unlink may succeed. Steps compare identities, so that nothing is lost."""
         self.write(fs, f"{root}/a", b"x")
 
         def rename(number: int) -> None:

@@ -289,8 +289,7 @@ class TestNessieCatalog(_OnServer):
         self.kill_before_lines(tmp_path, apart=25)
 
     def test_concurrent_commits_commit_once(self, tmp_path: Path) -> None:
-        """Commit to tables that already have records: before version 0.101.1, Nessie does not detect that an empty
-        table has received records."""
+        """Commit to tables with records: Nessie before 0.101.1 does not notice the first records of a table."""
         first, then = ([self.prepare(tmp_path, urn, epoch, [epoch]) for urn in ("a", "b", "c")] for epoch in (1, 2))
         assert self.commit(tmp_path, *first) == [Committed()] * 3
         with ThreadPoolExecutor(8) as pool:

@@ -23,7 +23,7 @@ def test_each_test_has_a_row_and_failures_are_visible() -> None:
     assert f"| {first.removeprefix('test_').replace('_', ' ')} | **6 of 7 pass** | not run |" in text
     assert "| large file is read as it was written | passes | not run |" in text
     assert "(1) |" in text
-    assert "1. A weaker test of its own. Not so by link and unlink" in text
+    assert "1. Replaced by a weaker test. Several renames by link and unlink" in text
 
 
 def test_skipped_test_and_test_with_nothing_to_try_have_a_reason() -> None:

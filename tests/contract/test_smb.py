@@ -53,8 +53,7 @@ class TestSmbFileSystem(FileSystemContract):
             fs.set_access(f"{root}/a", FileAccess(mode=0o640))
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
-        """Several clients that have it open may move it one after the other: it ends in one place, that of the last
-        move."""
+        """Several clients that have it open may move it in turn: it ends where the last one has moved it."""
         self.write(fs, f"{root}/a", b"x")
         won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
         assert fs.status(f"{root}/a") is None
