@@ -42,7 +42,10 @@ class ReplayAfterMaintenance(SinkUnderTest):
                 for pending in (requests, ()):
                     self.maintain(place, pending)
                     outcomes = self.commit(place, *requests)
-                    assert all(isinstance(each, Committed | AlreadyCommitted) for each in outcomes), (line, outcomes)
+                    assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in outcomes), (
+                        line,
+                        outcomes,
+                    )
                     assert self.seen(place) == _SEEN, line
         assert was_committed == [False, True]
 

@@ -192,8 +192,8 @@ def _words(test: str) -> str:
 def parts() -> dict[str, str]:
     """Return the file's text of each contract by name, without the heading."""
     text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
-    found = dict(re.findall(r"^# (.+)\n\n((?:(?!^# ).*\n)*)", text, re.MULTILINE))
-    return {name: found[contract.title] for name, contract in CONTRACTS.items() if contract.title in found}
+    texts = dict(re.findall(r"^# (.+)\n\n((?:(?!^# ).*\n)*)", text, re.MULTILINE))
+    return {name: texts[contract.title] for name, contract in CONTRACTS.items() if contract.title in texts}
 
 
 def _run(name: str, contract: Contract) -> tuple[int, str]:

@@ -96,8 +96,8 @@ class TestBuiltIn(ConverterContract):
         self.section = SECTIONS[request.param]
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", self.section)
-        return made
+        instance: Converter = validated("converter", self.section)
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH
@@ -107,8 +107,8 @@ class TestIngestTime(ConverterContract):
     varying = ("ingested_at",)
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", {"type": "provenance", "ingest_time": "ingested_at"})
-        return made
+        instance: Converter = validated("converter", {"type": "provenance", "ingest_time": "ingested_at"})
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH
@@ -128,15 +128,15 @@ class TestInferredJson(ConverterContract):
     """Inferred JSON with pinned fields, because inferred ones depend on the first records."""
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", {"type": "json", "evolution": "pin"})
-        return made
+        instance: Converter = validated("converter", {"type": "json", "evolution": "pin"})
+        return instance
 
     def converter(self) -> Converter:
-        made = super().converter()
-        made.begin_work_unit("a")
-        made.use_schema_store(Pinned())
-        made.load_schema_ids((7,))
-        return made
+        instance = super().converter()
+        instance.begin_work_unit("a")
+        instance.use_schema_store(Pinned())
+        instance.load_schema_ids((7,))
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH.drop_columns(["at", "tags"])
@@ -241,13 +241,13 @@ def failures(make: Callable[[], Converter]) -> list[str]:
         def make_batch(self) -> pa.RecordBatch:
             return BATCH
 
-    found = []
+    failed = []
     for name in TESTS:
         try:
             getattr(Suite(), name)()
         except Exception:  # noqa: BLE001 - an assertion, or what has escaped
-            found.append(name)
-    return found
+            failed.append(name)
+    return failed
 
 
 def test_converter_without_a_flaw_passes() -> None:

@@ -166,8 +166,8 @@ class TestDeltaOnS3(SinkContract):
         """Delete the bucket."""
         client = boto3.client("s3")
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
-            for each in page.get("Contents", ()):
-                client.delete_object(Bucket=self.bucket, Key=each["Key"])
+            for item in page.get("Contents", ()):
+                client.delete_object(Bucket=self.bucket, Key=item["Key"])
         client.delete_bucket(Bucket=self.bucket)
         return True
 

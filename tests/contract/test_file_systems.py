@@ -35,8 +35,8 @@ def test_mode_owner_and_group_are_set_as_requested(tmp_path: Path) -> None:
     fs.put_if_absent(f"{tmp_path}/a", b"x")
     owner, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
     fs.set_access(f"{tmp_path}/a", FileAccess(mode=0o640, owner=owner, group=group))
-    found = (tmp_path / "a").stat()
-    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o640, os.getuid(), os.getgid())
+    status = (tmp_path / "a").stat()
+    assert (status.st_mode & 0o777, status.st_uid, status.st_gid) == (0o640, os.getuid(), os.getgid())
     with pytest.raises(OSError, match="nobody-at-all"):
         fs.set_access(f"{tmp_path}/a", FileAccess(owner="nobody-at-all"))
 

@@ -43,8 +43,8 @@ class TestBuiltIn(ForkContract):
         self.settings = {"type": name, **CASES[name]}
 
     def make_fork(self) -> ForkOperator:
-        made: ForkOperator = validated("fork", self.settings)
-        return made
+        instance: ForkOperator = validated("fork", self.settings)
+        return instance
 
     def branches(self) -> Sequence[str]:
         return ["x", "y", "z"]

@@ -84,8 +84,8 @@ def test_mode_owner_and_group_are_set_as_requested(
     _write(used, f"{root}/a", b"x")
     used.set_access(f"{root}/a", FileAccess(mode=0o640, owner="clicks"))
     used.set_access(f"{root}/a", FileAccess(group="analysts"))
-    found = hdfs_native.Client(f"hdfs://{hdfs_server.authority}").get_file_info(f"{root}/a")
-    assert (found.permission, found.owner, found.group) == (0o640, "clicks", "analysts")
+    info = hdfs_native.Client(f"hdfs://{hdfs_server.authority}").get_file_info(f"{root}/a")
+    assert (info.permission, info.owner, info.group) == (0o640, "clicks", "analysts")
 
 
 def test_every_block_is_synced_on_every_data_node(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
@@ -101,14 +101,14 @@ def test_acknowledged_changes_survive_the_death_of_all_nodes(
     fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer
 ) -> None:
     fs.make_folders(f"{root}/deep/down")
-    kept = _write(fs, f"{root}/a", b"kept")
+    written = _write(fs, f"{root}/a", b"kept")
     fs.rename(f"{root}/a", f"{root}/deep/down/a")
     assert fs.put_if_absent(f"{root}/b", b"put")
     fs.make_folder(f"{root}/folder")
     assert fs.rename_folder(f"{root}/folder", f"{root}/renamed")
     hdfs_server.kill()
     hdfs_server.start_again()
-    assert fs.status(f"{root}/deep/down/a") == kept
+    assert fs.status(f"{root}/deep/down/a") == written
     assert fs.read(f"{root}/deep/down/a") == b"kept"
     assert fs.read(f"{root}/b") == b"put"
     assert sorted(entry.name for entry in fs.list_folder(root)) == ["b", "deep", "renamed"]

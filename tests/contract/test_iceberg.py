@@ -132,17 +132,21 @@ class TestMaintainedTables(_Tables, ReplayAfterMaintenance):
                 table.overwrite(table.scan().to_arrow())
                 snapshot = table.current_snapshot()
                 assert snapshot is not None
-                older = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != snapshot.snapshot_id]
+                older = [
+                    older_snapshot.snapshot_id
+                    for older_snapshot in table.snapshots()
+                    if older_snapshot.snapshot_id != snapshot.snapshot_id
+                ]
                 table.maintenance.expire_snapshots().by_ids(older).commit()
                 self._delete_orphans(client.load_table(name), keep)
 
     def _delete_orphans(self, table: Table, keep: Set[str]) -> None:
         """Delete the files of a table that its current version does not name."""
         (snapshot,) = table.snapshots()
-        manifests = [each.manifest_path for each in snapshot.manifests(table.io)]
+        manifests = [file.manifest_path for file in snapshot.manifests(table.io)]
         assert len(files_in(table)) == 1
         named = {table.metadata_location, snapshot.manifest_list, *manifests, *files_in(table), *keep}
-        paths = {urlparse(each).path for each in named}
+        paths = {urlparse(file).path for file in named}
         for path in Path(urlparse(table.location()).path).rglob("*"):
             if path.is_file() and str(path) not in paths:
                 path.unlink()
@@ -187,8 +191,8 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         self.bucket, self.endpoint = s3_server.make_bucket(), s3_server.endpoint_url
 
     def catalog(self, place: Path) -> dict[str, str]:
-        told = {"warehouse": f"s3://{self.bucket}/{self.prefix(place)}", "s3.endpoint": self.endpoint}
-        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "s3.region": "us-east-1", **told}
+        properties = {"warehouse": f"s3://{self.bucket}/{self.prefix(place)}", "s3.endpoint": self.endpoint}
+        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "s3.region": "us-east-1", **properties}
 
     def prefix(self, place: Path) -> str:
         return sha256(str(place).encode()).hexdigest()
@@ -202,7 +206,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         asked = boto3.client("s3")
         uploads = asked.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix(place)).get("Uploads", ())
         there = asked.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix(place)).get("Contents", ())
-        return len({each["Key"] for each in there if each["Key"].endswith(".parquet")} - live) + len(uploads)
+        return len({item["Key"] for item in there if item["Key"].endswith(".parquet")} - live) + len(uploads)
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         key = urlparse(request.infos[-1]["files"][0]["path"]).path.lstrip("/")

@@ -37,8 +37,8 @@ class OnMariadb(SinkContract, LaterEpochs):
                 cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
             self.made.add(database)
         url = self.server.url.replace("/shop", f"/{database}")
-        made = {"type": "mariadb", "url": url, "password": self.server.password}
-        return MariadbSink.model_validate({**made, **self.settings})
+        section = {"type": "mariadb", "url": url, "password": self.server.password}
+        return MariadbSink.model_validate({**section, **self.settings})
 
     def opened(self, place: Path) -> pymysql.Connection[Cursor]:
         return self.server.connect(_database_of(place))
@@ -68,13 +68,13 @@ class TestATableForEach(OnMariadb):
         self.kill_before_lines(tmp_path)
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        rows: list[tuple[str, int]] = []
         with self.opened(place) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger", "distcommit_prepared"}:
                 cursor.execute(f"SELECT `offset` FROM `{table}`")
-                found += [(table, offset) for (offset,) in cursor.fetchall()]
-        return found
+                rows += [(table, offset) for (offset,) in cursor.fetchall()]
+        return rows
 
 
 class TestXa(TestATableForEach):
@@ -92,7 +92,7 @@ class TestXa(TestATableForEach):
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         attempt = request.infos[-1]["attempt"]
-        ((begin, end),) = [each for each in prepared_at(self.server) if each[1].endswith(attempt)]
+        ((begin, end),) = [name for name in prepared_at(self.server) if name[1].endswith(attempt)]
         roll_back(self.server, begin, end)
         return True
 

@@ -32,8 +32,8 @@ class OnPostgresql(SinkContract, LaterEpochs):
         schema = _schema_of(place)
         with self.server.connect() as connection:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        made = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
-        return PostgresqlSink.model_validate({**made, **self.settings})
+        section = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
+        return PostgresqlSink.model_validate({**section, **self.settings})
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()

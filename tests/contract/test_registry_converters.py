@@ -59,9 +59,9 @@ class TestRegistryConverters(ConverterContract):
             each.close()
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", self.section)
-        self.made.append(made)
-        return made
+        instance: Converter = validated("converter", self.section)
+        self.made.append(instance)
+        return instance
 
     def converter(self) -> Converter:
         self.made.append(super().converter())

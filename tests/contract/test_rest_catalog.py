@@ -100,17 +100,17 @@ class Target:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the catalog's change calls by kind."""
-    found, sending = Counter[str](), requests.Session.send
+    counts, sending = Counter[str](), requests.Session.send
 
     def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
         if request.method == "POST" and "/tables/" in str(request.url):
-            found[ALONE] += 1
+            counts[ALONE] += 1
         if str(request.url).endswith("transactions/commit"):
-            found[TOGETHER] += 1
+            counts[TOGETHER] += 1
         return sending(self, request, **settings)
 
     monkeypatch.setattr(requests.Session, "send", send)
-    return found
+    return counts
 
 
 @pytest.fixture(autouse=True)
@@ -131,9 +131,9 @@ def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]
     assert calls == {TOGETHER: 2, ALONE: 1}
     calls.clear()
     assert set(target.commit(*(target.prepare(name, 2, 2) for name in names))) == {Committed()}
-    assert calls == {TOGETHER: 1}, "it is not tried again"
+    assert calls == {TOGETHER: 1}, "the probe is not repeated"
     assert target.commit(target.prepare("t0", 3, 3)) == [Committed()]
-    assert calls == {TOGETHER: 1, ALONE: 1}, "one table by itself"
+    assert calls == {TOGETHER: 1, ALONE: 1}, "a single table is sent alone"
     assert [target.rows(name) for name in names] == [[1, 2, 3], *[[1, 2]] * 9]
 
 
@@ -146,8 +146,8 @@ def test_missing_tables_are_created_and_narrow_ones_widened_concurrently(
 
     def waits(self: RestCatalog, *arguments: Any, **named: Any) -> Table:
         together.wait(30)
-        made: Table = creating(self, *arguments, **named)
-        return made
+        table: Table = creating(self, *arguments, **named)
+        return table
 
     monkeypatch.setattr(RestCatalog, "create_table", waits)
     target.sink().announce(names, pa.schema([("id", pa.int32())]), "run-1")
@@ -156,7 +156,7 @@ def test_missing_tables_are_created_and_narrow_ones_widened_concurrently(
     evolving = target.sink().model_copy(update={"evolve": "add_columns"})
     evolving.announce(names, pa.schema([("id", pa.int64()), ("note", pa.string())]), "run-2")
     assert all(target.table(name).schema().column_names == ["id", "note"] for name in names)
-    assert calls == {ALONE: 6}, "nothing shows whether the catalog leaves such a change out: it is not tried with them"
+    assert calls == {ALONE: 6}, "schema changes can't reveal a skipped change, so that they are sent alone"
     assert set(target.commit(*(target.prepare(name, 2, 2**40) for name in names))) == {Committed()}
     assert [target.rows(name) for name in names] == [[2**40]] * 6
 
@@ -168,7 +168,7 @@ def test_catalog_that_skips_changes_receives_one_table_per_call(
     target = Target(tmp_path, iceberg_rest_server.url)
     names = [f"t{number}" for number in range(5)]
     assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
-    assert calls == {TOGETHER: 1, ALONE: 5}, "one to try, one that takes its mark away, and the others alone"
+    assert calls == {TOGETHER: 1, ALONE: 5}, "one probe, one removal of its mark, and the other tables alone"
     assert "has skipped one of its changes" in caplog.text
     assert [target.rows(name) for name in names] == [[1]] * 5
     assert "distcommit.probe" not in target.table("t0").properties
@@ -198,7 +198,7 @@ def test_catalog_that_applies_both_changes_of_one_table_is_trusted(
         for change in changes:
             of_tables.setdefault(change.table.name(), []).append(change)
         for first, *more in of_tables.values():
-            updates = (*first.updates, *(update for each in more for update in each.updates))
+            updates = (*first.updates, *(update for change in more for update in change.updates))
             rest.commit_table(first.table, first.requirements, updates)
 
     monkeypatch.setattr(TOGETHER_IN_USE, put_together)
@@ -206,7 +206,7 @@ def test_catalog_that_applies_both_changes_of_one_table_is_trusted(
     names = [f"t{number}" for number in range(4)]
     for epoch in (1, 2):
         assert set(target.commit(*(target.prepare(name, epoch, epoch) for name in names))) == {Committed()}
-    assert sizes == [2, 3, 4], "one table to try, the others, and then all"
+    assert sizes == [2, 3, 4], "a probe of one table twice, the others, then all"
     assert [target.rows(name) for name in names] == [[1, 2]] * 4
     assert "distcommit.probe" not in target.table("t0").properties
 
@@ -219,7 +219,7 @@ def test_tables_changed_by_others_are_isolated_by_bisection(target: Target, call
     target.commit(*(target.prepare(name, 2, 2) for name in changed))
     calls.clear()
     assert target.tables.commit(changes, lambda: None) == [name not in changed for name in names]
-    assert calls == {TOGETHER: 1 + 2 + 4, ALONE: 4}, "all, halves, quarters, and of two quarters each by itself"
+    assert calls == {TOGETHER: 1 + 2 + 4, ALONE: 4}, "all, halves, quarters, and the tables of two quarters alone"
     assert [target.rows(name) for name in changed] == [[1, 2], [1, 2]]
     by_us = [name for name in names if target.table(name).properties.get("by") == "us"]
     assert by_us == [name for name in names if name not in changed]
@@ -292,12 +292,12 @@ def test_unknown_outcome_reduces_the_tables_per_call_until_calls_succeed_again(
 
     in_time(2)
     assert outcomes(2) == {Committed()}
-    assert sizes == [8], "then each by itself"
+    assert sizes == [8], "after the failed call each table is sent alone"
     assert outcomes(3) == {Committed()}
     assert sizes == [2] * 4
     in_time(8)
     assert outcomes(4) == {Committed()}
-    assert max(sizes) > 2, "more again"
+    assert max(sizes) > 2, "the tables per call increase again"
     assert all(target.rows(name) == [1, 2, 3, 4] for name in names)
 
 

@@ -55,8 +55,8 @@ class TestBuiltIn(RowCheckerContract):
         self.settings, self.batches = {"type": name, **settings}, (passing, failing)
 
     def make_checker(self) -> RowChecker:
-        made: RowChecker = validated("row_checker", self.settings)
-        return made
+        instance: RowChecker = validated("row_checker", self.settings)
+        return instance
 
     def passing(self) -> pa.RecordBatch:
         return pa.record_batch(self.batches[0])

@@ -149,9 +149,9 @@ def test_request_with_a_truncated_answer_is_repeated(
                 cut.rename("/staging/a", "/output/a")
                 assert fs.status("/output/a") == before
             case "create":
-                made = _stage(cut, b"yz", "/staging/b", "/output/b")
+                staged = _stage(cut, b"yz", "/staging/b", "/output/b")
                 fs.rename("/staging/b", "/output/b")
-                assert fs.status("/output/b") == made
+                assert fs.status("/output/b") == staged
             case "delete":
                 assert cut.delete("/staging/a")
                 assert fs.status("/staging/a") is None

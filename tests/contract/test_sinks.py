@@ -353,8 +353,8 @@ class UploadingCommitter(SqliteCommitter):
                 (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        for each in lost:
-            (self.uploads / each.attempt).unlink(missing_ok=True)
+        for attempt in lost:
+            (self.uploads / attempt.attempt).unlink(missing_ok=True)
 
 
 class KeepsWhatIsTakenBack(UploadingCommitter):
@@ -362,7 +362,7 @@ class KeepsWhatIsTakenBack(UploadingCommitter):
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         revoked = {row.revoked for row in self.ledger()}
-        super().discard([each for each in lost if each.epoch not in revoked])
+        super().discard([attempt for attempt in lost if attempt.epoch not in revoked])
 
 
 @dataclass(frozen=True, slots=True)

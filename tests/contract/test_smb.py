@@ -57,9 +57,9 @@ class TestSmbFileSystem(FileSystemContract):
         self.write(fs, f"{root}/a", b"x")
         won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
         assert fs.status(f"{root}/a") is None
-        (left,) = fs.list_folder(root)
-        assert won[int(left.name)]
-        assert fs.read(f"{root}/{left.name}") == b"x"
+        (remaining,) = fs.list_folder(root)
+        assert won[int(remaining.name)]
+        assert fs.read(f"{root}/{remaining.name}") == b"x"
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -129,7 +129,7 @@ def test_put_with_a_lost_answer_is_complete_and_in_doubt(root: str, lossy: tuple
         fs.put_if_absent(f"{root}/a", b"mine")
     assert caught.value.errno == errno.EIO
     assert proxy.wait_for_loss()
-    assert fs.read(f"{root}/a") == b"mine", "it connects anew"
+    assert fs.read(f"{root}/a") == b"mine", "the client reconnects"
     assert not fs.put_if_absent(f"{root}/a", b"again")
     assert [entry.name for entry in fs.list_folder(root)] == ["a", "before"]
 
@@ -230,6 +230,6 @@ def test_listings_are_correct_while_names_are_created_and_deleted(fs: FsspecFile
         for _ in range(50):
             assert "stays" in {entry.name for entry in fs.list_folder(root)}
         done.set()
-        for each in coming:
-            each.result()
+        for future in coming:
+            future.result()
     assert [entry.name for entry in fs.list_folder(root)] == ["stays"]

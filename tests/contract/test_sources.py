@@ -185,8 +185,8 @@ class TestSqlSourceOfMariaDB(TestSqlSource):
             cursor.execute(f"CREATE DATABASE {self.name}")
             for table, rows in self.rows.items():
                 cursor.execute(f"CREATE TABLE {self.name}.{table} (id int PRIMARY KEY, s text)")
-                made = [(2 * row, "x") for row in range(rows)]
-                cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s)", made)
+                values = [(2 * row, "x") for row in range(rows)]
+                cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s)", values)
 
     def make_source(self) -> Source:
         url = self.server.url.replace("/shop", f"/{self.name}")
@@ -206,8 +206,10 @@ class TestRestSource(SourceContract):
     def _lists(self, tmp_path: Path, rest_server: RestServer) -> None:
         self.server, self.prefix = rest_server, tmp_path.name
         for name, rows in self.rows.items():
-            made = [self.record(row) for row in range(rows)]
-            rest_server.put(f"{self.prefix}-{name}", rows=made, field="id", is_number=self.field["type"] == "integer")
+            records = [self.record(row) for row in range(rows)]
+            rest_server.put(
+                f"{self.prefix}-{name}", rows=records, field="id", is_number=self.field["type"] == "integer"
+            )
 
     def record(self, row: int) -> str:
         return f'{{"id": {row}, "name": "x"}}'

@@ -65,8 +65,8 @@ class TestBuiltIn(TaskCheckerContract):
         self.settings = {"type": name, **settings}
 
     def make_checker(self) -> TaskChecker:
-        made: TaskChecker = validated("task_checker", self.settings)
-        return made
+        instance: TaskChecker = validated("task_checker", self.settings)
+        return instance
 
     def passes(self) -> tuple[list[pa.RecordBatch], BranchCounts]:
         return [pa.record_batch(self.passing[0])], BranchCounts(*self.passing[1])

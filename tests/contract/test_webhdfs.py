@@ -69,7 +69,7 @@ def test_old_rename_moves_into_an_existing_folder(fs: HdfsFileSystem, root: str,
     old = f"http://{hdfs_server.web_authority}/webhdfs/v1{root}/a?op=RENAME&destination={root}/there"
     with urlopen(Request(f"{old}&user.name={getuser()}", method="PUT"), timeout=20) as answer:
         assert json.load(answer) == {"boolean": True}
-    assert [entry.name for entry in fs.list_folder(f"{root}/there")] == ["a"], "though the name asked for was `there`"
+    assert [entry.name for entry in fs.list_folder(f"{root}/there")] == ["a"], "although the requested name was `there`"
 
 
 def test_name_that_the_package_would_expand_is_rejected(fs: HdfsFileSystem, root: str) -> None:

@@ -34,8 +34,8 @@ def _set(was: int, at: int, skipped: tuple[int, int] | None, incarnation: str, _
     """Return the watermark of a dataset that began at 2, as `begins ORIGIN, skips RANGES`."""
     ranges = (SkippedRange("0", *skipped, "x", incarnation="one"),) if skipped else ()
     state = DatasetState("t", watermark=Watermark({"0": was}, "one"), origin={"0": 2}, skipped=ranges)
-    origin, left = reach_after(state, Watermark({"0": at}, incarnation), "by hand")
-    return f"begins {origin['0']}, skips {[(each.low, each.high) for each in left]}"
+    origin, remaining = reach_after(state, Watermark({"0": at}, incarnation), "by hand")
+    return f"begins {origin['0']}, skips {[(skipped_range.low, skipped_range.high) for skipped_range in remaining]}"
 
 
 def _kept(stored: str | None, forgotten: str, there: str, _: Path) -> str:
@@ -56,8 +56,8 @@ def _planned(low: int, skipped: tuple[int, int] | None, begin: int, _: Path) -> 
     unit = WorkUnit("", "t", Watermark({"0": begin}), Watermark({"0": 20}), 1)
     ranges = (SkippedRange("0", *skipped, "x"),) if skipped else ()
     plan = DatasetPlan("t", Watermark({"0": low}), Watermark({}), (unit,), ranges)
-    found = check_plan(plan, lambda urn: True, (), CommitGroups())
-    return "rejected: its range does not follow" if isinstance(found, DatasetProblem) else "planned"
+    outcome = check_plan(plan, lambda urn: True, (), CommitGroups())
+    return "rejected: its range does not follow" if isinstance(outcome, DatasetProblem) else "planned"
 
 
 def _read(offsets: list[list[int]], high: int, hole: tuple[int, int] | None, _: Path) -> str:

@@ -36,10 +36,10 @@ def inferred(*values: str) -> Run:
         of = JsonConverter.model_validate({"type": "json", "keep_column": False})
         of.begin_work_unit("a")
         texts = pa.array([value.encode() for value in values], pa.binary())
-        [made] = of.convert(pa.record_batch({"value": texts}))
-        if (why := made.rejected.get(len(values) - 1)) is not None:
+        [converted] = of.convert(pa.record_batch({"value": texts}))
+        if (why := converted.rejected.get(len(values) - 1)) is not None:
             return f"rejected: {why.partition(':')[0]}"
-        last = made.records.to_pylist()[-1]
+        last = converted.records.to_pylist()[-1]
         return ", ".join(f"{name}={value}" for name, value in last.items())
 
     return run

@@ -78,8 +78,8 @@ _REST = [
 
 def _cast(kind: pa.DataType, written: str, value: Any) -> Callable[[Path], str]:
     def run(_: Path) -> str:
-        found = cast_to(written, array_of(kind, [value]))
-        value_found = found.records.column("amount")[0].as_py() if found.records.num_rows else REJECTED
+        result = cast_to(written, array_of(kind, [value]))
+        value_found = result.records.column("amount")[0].as_py() if result.records.num_rows else REJECTED
         return f"{value_found:f}" if isinstance(value_found, Decimal) else str(value_found)
 
     return run
@@ -148,8 +148,8 @@ def _csv(data: bytes, dialect: Dialect) -> Callable[[Path], str]:
 
 def _lines(data: bytes) -> Callable[[Path], str]:
     def run(_: Path) -> str:
-        found = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
-        return str([value for batch in found for value in batch.column("value").to_pylist()])
+        batches = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+        return str([value for batch in batches for value in batch.column("value").to_pylist()])
 
     return run
 

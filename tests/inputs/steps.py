@@ -66,9 +66,9 @@ def _sequence(*steps: tuple[type[Step], str, object, object], folder: Path) -> s
     """Return the result of commit() and the executed steps."""
     del folder
     done: list[str] = []
-    made = tuple(kind(done, name, ends, verifies) for kind, name, ends, verifies in steps)
+    created = tuple(kind(done, name, ends, verifies) for kind, name, ends, verifies in steps)
     try:
-        answer = f"commit() returned {CommitSequence('d', made, lambda: done.append('closed')).commit()}"
+        answer = f"commit() returned {CommitSequence('d', created, lambda: done.append('closed')).commit()}"
     except LostError as error:
         answer = f"rejected: lost, expected {error.expected}"
     except DistcommitError as error:
@@ -91,8 +91,8 @@ _FAILED = RuntimeError("no such table")
 def _renames(folder: Path, *, nested: bool, paths: tuple[tuple[str, str], ...]) -> str:
     staging = folder / "staging"
     output = staging if nested else folder / "output"
-    for each in {staging, output}:
-        each.mkdir()
+    for folder_path in {staging, output}:
+        folder_path.mkdir()
     context = StepContext(LocalFileSystem(durable=False), str(staging), str(output))
     steps = []
     for number, (source, target) in enumerate(paths):
@@ -113,7 +113,7 @@ def _renames(folder: Path, *, nested: bool, paths: tuple[tuple[str, str], ...]) 
 
 
 def _job(place: Path, name: str, **moved: Path) -> Roots:
-    roots = Roots(*(str(moved.get(each, place / name / each)) for each in ("store", "staging", "output")))
+    roots = Roots(*(str(moved.get(part, place / name / part)) for part in ("store", "staging", "output")))
     store = open_store(LocalFileSystem(durable=False), roots, name, 1, create=True)
     begin_run(store, f"run of {name}")
     return roots
@@ -184,8 +184,8 @@ def _imported(folder: Path, *, code: str) -> str:
 
 
 def _not_started(_: Path, *, error: Exception) -> str:
-    found = not_started(error, "local[2]")
-    return f"rejected: {found.what}, exit code {found.exit_code}"
+    problem = not_started(error, "local[2]")
+    return f"rejected: {problem.what}, exit code {problem.exit_code}"
 
 
 def _class(given: str, right: str, code: str) -> Case:

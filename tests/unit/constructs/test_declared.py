@@ -68,7 +68,7 @@ def test_other_type_is_not_compatible(kind: pa.DataType, declared: pa.DataType) 
     assert not is_narrower(kind, declared)
 
 
-@pytest.mark.parametrize("kind", [each for pair in NARROWER + OTHERS for each in pair])
+@pytest.mark.parametrize("kind", [kind for pair in NARROWER + OTHERS for kind in pair])
 def test_type_is_compatible_with_itself(kind: pa.DataType) -> None:
     assert is_narrower(kind, kind)
 

@@ -75,13 +75,15 @@ def test_merged_schema_does_not_depend_on_the_order_of_merging(schemas: list[pa.
 
     def joined(of: list[pa.Schema]) -> pa.Schema | None:
         return reduce(
-            lambda known, found: None if known is None else compare_schemas(known, found).merged, of[1:], of[0]
+            lambda merged, next_schema: None if merged is None else compare_schemas(merged, next_schema).merged,
+            of[1:],
+            of[0],
         )
 
     nullable = [pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas]
     one, two, three = nullable
-    found = [joined(order) for order in ([one, two, three], [three, two, one], [two, three, one])]
-    assert len({str(in_order(each)) for each in found}) == 1
+    merged_schemas = [joined(order) for order in ([one, two, three], [three, two, one], [two, three, one])]
+    assert len({str(in_order(schema)) for schema in merged_schemas}) == 1
 
 
 @given(SCHEMAS)
@@ -95,8 +97,8 @@ def test_schema_is_identical_to_itself_and_compatible_with_its_merged_schema(sch
 def test_both_schemas_are_compatible_with_their_merged_schema(one: pa.Schema, two: pa.Schema) -> None:
     merged = compare_schemas(one, two).merged
     if merged is not None:
-        for each in (one, two):
-            again = compare_schemas(merged, each)
+        for schema in (one, two):
+            again = compare_schemas(merged, schema)
             assert in_order(again.merged) == in_order(merged)
 
 
@@ -136,10 +138,10 @@ def test_merged_type_is_the_wider_one(old: pa.DataType, new: pa.DataType, wider:
 
 
 def test_column_that_is_nullable_in_one_schema_is_nullable_in_the_merged_one() -> None:
-    never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=each)]) for each in (False, True))
+    never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=is_nullable)]) for is_nullable in (False, True))
     for pair in ((never, at_times), (at_times, never)):
-        found = compare_schemas(*pair)
-        assert (found.kind, found.merged) == ("compatible", at_times)
+        comparison = compare_schemas(*pair)
+        assert (comparison.kind, comparison.merged) == ("compatible", at_times)
     assert compare_schemas(never, never).merged == never
 
 
@@ -152,7 +154,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             ("counts", pa.map_(pa.string(), pa.int32())),
         ]
     )
-    found = pa.schema(
+    changed = pa.schema(
         [
             ("price", pa.string()),
             ("buyer", pa.struct([("name", pa.int32())])),
@@ -161,7 +163,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
-    assert compare_schemas(known, found).reasons == (
+    assert compare_schemas(known, changed).reasons == (
         "price is string here, and int64 before",
         "buyer.name is int32 here, and string before",
         "buyer.zip is missing, and is not nullable",
@@ -210,8 +212,8 @@ def test_files_of_compatible_schemas_are_read_as_one_table(schemas: list[pa.Sche
 def require_one_table(nullable: list[pa.Schema]) -> None:
     """Check that files of these schemas are read as one table if the schemas are compatible."""
     merged: pa.Schema | None = nullable[0]
-    for each in nullable[1:]:
-        merged = None if merged is None else compare_schemas(merged, each).merged
+    for schema in nullable[1:]:
+        merged = None if merged is None else compare_schemas(merged, schema).merged
     if merged is None or not len(merged):
         return
     with TemporaryDirectory() as folder:
@@ -232,7 +234,7 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_nullable_columns_are_incompatible_only_by_their_types(schemas: list[pa.Schema]) -> None:
     plain, free = (compare_schemas(*of) for of in (schemas, list(map(nullable, schemas))))
-    assert free.reasons == tuple(each for each in plain.reasons if not each.endswith("and is not nullable"))
+    assert free.reasons == tuple(reason for reason in plain.reasons if not reason.endswith("and is not nullable"))
     if plain.merged is not None and free.merged is not None:
         assert in_order(free.merged) == in_order(nullable(plain.merged))
 
@@ -271,9 +273,9 @@ def _widened(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _widened(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
-        return [_widened(each, kind.value_type) for each in value]
+        return [_widened(item, kind.value_type) for item in value]
     if pa.types.is_map(kind):
-        return [(key, _widened(each, kind.item_type)) for key, each in value]
+        return [(key, _widened(item, kind.item_type)) for key, item in value]
     return value
 
 

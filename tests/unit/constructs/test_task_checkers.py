@@ -20,12 +20,12 @@ KEYS = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.one_of(st.
 
 def outcome(settings: dict[str, Any], *batches: dict[str, Any] | pa.RecordBatch, **counts: int) -> tuple[bool, str]:
     """Return the outcome for an attempt that wrote these batches."""
-    made: TaskChecker = validated("task_checker", settings)
-    check = made.begin()
-    found = [batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch) for batch in batches]
-    for batch in found:
+    instance: TaskChecker = validated("task_checker", settings)
+    check = instance.begin()
+    record_batches = [batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch) for batch in batches]
+    for batch in record_batches:
         check.see(batch)
-    written = sum(batch.num_rows for batch in found)
+    written = sum(batch.num_rows for batch in record_batches)
     return check.outcome(BranchCounts(**{"read": written, "written": written, "rejected": 0, "filtered": 0, **counts}))
 
 
@@ -34,13 +34,13 @@ def test_unique_equals_a_python_reference(
     batches: list[list[tuple[int | None, str | None]]], columns: list[str]
 ) -> None:
     kinds = {"a": pa.int64(), "b": pa.string()}
-    made = [
+    record_batches = [
         pa.record_batch({name: pa.array([row[i] for row in rows], kinds[name]) for i, name in enumerate("ab")})
         for rows in batches
     ]
     keys = [tuple(row["ab".index(name)] for name in columns) for rows in batches for row in rows]
     whole = [key for key in keys if None not in key]
-    assert outcome({"type": "unique", "columns": columns}, *made)[0] == (len(whole) == len(set(whole)))
+    assert outcome({"type": "unique", "columns": columns}, *record_batches)[0] == (len(whole) == len(set(whole)))
 
 
 def test_unique_reports_the_number_of_duplicates_and_one_example() -> None:
@@ -85,19 +85,19 @@ def test_unique_treats_both_zeros_and_all_nans_as_equal() -> None:
 @given(written=st.integers(0, 9), low=st.integers(0, 9), more=st.one_of(st.none(), st.integers(0, 9)))
 def test_row_count_equals_a_python_reference(written: int, low: int, more: int | None) -> None:
     high = None if more is None else low + more
-    found, detail = outcome({"type": "row_count", "min": low, "max": high}, written=written)
-    assert found == (written >= low and (high is None or written <= high))
+    passed, detail = outcome({"type": "row_count", "min": low, "max": high}, written=written)
+    assert passed == (written >= low and (high is None or written <= high))
     assert detail.endswith(f"found {written}")
 
 
 @given(counts=st.tuples(*[st.integers(0, 20)] * 4), percent=st.integers(0, 100))
 def test_shares_are_exact(counts: tuple[int, int, int, int], percent: int) -> None:
     read, written, rejected, filtered = counts
-    known = {"read": read, "written": written, "rejected": rejected, "filtered": filtered}
+    arguments = {"read": read, "written": written, "rejected": rejected, "filtered": filtered}
     off = abs(written + rejected + filtered - read)
-    passed, _ = outcome({"type": "row_count_of_source", "tolerance": percent / 100}, **known)
+    passed, _ = outcome({"type": "row_count_of_source", "tolerance": percent / 100}, **arguments)
     assert passed == (100 * off <= percent * read)
-    passed, _ = outcome({"type": "fraction_rejected", "max": percent / 100}, **known)
+    passed, _ = outcome({"type": "fraction_rejected", "max": percent / 100}, **arguments)
     assert passed == (100 * rejected <= percent * read)
 
 
@@ -160,8 +160,8 @@ def test_freshness_is_measured_by_the_time_of_records() -> None:
     )
     assert not outcome(settings, times, {"a": [noon], "at": [noon + timedelta(seconds=60, microseconds=1)]})[0]
     assert outcome({**settings, "column": "at", "max_age_s": 0}, times)[0]
-    assert outcome({**settings, "column": "at", "record_time": "a"}, times)[0], "times to come are not too old"
-    assert not outcome({**settings, "max_age_s": 59, "of": "oldest"}, times)[0], "the newest of the record times counts"
+    assert outcome({**settings, "column": "at", "record_time": "a"}, times)[0], "future times are not too old"
+    assert not outcome({**settings, "max_age_s": 59, "of": "oldest"}, times)[0], "the newest record time counts"
 
 
 def test_times_far_from_now_do_not_raise() -> None:
@@ -178,8 +178,8 @@ def test_records_without_a_time_do_not_pass_and_no_records_pass() -> None:
         "expected the newest a at most 60 s old, found no value of a",
     )
     assert outcome(settings)[0]
-    known = {"a": [datetime(2024, 1, 1)], "at": nothing}
-    assert outcome({**settings, "record_time": "at"}, known)[1].endswith("found no value of at")
+    records = {"a": [datetime(2024, 1, 1)], "at": nothing}
+    assert outcome({**settings, "record_time": "at"}, records)[1].endswith("found no value of at")
 
 
 def test_each_schema_is_compared_with_the_declared_columns() -> None:
@@ -216,7 +216,7 @@ def test_records_that_can_not_be_checked_raise(settings: dict[str, Any], batch: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "problem"),
     [
         ({"type": "unique", "columns": []}, "at least 1"),
         ({"type": "row_count"}, "a min, a max, or both"),
@@ -232,8 +232,8 @@ def test_records_that_can_not_be_checked_raise(settings: dict[str, Any], batch: 
         ({"type": "row_count", "min": 1, "level": "warn"}, "optional"),
     ],
 )
-def test_invalid_task_checker_settings_are_rejected(settings: dict[str, Any], found: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(found)):
+def test_invalid_task_checker_settings_are_rejected(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
         validated("task_checker", settings)
 
 

@@ -36,8 +36,8 @@ def require_other_tables_work(target: Any, ids: Callable[[int], pa.Table], table
     for _ in range(2):
         with pytest.raises(TransientError, match=is_named):
             target.committer(sink).discard(lost)
-    left = {name: sum("dead" in path for path in target.data(name)) for name in _NAMES}
-    assert left == {"a": 0, "broken": 1, "z": 0}
+    dead_files = {name: sum("dead" in path for path in target.data(name)) for name in _NAMES}
+    assert dead_files == {"a": 0, "broken": 1, "z": 0}
     rows = list[str]()
     with pytest.raises(TransientError, match=is_named):
         rows.extend(row.dataset_urn for row in target.committer(sink).ledger())

@@ -52,12 +52,12 @@ class OddInputCases:
 
     def test_names_that_no_column_can_have_are_rejected_before_anything_is_written(self, target: TableTarget) -> None:
         alike = {("Id", "id"): "but for its case", ("",): "an empty name", ("a\0b",): "a NUL character"}
-        for names, said in {**alike, **self.refused_names}.items():
+        for names, message in {**alike, **self.refused_names}.items():
             rows = pa.record_batch([pa.array([1])] * len(names), names=[*names])
             sink = target.sink(evolve="add_columns")
             with pytest.raises(ConfigurationError, match="cannot have a column of this name") as error:
                 target.prepare(sink, "a", 1, rows)
-            assert said in str(error.value), names
+            assert message in str(error.value), names
             assert "a" not in target.tables()
 
     def test_negative_zero_is_kept_or_rejected(self, target: TableTarget) -> None:

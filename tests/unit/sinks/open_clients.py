@@ -22,8 +22,8 @@ def client_threads() -> int:
 def open_below(folder: Path) -> list[str]:
     """Return the files, not folders, below a folder that this process has open; one folder per disk stays open for
     syncs."""
-    found: list[str] = []
+    paths: list[str] = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found.append(os.readlink(descriptor))
-    return sorted(path for path in found if path.startswith(f"{folder}/") and not Path(path).is_dir())
+            paths.append(os.readlink(descriptor))
+    return sorted(path for path in paths if path.startswith(f"{folder}/") and not Path(path).is_dir())

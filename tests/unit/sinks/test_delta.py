@@ -81,8 +81,8 @@ def test_tables_are_created_partitioned_as_configured(target: Target) -> None:
     assert table.to_pyarrow_table().sort_by("id").select(rows.column_names) == rows.cast(
         pa.schema([("id", pa.int64()), ("kind", pa.string()), ("day", pa.date32()), ("value", pa.int64())])
     )
-    for value, found in (("ü/= %", [2]), ("a", [1, 4])):
-        assert sorted(table.to_pyarrow_table(filters=pc.field("kind") == value)["id"].to_pylist()) == found
+    for value, row_ids in (("ü/= %", [2]), ("a", [1, 4])):
+        assert sorted(table.to_pyarrow_table(filters=pc.field("kind") == value)["id"].to_pylist()) == row_ids
     pruned = table.to_pyarrow_dataset(file_pruning_predicate="kind = 'ü/= %'")
     assert len(list(pruned.get_fragments())) == 1, "the others are pruned"
 
@@ -109,13 +109,13 @@ def test_each_type_is_read_back_unchanged(target: Target) -> None:
     sink, rows = target.sink(), pa.table(values)
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
     table = target.table("t")
-    found = table.to_pyarrow_table()
-    assert set(found.column_names) == set(rows.column_names) - {"nothing"}
-    for name in found.column_names:
-        assert str(found[name].to_pylist()) == str(rows[name].cast(found.schema.field(name).type).to_pylist()), name
+    stored = table.to_pyarrow_table()
+    assert set(stored.column_names) == set(rows.column_names) - {"nothing"}
+    for name in stored.column_names:
+        assert str(stored[name].to_pylist()) == str(rows[name].cast(stored.schema.field(name).type).to_pylist()), name
     for name in ("id", "small", "unsigned", "text", "word", "day", "at", "local"):
         for row in range(2):
-            value = found[name][row]
+            value = stored[name][row]
             if value.is_valid:
                 hit = table.to_pyarrow_table(filters=pc.field(name) == value)["id"].to_pylist()
                 assert row + 1 in hit, name
@@ -129,8 +129,8 @@ def test_files_have_no_column_bounds_because_a_missing_bound_hides_rows(target: 
     write_deltalake(own, more, mode="append", schema_mode="merge")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     target.commit(sink, target.prepare(sink, "t", 2, more))
-    for table, found in ((DeltaTable(own), []), (target.table("t"), [1])):
-        assert table.to_pyarrow_table(filters=pc.field("more").is_null())["id"].to_pylist() == found
+    for table, row_ids in ((DeltaTable(own), []), (target.table("t"), [1])):
+        assert table.to_pyarrow_table(filters=pc.field("more").is_null())["id"].to_pylist() == row_ids
         assert table.count() == 2
 
 
@@ -144,8 +144,8 @@ def test_columns_are_added_if_configured_and_never_widened(target: Target) -> No
     wider = pa.table({"id": pa.array([2], pa.int32()), "note": ["x"], "at": at})
     assert target.commit(sink, target.prepare(sink, "t", 2, wider)) == [Committed()]
     assert target.commit(sink, target.prepare(sink, "t", 3, narrow)) == [Committed()], "older records still fit"
-    found = target.table("t").to_pyarrow_table().sort_by("id")
-    assert found["note"].to_pylist() == [None, None, "x"]
+    stored = target.table("t").to_pyarrow_table().sort_by("id")
+    assert stored["note"].to_pylist() == [None, None, "x"]
     with pytest.raises(ConfigurationError, match="column id is int32, and records have int64"):
         target.prepare(sink, "t", 4, ids(2**40))
     with pytest.raises(ConfigurationError, match=r"column=Note.*found the same name as 'note', but for its case"):
@@ -159,9 +159,9 @@ def test_nested_fields_are_never_added(target: Target) -> None:
     with pytest.raises(ConfigurationError, match=r"no column lines\.element\.n"):
         target.prepare(sink, "t", 2, more)
     assert target.commit(sink, target.prepare(sink, "u", 2, more)) == [Committed()]
-    assert target.commit(sink, target.prepare(sink, "u", 3, first)) == [Committed()], "what is not there is null"
-    found = target.table("u").to_pyarrow_table()["lines"].to_pylist()
-    assert sorted(map(str, found)) == ["[{'sku': 'a', 'n': None}]", "[{'sku': 'b', 'n': 2}]"]
+    assert target.commit(sink, target.prepare(sink, "u", 3, first)) == [Committed()], "missing fields are null"
+    stored = target.table("u").to_pyarrow_table()["lines"].to_pylist()
+    assert sorted(map(str, stored)) == ["[{'sku': 'a', 'n': None}]", "[{'sku': 'b', 'n': 2}]"]
 
 
 def test_columns_that_do_not_fit_are_rejected_by_name(target: Target) -> None:
@@ -248,7 +248,7 @@ def test_table_with_transaction_expiry_or_row_constraints_is_rejected_without_a_
         target.prepare(sink, "t", 2, ids(2))
     one, two = target.commit(sink, request, other)
     assert setting in failed(one)
-    assert two == Committed(), "others are unharmed"
+    assert two == Committed(), "other tables are unaffected"
     assert (target.table("t").version(), target.rows("t")) == (before, [])
 
 
@@ -320,7 +320,7 @@ def test_concurrent_committers_at_one_version_commit_once(target: Target, monkey
     assert target.commit(sink, request) == [AlreadyCommitted()]
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
-    assert len(target.ledgers()) == 1, "what the loser had put is gone"
+    assert len(target.ledgers()) == 1, "the losing commit's files are deleted"
 
 
 def test_reader_of_a_just_superseded_ledger_reads_again(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,11 +366,11 @@ def test_lost_answer_to_a_commit_is_looked_up(target: Target, monkeypatch: pytes
     committing, lost = DeltaTables.commit, list[bool]()
 
     def without_answer(*arguments: Any) -> bool:
-        made = committing(*arguments)
+        committed = committing(*arguments)
         if not lost:
-            lost.append(made)
+            lost.append(committed)
             raise ConnectionResetError("gone")
-        return made
+        return committed
 
     monkeypatch.setattr(DeltaTables, "commit", without_answer)
     assert target.commit(sink, request) == [AlreadyCommitted()]
@@ -401,19 +401,19 @@ def test_commit_is_durable_before_it_is_reported_or_its_predecessor_is_deleted(
     target = Target(tmp_path, Watched(asked))
     sink = target.sink()
     first, second = (target.prepare(sink, "t", epoch, ids(epoch), bases=(epoch - 1,)) for epoch in (1, 2))
-    assert asked == ["sync", "sync"], "data files, before an attempt counts"
+    assert asked == ["sync", "sync"], "data files are synced before the attempt is recorded"
 
-    def told(*arguments: Any) -> bool:
+    def recorded_commit(*arguments: Any) -> bool:
         asked.append("commit")
         return committing(*arguments)
 
-    monkeypatch.setattr(DeltaTables, "commit", told)
+    monkeypatch.setattr(DeltaTables, "commit", recorded_commit)
     target.commit(sink, first)
     asked.clear()
     assert target.commit(sink, second) == [Committed()]
     assert asked == ["commit", "sync", "delete"]
     asked.clear()
-    assert target.commit(sink, second) == [AlreadyCommitted()], "by somebody who may have died before the sync"
+    assert target.commit(sink, second) == [AlreadyCommitted()], "the earlier committer may have died before its sync"
     assert asked == ["sync"]
     asked.clear()
     target.committer(sink).abort([second])
@@ -433,7 +433,7 @@ def test_proof_of_a_commit_survives_log_expiry_and_vacuum(target: Target) -> Non
     table.create_checkpoint()
     table.cleanup_metadata()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
-    assert not (log / f"{1:020}.json").exists(), "the commit's own entry is gone"
+    assert not (log / f"{1:020}.json").exists(), "the commit's log entry has expired"
     assert set(target.commit(sink, *requests)) == {AlreadyCommitted()}
     assert target.commit(sink, target.prepare(sink, "d0", 2, ids(77), bases=(1,))) == [Committed()]
     assert target.rows("all") == [*range(60), 77, *range(1000, 1008)]
@@ -496,7 +496,7 @@ def test_rows_removed_by_restore_are_not_committed_again_and_are_reported(target
     assert target.commit(sink, second) == [AlreadyCommitted()]
     (row,) = target.committer(sink).ledger()
     assert sum(part.rows for part in row.covered) == 3
-    assert target.committer(sink).visible_rows("t", "main") == 1, "by which the deep audit finds it"
+    assert target.committer(sink).visible_rows("t", "main") == 1, "the deep audit detects the missing rows"
     with pytest.raises(ConflictError, match="can't be taken out"):
         target.committer(sink).abort([second])
 
@@ -508,10 +508,10 @@ def test_dropped_or_recreated_table_does_not_affect_other_tables(target: Target)
     sink = target.sink()
     dropped, again, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("dropped", "again", "fine"))
     shutil.rmtree(target.location / "dropped")
-    kept = [target.location / "again" / name for name in target.data("again")]
+    staged_files = [target.location / "again" / name for name in target.data("again")]
     shutil.rmtree(target.location / "again" / "_delta_log")
     write_deltalake(str(target.location / "again"), ids(9), mode="append")
-    assert all(path.exists() for path in kept), "its files would be found"
+    assert all(path.exists() for path in staged_files), "the staged files still exist"
     one, two, three = target.commit(sink, dropped, again, fine)
     assert "there is no table" in failed(one)
     assert "was recreated" in failed(two)
@@ -583,7 +583,7 @@ def test_columns_or_partitions_replaced_before_the_commit_are_rejected(target: T
     one, two, three = target.commit(sink, columns, partitions, more)
     assert "column id is string, and the files have int64" in failed(one)
     assert "partitioned" in failed(two) or "was recreated" in failed(two)
-    assert three == Committed(), "a column that was added meanwhile is in nobody's way"
+    assert three == Committed(), "an added column does not conflict"
     assert target.rows("m") == [1, 2]
 
 

@@ -68,7 +68,7 @@ def dropped_and_added(uri: str) -> None:
 def required(uri: str) -> None:
     """Write the table version of ALTER COLUMN ... SET NOT NULL."""
     table = DeltaTable(uri)
-    fields = [Field(each.name, each.type, nullable=each.name != "note") for each in table.schema().fields]
+    fields = [Field(field.name, field.type, nullable=field.name != "note") for field in table.schema().fields]
     put_schema(table, uri, fields)
 
 
@@ -89,7 +89,7 @@ def put_schema(table: DeltaTable, uri: str, fields: list[Field]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "said"),
+    ("alter", "message"),
     [
         (replaced_by(note=None), "column note was dropped"),
         (replaced_by(note=pa.int64()), "column note is int64, and the files have string"),
@@ -102,10 +102,12 @@ def put_schema(table: DeltaTable, uri: str, fields: list[Field]) -> None:
         (partitioned, "it is partitioned by ['note']"),
     ],
 )
-def test_files_whose_values_the_altered_table_would_hide_are_rejected(target: Target, alter: Alter, said: str) -> None:
+def test_files_whose_values_the_altered_table_would_hide_are_rejected(
+    target: Target, alter: Alter, message: str
+) -> None:
     outcome = altered(target, alter)
     assert isinstance(outcome, FailedForGood)
-    assert said in outcome.reason
+    assert message in outcome.reason
 
 
 def test_files_of_a_partition_column_with_another_type_are_rejected(target: Target) -> None:
@@ -117,6 +119,6 @@ def test_files_of_a_partition_column_with_another_type_are_rejected(target: Targ
 @pytest.mark.parametrize("alter", [dropped_and_added, replaced_by(more=pa.string())], ids=["again", "more"])
 def test_files_whose_values_the_altered_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
     assert altered(target, alter) == Committed()
-    found = target.table("t").to_pyarrow_table().sort_by("id").to_pydict()
-    assert (found["small"], found["note"]) == ([10, 20], ["a", "b"])
-    assert [each["y"] for each in found["inner"]] == ["p", "q"]
+    stored = target.table("t").to_pyarrow_table().sort_by("id").to_pydict()
+    assert (stored["small"], stored["note"]) == ([10, 20], ["a", "b"])
+    assert [inner["y"] for inner in stored["inner"]] == ["p", "q"]

@@ -25,9 +25,9 @@ class TestNotesSink(SinkContract):
             return []
         db = sqlite3.connect(place / "notes.db")
         tables = db.execute("SELECT name FROM sqlite_master WHERE name = 'notes'").fetchall()
-        found = db.execute("SELECT dataset, note FROM notes").fetchall() if tables else []
+        notes = db.execute("SELECT dataset, note FROM notes").fetchall() if tables else []
         db.close()
-        return [(dataset, msgspec.json.decode(note)["offset"]) for dataset, note in found]
+        return [(dataset, msgspec.json.decode(note)["offset"]) for dataset, note in notes]
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         (place / "staging" / request.infos[0]).unlink()

@@ -87,9 +87,11 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
-def test_rows_that_the_table_rejects_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, said: str) -> None:
-    target.refuses_rows(columns, rows, said)
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[bad_row[0] for bad_row in BAD_ROWS])
+def test_rows_that_the_table_rejects_fail_alone(
+    target: Target, columns: str, rows: pa.RecordBatch, message: str
+) -> None:
+    target.refuses_rows(columns, rows, message)
 
 
 @pytest.mark.parametrize("evolve", ["none", "add_columns"])
@@ -134,16 +136,16 @@ def test_each_type_is_read_back_unchanged(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
         (pa.schema([("n", pa.int64()), ("N", pa.int64())]), "but for its case"),
     ],
 )
 def test_schema_that_no_table_can_have_is_rejected_before_a_record_is_read(
-    target: Target, schema: pa.Schema, said: str
+    target: Target, schema: pa.Schema, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         target.sink().check_schema(schema)
 
 
@@ -161,7 +163,7 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     target.sql("CREATE TABLE without (n INTEGER)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
-    assert isinstance(outcome, RetryLater), "until somebody makes the index"
+    assert isinstance(outcome, RetryLater), "until the index is created"
     assert "ON CONFLICT clause does not match" in outcome.reason
 
 
@@ -215,7 +217,7 @@ def test_trigger_that_ends_the_transaction_leaves_nothing_committed(target: Targ
         target.commit(sink, good, bad, target.prepare(sink, "b", 1))
     assert target.ledger() == []
     assert target.sql("SELECT name FROM sqlite_master WHERE name IN ('a', 'b')") == []
-    assert target.commit(sink, good) == [Committed()], "as each is then tried by itself"
+    assert target.commit(sink, good) == [Committed()], "each request is then committed alone"
 
 
 def test_missing_transaction_is_not_reported_as_committed(target: Target) -> None:
@@ -283,7 +285,7 @@ def test_ledger_without_table_marks_is_upgraded(target: Target) -> None:
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
-    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_a == (0,), "a table of another program has no mark"
     assert of_b > (0,)
 
 

@@ -29,6 +29,6 @@ def test_commit_to_an_intact_table_does_not_list_its_files(
 @pytest.mark.parametrize(("has_rows", "way"), [(True, "drop the table"), (False, "dropped and recreated")])
 def test_rows_of_a_table_without_ledger_may_be_the_dataset_s_own(has_rows: bool, way: str) -> None:
     request = CommitRequest("a", 4, (), bases=(3,))
-    found = was_emptied("t", request, None, has_ledger=False, has_rows=lambda: has_rows)
-    assert isinstance(found, FailedForGood)
-    assert way in found.reason
+    outcome = was_emptied("t", request, None, has_ledger=False, has_rows=lambda: has_rows)
+    assert isinstance(outcome, FailedForGood)
+    assert way in outcome.reason

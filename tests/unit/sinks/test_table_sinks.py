@@ -14,7 +14,7 @@ SERVER = "mariadb://loader@db.example:3307/shop"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"url": "mariadb://loader:secret@db/shop"}, "must not contain a password"),
         ({"url": "mariadb://loader@db"}, "must name a database"),
@@ -27,8 +27,8 @@ SERVER = "mariadb://loader@db.example:3307/shop"
         ({"table": "{topic}"}, "`{dataset}` may stand once"),
     ],
 )
-def test_invalid_section_is_rejected(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_section_is_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         MariadbSink.model_validate({"type": "mariadb", "url": SERVER, **settings})
 
 

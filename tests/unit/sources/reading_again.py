@@ -14,12 +14,14 @@ class ReadingAgain(SourceState):
     """A state whose read failures are to be read again before newer records."""
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        left = self[urn].unread if urn in self else None
-        return left.expected_high if left else None
+        failure = self[urn].unread if urn in self else None
+        return failure.expected_high if failure else None
 
 
 def states_of(watermarks: Mapping[str, Watermark], again: Mapping[str, Watermark]) -> ReadingAgain:
     """Return states of datasets read so far; `again` has the end of the last run's read failure."""
-    left = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
+    failures = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
     urns = [*watermarks, *(urn for urn in again if urn not in watermarks)]
-    return ReadingAgain({urn: DatasetState(urn, watermark=watermarks.get(urn), unread=left.get(urn)) for urn in urns})
+    return ReadingAgain(
+        {urn: DatasetState(urn, watermark=watermarks.get(urn), unread=failures.get(urn)) for urn in urns}
+    )

@@ -37,10 +37,10 @@ def test_ftp_files_are_read_once_by_the_time_of_their_listing(served: tuple[Path
     root, url = served
     folder = Folder(root, paths=[f"{url}in/{{dataset}}/*.jsonl"])
     folder.put("d/a.jsonl", "1\n2\n")
-    found = InputFolder(f"{url}in/d")
-    assert found.entries("") == [("a.jsonl", InputFile(4, int(NOW_S) * 1_000_000_000))]
-    assert found.status("a.jsonl") == InputFile(4, int(NOW_S) * 1_000_000_000)
-    assert found.status("b.jsonl") is None
+    input_folder = InputFolder(f"{url}in/d")
+    assert input_folder.entries("") == [("a.jsonl", InputFile(4, int(NOW_S) * 1_000_000_000))]
+    assert input_folder.status("a.jsonl") == InputFile(4, int(NOW_S) * 1_000_000_000)
+    assert input_folder.status("b.jsonl") is None
     assert folder.values() == ["1", "2"]
     folder.put("d/b.jsonl", "3\n", at=60)
     assert folder.values() == ["3"]

@@ -74,7 +74,7 @@ def test_added_partition_whose_first_reads_published_nothing_is_read_from_its_be
     for number, record in enumerate((Fence(3, "first"), *history), 1):
         apply(number, record, fold)
     assert not fold.ignored, fold.ignored
-    mine: dict[str, DatasetState] = {ADDED: fold.state_of(ADDED)}
-    assert mine[ADDED].watermark is None
-    again = plans(kafka, Elsewhere(others, mine), owned=lambda urn: urn == ADDED)
-    assert ranges(plan_of(again[ADDED])) == [{"1": (0, 5)}], "the next run begins where nothing is read yet"
+    own: dict[str, DatasetState] = {ADDED: fold.state_of(ADDED)}
+    assert own[ADDED].watermark is None
+    again = plans(kafka, Elsewhere(others, own), owned=lambda urn: urn == ADDED)
+    assert ranges(plan_of(again[ADDED])) == [{"1": (0, 5)}], "the next run begins at the first unpublished offset"

@@ -40,8 +40,8 @@ class Staged:
         for values in partitions:
             batches = [pa.record_batch({"c": values.slice(at, 2)}) for at in range(0, len(values), 2)]
             list(spool(batches))
-            for found in spool(batches):
-                parts += [msgspec.json.decode(text, type=StagedPart) for text in found["part"].to_pylist()]
+            for spooled in spool(batches):
+                parts += [msgspec.json.decode(text, type=StagedPart) for text in spooled["part"].to_pylist()]
         self.parts = tuple(parts)
         values = [value for part in partitions for value in part.to_pylist() if value is not None]
         before = NOON if kind is Kind.TIME else about.pop("before", max(values, default=None))
@@ -57,7 +57,9 @@ class Staged:
         self, high: Position | None, position: Position | None = None, incarnation: str = "c:integer"
     ) -> Any:
         """Return the plan with a read failure that ends at `high`."""
-        read, again = ({} if each is None else {"t": Watermark({"": each}, incarnation)} for each in (position, high))
+        read, again = (
+            {} if value is None else {"t": Watermark({"": value}, incarnation)} for value in (position, high)
+        )
         return planned(self.frames, states_of(read, again))
 
     def read(self, plan: DatasetPlan) -> list[Any]:
@@ -77,8 +79,8 @@ def integers(*values: int | None) -> pa.Array:
     return pa.array(values, pa.int32())
 
 
-def problem(found: list[Any]) -> str:
-    (only,) = found
+def problem(planned: list[Any]) -> str:
+    (only,) = planned
     assert isinstance(only, DatasetProblem)
     return only.error
 
@@ -184,9 +186,9 @@ def test_column_that_ends_before_the_watermark_is_reported_with_its_remedy(stage
 def test_times_that_end_before_the_watermark_are_reported(staged: Staged) -> None:
     staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
     assert staged.plan("2024-04-03T00:00:00.000000Z", "c:time") == []
-    found = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
-    assert "found nothing past '2024-04-03T00:00:00.000000Z'" in found
-    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to continue at its present end' in found
+    error = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
+    assert "found nothing past '2024-04-03T00:00:00.000000Z'" in error
+    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to continue at its present end' in error
 
 
 def test_changed_reader_stops_until_it_is_restored_or_an_operator_sets_the_position(

@@ -44,9 +44,9 @@ LEAVES = st.one_of(
 CONDITIONS = st.recursive(
     LEAVES,
     lambda below: st.one_of(
-        st.builds(lambda found: {"all": found}, st.lists(below, min_size=1, max_size=3)),
-        st.builds(lambda found: {"any": found}, st.lists(below, min_size=1, max_size=3)),
-        st.builds(lambda found: {"not": found}, below),
+        st.builds(lambda conditions: {"all": conditions}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda conditions: {"any": conditions}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda conditions: {"not": conditions}, below),
     ),
     max_leaves=6,
 )
@@ -57,11 +57,11 @@ def meets(condition: Mapping[str, Any], row: Mapping[str, Any]) -> bool | None:
     """Return the condition's result by SQL's three-valued logic."""
     match condition:
         case {"all": below}:
-            found = [meets(each, row) for each in below]
-            return False if False in found else None if None in found else True
+            answers = [meets(each, row) for each in below]
+            return False if False in answers else None if None in answers else True
         case {"any": below}:
-            found = [meets(each, row) for each in below]
-            return True if True in found else None if None in found else False
+            answers = [meets(each, row) for each in below]
+            return True if True in answers else None if None in answers else False
         case {"not": below}:
             answer = meets(below, row)
             return None if answer is None else not answer
@@ -109,8 +109,10 @@ def test_first_match_and_every_match_route_by_the_conditions(
     met = [[branch for branch in when if meets(when[branch], row)] for row in batch.to_pylist()]
     otherwise = {"rest"} if rest else set()
     first = sent({"type": "first_match", **settings}, batch, branches)
-    assert first == [set(found[:1]) or otherwise for found in met]
-    assert sent({"type": "every_match", **settings}, batch, branches) == [set(found) or otherwise for found in met]
+    assert first == [set(branch_names[:1]) or otherwise for branch_names in met]
+    assert sent({"type": "every_match", **settings}, batch, branches) == [
+        set(branch_names) or otherwise for branch_names in met
+    ]
 
 
 @given(condition=CONDITIONS, rows=ROWS)
@@ -119,10 +121,10 @@ def test_filter_keeps_records_that_meet_its_condition(
 ) -> None:
     batch, instance = batch_of(rows), validated("converter", {"type": "filter", "when": condition})
     assert instance.convert_schema(batch.schema) == batch.schema
-    (found,) = instance.convert(batch)
+    (converted,) = instance.convert(batch)
     kept_rows = [row for row, record in enumerate(batch.to_pylist()) if meets(condition, record)]
-    assert (found.rows.to_pylist(), found.rejected) == (kept_rows, {})
-    assert found.records.equals(batch.take(pa.array(kept_rows, pa.int64())))
+    assert (converted.rows.to_pylist(), converted.rejected) == (kept_rows, {})
+    assert converted.records.equals(batch.take(pa.array(kept_rows, pa.int64())))
 
 
 def test_first_match_uses_the_order_of_conditions_not_of_branches() -> None:

@@ -120,10 +120,10 @@ def test_schema_inferred_from_one_object_accepts_it_and_accepts_or_rejects_each_
 
 @given(objects, objects)
 def test_merged_fields_contain_known_and_new_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
-    known, found = (infer_fields(batch(each).column("value")) for each in (one, other))
-    both = merged_fields(known, found)
-    assert merged_fields(both, known) == merged_fields(both, found) == both
-    assert set(field_paths(known)) <= set(field_paths(both))
+    first_fields, other_fields = (infer_fields(batch(record).column("value")) for record in (one, other))
+    both = merged_fields(first_fields, other_fields)
+    assert merged_fields(both, first_fields) == merged_fields(both, other_fields) == both
+    assert set(field_paths(first_fields)) <= set(field_paths(both))
     for written in both.values():
         arrow_type(written)
 
@@ -165,8 +165,8 @@ def test_batch_reader_returns_the_same_as_the_record_reader(records: list[dict[s
         alone = JsonReader(fields, exact_floats=True).read(values)
         assert alone.rejected == result.rejected
         assert alone.columns == result.records.columns[1:]
-        known = of._inferred.fields or {}
-        assert merged_fields(known, infer_fields(values)) == known
+        known_fields = of._inferred.fields or {}
+        assert merged_fields(known_fields, infer_fields(values)) == known_fields
 
 
 def test_fields_that_are_always_null_or_empty_are_not_inferred_again() -> None:

@@ -356,7 +356,7 @@ values = st.lists(
 )
 
 
-def said(read: JsonRecords) -> tuple[list[str], list[int] | None]:
+def comparable(read: JsonRecords) -> tuple[list[str], list[int] | None]:
     return [repr(column.to_pylist()) for column in read.columns], read.rows and read.rows.to_pylist()
 
 
@@ -391,7 +391,7 @@ def test_batch_reader_returns_the_same_as_reading_one_by_one(given_values: list[
     READER._has_others = False
     for at_once in (READER._at_once(array), OF_OTHERS._at_once(array), READER._at_once(array, KNOWN)):
         if at_once is not None:
-            assert said(JsonRecords(at_once)) == said(one_by_one)
+            assert comparable(JsonRecords(at_once)) == comparable(one_by_one)
             assert [column.type for column in at_once] == [column.type for column in one_by_one.columns]
     read = one_by_one.rows.to_pylist() if one_by_one.rows is not None else list(range(len(array)))
     assert sorted([*read, *one_by_one.rejected]) == list(range(len(array)))
@@ -420,5 +420,5 @@ def test_good_records_are_read_as_a_batch() -> None:
         with patch.object(json_records, "_may_hide", wraps=json_records._may_hide) as looked:
             at_once = reader._at_once(given_values)
         assert at_once is not None
-        assert said(JsonRecords(at_once)) == said(READER._one_by_one(given_values))
+        assert comparable(JsonRecords(at_once)) == comparable(READER._one_by_one(given_values))
         assert looked.call_count == is_looked_through

@@ -67,7 +67,7 @@ def test_non_finite_number_is_detected_across_parts(word: bytes) -> None:
             assert not hides(b'{"a":"%s"}' % (b" " * place + word))
 
 
-@given(st.lists(st.lists(parts).map(lambda found: b"{%s}" % b"".join(found)), min_size=1))
+@given(st.lists(st.lists(parts).map(lambda pieces: b"{%s}" % b"".join(pieces)), min_size=1))
 def test_single_pass_search_equals_the_search_value_by_value(values: list[bytes]) -> None:
     joined = b"\n".join(values)
     try:
@@ -77,14 +77,14 @@ def test_single_pass_search_equals_the_search_value_by_value(values: list[bytes]
     is_long = max(map(len, values)) > 6
     is_deep = is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values)
     try:
-        texts, found = _joined(pa.array(values, pa.binary()))
+        texts, joined_text = _joined(pa.array(values, pa.binary()))
     except pa.ArrowInvalid:
-        found = None
-    assert (found is not None) == is_text
-    if found is not None:
-        assert found.to_pybytes() == joined
+        joined_text = None
+    assert (joined_text is not None) == is_text
+    if joined_text is not None:
+        assert joined_text.to_pybytes() == joined
         with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
-            assert _may_hide(texts, found) == (bool(_NOT_FINITE.search(joined)) or is_deep)
+            assert _may_hide(texts, joined_text) == (bool(_NOT_FINITE.search(joined)) or is_deep)
 
 
 @pytest.mark.parametrize("nested", [pa.list_, lambda below: pa.struct({"a": below})])

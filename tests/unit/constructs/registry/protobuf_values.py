@@ -25,9 +25,9 @@ def pool_of(*files: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
 
     pool = descriptor_pool.DescriptorPool()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2, date_pb2, timeofday_pb2):
-        known = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(known)
-        pool.Add(known)
+        google_file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(google_file)
+        pool.Add(google_file)
     for file in files:
         pool.Add(file)
     return pool.FindFileByName(files[-1].name)
@@ -69,7 +69,7 @@ def _field(parsed: Any, field: FieldDescriptor, within: tuple[str, ...]) -> Any:
         of = field.message_type.fields_by_name["value"]
         return {key: _value(value[key], of, within) for key in value}
     if field.is_repeated:
-        return [_value(each, field, within) for each in value]
+        return [_value(item, field, within) for item in value]
     if field.has_presence and not parsed.HasField(field.name):
         return None
     return _value(value, field, within)

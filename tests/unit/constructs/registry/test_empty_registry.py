@@ -99,8 +99,8 @@ def test_recursive_field_that_the_pinned_schema_lacks_is_skipped(
 ) -> None:
     reader_under_test = AvroReader(parse(json.dumps(writer), []), parse(json.dumps(reader), []), "value")
     data = [datum(writer, value) for value in values]
-    ends = np.cumsum([len(each) for each in data])
-    begins = ends - [len(each) for each in data]
+    ends = np.cumsum([len(body) for body in data])
+    begins = ends - [len(body) for body in data]
     records, wrong = reader_under_test.read(Datums.of(np.frombuffer(b"".join(data), np.uint8), begins, ends))
     assert not wrong
     assert records.columns[0].to_pylist() == expected
@@ -110,7 +110,7 @@ def test_record_that_contains_itself_too_deep_is_rejected_alone() -> None:
     reader = {**NODE, "fields": NODE["fields"][:1]}
     reader_under_test = AvroReader(parse(json.dumps(NODE), []), parse(json.dumps(reader), []), "value")
     data = [datum(NODE, node(1, 200)), datum(NODE, node(2))]
-    ends = np.cumsum([len(each) for each in data])
+    ends = np.cumsum([len(body) for body in data])
     records, wrong = reader_under_test.read(
         Datums.of(np.frombuffer(b"".join(data), np.uint8), ends - [len(d) for d in data], ends)
     )

@@ -26,8 +26,8 @@ def decoded(schema: Any, *messages: Any) -> tuple[list[dict[str, Any]], dict[int
     offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1).astype(np.int64)
     data = np.frombuffer(texts.buffers()[2], np.uint8)
     framed = Framed(1, data, offsets[:-1], offsets[1:], np.arange(len(texts)))
-    (made,) = MADE.decoder(registered(schema), None).decode(framed)
-    return made.records.to_pylist(), dict(made.wrong)
+    (decoded_batch,) = MADE.decoder(registered(schema), None).decode(framed)
+    return decoded_batch.records.to_pylist(), dict(decoded_batch.wrong)
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,17 @@ NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$re
 def read(properties: Any, message: str, **more: Any) -> tuple[dict[str, str], Any]:
     """Return the types of the columns, and the record or the reason why it is rejected."""
     schema = {"type": "object", "properties": properties, **more}
-    made, required = columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
-    decoder = _JsonSchemaDecoder(made, required)
+    columns, required = columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
+    decoder = _JsonSchemaDecoder(columns, required)
     data = np.frombuffer(message.encode(), np.uint8)
     framed = Framed(1, data, np.array([0]), np.array([len(data)]), np.array([0]))
     [decoded] = decoder.decode(framed)
-    types = {each.name: str(each.type) for each in decoder.schema}
+    types = {field.name: str(field.type) for field in decoder.schema}
     return types, decoded.wrong[0] if decoded.wrong else decoded.records.to_pylist()[0]
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "kind", "found"),
+    ("schema", "value", "kind", "expected"),
     [
         ({}, '{"b": [1, 1.50]}', "string", '{"b": [1, 1.50]}'),
         (True, "1", "string", "1"),
@@ -49,11 +49,11 @@ def read(properties: Any, message: str, **more: Any) -> tuple[dict[str, str], An
     ],
 )
 def test_property_without_one_type_is_json_text_and_does_not_reject_its_topic(
-    schema: Any, value: str, kind: str, found: Any
+    schema: Any, value: str, kind: str, expected: Any
 ) -> None:
     types, record = read({"x": schema, "y": {"type": "integer"}}, f'{{"x": {value}, "y": 7}}')
     assert types == {"x": kind, "y": "int64"}
-    assert record == {"x": found, "y": 7}
+    assert record == {"x": expected, "y": 7}
 
 
 def test_absent_value_of_an_untyped_required_property_is_null() -> None:

@@ -69,10 +69,10 @@ class Dicts:
 
 
 def converter(registry: Dicts | None = None, **settings: Any) -> RegistryConverter:
-    made = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
-    assert isinstance(made, RegistryConverter)
-    made._known.registry = registry or Dicts()  # type: ignore[assignment]
-    return made
+    instance = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
+    assert isinstance(instance, RegistryConverter)
+    instance._known.registry = registry or Dicts()  # type: ignore[assignment]
+    return instance
 
 
 def message(schema_id: int) -> bytes:
@@ -84,16 +84,16 @@ def batch_of(values: Sequence[bytes | None]) -> pa.RecordBatch:
 
 
 def work_unit(
-    made: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
+    instance: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
 ) -> tuple[list[int], list[tuple[int, ...]]]:
     """Read records of these schema ids. Return the schema of each record read, and the rejected rows of each batch."""
-    made.begin_work_unit(urn)
-    made.load_schema_ids(known)
+    instance.begin_work_unit(urn)
+    instance.load_schema_ids(known)
     came: list[int] = []
     rejected: list[tuple[int, ...]] = []
     for ids in batches:
         batch = batch_of([message(i) if i else None for i in ids])
-        pieces = list(made.convert(batch))
+        pieces = list(instance.convert(batch))
         came += [int((p.records.schema.metadata or {}).get(SCHEMA_ID, b"0")) for p in pieces if p.records.num_rows]
         rejected.append(tuple(sorted(row for piece in pieces for row in piece.rejected)))
     return came, rejected
@@ -139,15 +139,15 @@ def test_evolve_accepts_schemas_compatible_with_the_published_ones(
     rejected: list[tuple[int, ...]],
     after: tuple[int, ...],
 ) -> None:
-    made = converter()
-    assert work_unit(made, *batches, known=known) == (came, rejected)
-    assert made.known_schema_ids() == after
+    instance = converter()
+    assert work_unit(instance, *batches, known=known) == (came, rejected)
+    assert instance.known_schema_ids() == after
 
 
 def test_rejection_reason_names_both_schemas_and_the_columns() -> None:
-    made = converter()
-    made.load_schema_ids([1])
-    (piece,) = made.convert(batch_of([message(4)]))
+    instance = converter()
+    instance.load_schema_ids([1])
+    (piece,) = instance.convert(batch_of([message(4)]))
     assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
 
 
@@ -156,34 +156,34 @@ def test_schema_nested_too_deep_for_files_rejects_its_records(policy: dict[str, 
     kind: Any = "int"
     for _ in range(MOST_LEVELS // 2 + 1):
         kind = {"type": "array", "items": kind}
-    made = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
-    (piece,) = made.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
+    instance = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
+    (piece,) = instance.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
     assert piece.records.num_rows == 1
     assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
 
 def test_known_schema_is_not_requested_again() -> None:
     registry = Dicts()
-    made = converter(registry)
-    work_unit(made, (1, 1), (1,), known=(3, 2, 1))
+    instance = converter(registry)
+    work_unit(instance, (1, 1), (1,), known=(3, 2, 1))
     assert registry.asked == [1]
 
 
 def test_on_incompatible_accept_accepts_and_fail_fails() -> None:
-    made = converter(on_incompatible="accept")
-    assert work_unit(made, (1, 3), known=(1,)) == ([1, 3], [()])
-    assert made.known_schema_ids() == (1, 3)
+    instance = converter(on_incompatible="accept")
+    assert work_unit(instance, (1, 3), known=(1,)) == ([1, 3], [()])
+    assert instance.known_schema_ids() == (1, 3)
     with pytest.raises(RecordError, match=r"on_incompatible is fail.*compatible with schema id 1.*id 3: x is string"):
         work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
 
 
 def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> None:
-    made = converter(evolution="fail")
-    assert work_unit(made, (1,), (1,)) == ([1, 1], [(), ()])
-    assert made.known_schema_ids() == (1,)
-    assert work_unit(made, (1, 2), known=(1, 2)) == ([1, 2], [()])
+    instance = converter(evolution="fail")
+    assert work_unit(instance, (1,), (1,)) == ([1, 1], [(), ()])
+    assert instance.known_schema_ids() == (1,)
+    assert work_unit(instance, (1, 2), known=(1, 2)) == ([1, 2], [()])
     with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
-        work_unit(made, (2,), known=(1,))
+        work_unit(instance, (2,), known=(1,))
     pinned = converter(Dicts(subjects={"s": [2]}), evolution="fail", schema={"subject": "s", "version": 1})
     assert work_unit(pinned, (2,), known=(1,)) == ([2], [()])
     with pytest.raises(RecordError, match="expected schema id 2; found schema id 1"):
@@ -192,16 +192,16 @@ def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> N
 
 def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
     registry = Dicts(subjects={"orders-value": [2], "clicks-value": [3]})
-    made = converter(registry, evolution="pin", schema={"version": 1})
-    assert made.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
+    instance = converter(registry, evolution="pin", schema={"version": 1})
+    assert instance.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
     for _ in range(2):
-        assert work_unit(made, (1, 3), urn="orders@0") == ([1], [(1,)])
-        assert made.known_schema_ids() == (2,)
-        assert work_unit(made, (3, 1, None), urn="clicks") == ([3], [(1,)])
-        assert made.known_schema_ids() == (3,)
+        assert work_unit(instance, (1, 3), urn="orders@0") == ([1], [(1,)])
+        assert instance.known_schema_ids() == (2,)
+        assert work_unit(instance, (3, 1, None), urn="clicks") == ([3], [(1,)])
+        assert instance.known_schema_ids() == (3,)
     assert registry.asked.count(("orders-value", 1)) == 1
     with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
-        work_unit(made, (1,), urn="none")
+        work_unit(instance, (1,), urn="none")
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,15 @@ def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
 )
 def test_pinned_subject_belongs_to_the_column_that_is_read(column: str, schema: dict[str, Any], asked: str) -> None:
     registry = Dicts(subjects={asked: [2]})
-    made = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
-    made.begin_work_unit("orders")
-    (piece,) = made.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
+    instance = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
+    instance.begin_work_unit("orders")
+    (piece,) = instance.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
     assert (piece.records["x"].to_pylist(), piece.rejected) == ([1], {})
     assert registry.asked[0] == (asked, 1)
 
 
 def test_first_matching_dataset_rule_sets_the_policy() -> None:
-    made = converter(
+    instance = converter(
         Dicts(subjects={"special": [2]}),
         datasets=[
             {"match": "orders-special", "evolution": "pin", "schema": {"subject": "special", "version": 1}},
@@ -231,29 +231,29 @@ def test_first_matching_dataset_rule_sets_the_policy() -> None:
             {"match": "clicks", "on_incompatible": "accept"},
         ],
     )
-    assert work_unit(made, (1,), urn="orders-special@3") == ([1], [()])
-    assert made.known_schema_ids() == (2,)
+    assert work_unit(instance, (1,), urn="orders-special@3") == ([1], [()])
+    assert instance.known_schema_ids() == (2,)
     with pytest.raises(RecordError, match="evolution is fail"):
-        work_unit(made, (2,), urn="orders-x", known=(1,))
-    assert work_unit(made, (1, 3), urn="clicks") == ([1, 3], [()])
-    assert work_unit(made, (1, 3), urn="others") == ([1], [(1,)])
+        work_unit(instance, (2,), urn="orders-x", known=(1,))
+    assert work_unit(instance, (1, 3), urn="clicks") == ([1, 3], [()])
+    assert work_unit(instance, (1, 3), urn="others") == ([1], [(1,)])
 
 
 def test_known_schemas_of_one_dataset_are_not_used_for_another() -> None:
-    made = converter()
-    assert work_unit(made, (1,), urn="a") == ([1], [()])
-    assert work_unit(made, (3,), urn="b") == ([3], [()])
-    assert made.known_schema_ids() == (3,)
-    made.begin_work_unit("c")
-    assert made.known_schema_ids() == ()
+    instance = converter()
+    assert work_unit(instance, (1,), urn="a") == ([1], [()])
+    assert work_unit(instance, (3,), urn="b") == ([3], [()])
+    assert instance.known_schema_ids() == (3,)
+    instance.begin_work_unit("c")
+    assert instance.known_schema_ids() == ()
 
 
 def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
     registry = Dicts(subjects={"orders-value": [3]})
-    made = converter(registry)
-    made.begin_work_unit("orders")
-    made.load_schema_ids([1, 2])
-    (piece,) = made.convert(batch_of([None]))
+    instance = converter(registry)
+    instance.begin_work_unit("orders")
+    instance.load_schema_ids([1, 2])
+    (piece,) = instance.convert(batch_of([None]))
     assert piece.records.schema.names == ["offset", "x", "note"]
     assert registry.asked == [2]
 
@@ -274,14 +274,14 @@ def test_contradictory_settings_are_rejected(settings: Any, problem: str) -> Non
         converter(**settings)
 
 
-def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
+def of_run(instance: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
     """Read one batch of records of these schemas as a work unit of a run does."""
-    made.begin_work_unit("orders")
-    made.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
-    made.load_schema_ids(known)
-    pieces = list(made.convert(batch_of([message(i) for i in ids])))
+    instance.begin_work_unit("orders")
+    instance.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
+    instance.load_schema_ids(known)
+    pieces = list(instance.convert(batch_of([message(i) for i in ids])))
     rejected = {row for piece in pieces for row in piece.rejected}
-    assert rejected == {row for row, i in enumerate(ids) if i not in made.known_schema_ids()}
+    assert rejected == {row for row, i in enumerate(ids) if i not in instance.known_schema_ids()}
 
 
 def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
@@ -295,16 +295,16 @@ def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
         of_run(converter(on_incompatible="fail"), machine, 3)
     of_run(converter(on_incompatible="accept"), machine, 3)
     of_run(three, machine, 3, epoch=8)
-    assert three.known_schema_ids() == (3,), "what another run has met, and not published, nobody goes by"
+    assert three.known_schema_ids() == (3,), "unpublished schemas of another run are ignored"
 
 
 def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_ones() -> None:
     machine = Machine()
     one, two = converter(), converter()
-    for made in (one, two):
-        made.begin_work_unit("orders")
-        made.use_schema_store(schemas(machine, 7).of("orders", "avro"))
-        made.load_schema_ids([1])
+    for instance in (one, two):
+        instance.begin_work_unit("orders")
+        instance.use_schema_store(schemas(machine, 7).of("orders", "avro"))
+        instance.load_schema_ids([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
         0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
@@ -332,15 +332,15 @@ EMPTY = b"\0" + (9).to_bytes(4, "big")
 
 @pytest.mark.parametrize(("keep_column", "columns"), [(False, ["offset"]), (True, ["value", "offset"])])
 def test_messages_without_fields_are_rows_of_the_other_columns(keep_column: bool, columns: list[str]) -> None:
-    made = converter(Dicts({9: record()}), keep_column=keep_column)
-    made.begin_work_unit("orders")
-    (piece,) = made.convert(batch_of([EMPTY, None, EMPTY]))
+    instance = converter(Dicts({9: record()}), keep_column=keep_column)
+    instance.begin_work_unit("orders")
+    (piece,) = instance.convert(batch_of([EMPTY, None, EMPTY]))
     assert (piece.records.schema.names, piece.records.num_rows, piece.rejected) == (columns, 3, {})
     assert piece.records.column("offset").to_pylist() == [0, 1, 2]
 
 
 def test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy() -> None:
-    made = converter(Dicts({9: record()}))
-    made.begin_work_unit("orders")
+    instance = converter(Dicts({9: record()}))
+    instance.begin_work_unit("orders")
     with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):
-        list(made.convert(batch_of([EMPTY, EMPTY]).select(["value"])))
+        list(instance.convert(batch_of([EMPTY, EMPTY]).select(["value"])))

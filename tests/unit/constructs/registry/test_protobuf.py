@@ -35,17 +35,17 @@ def orders(*fields: str) -> ProtobufDecoder:
 def test_new_plain_fields_of_nested_messages_are_compatible_in_either_direction() -> None:
     old, new = orders("sku"), orders("sku", "n")
     for pair in ((old, new), (new, old)):
-        found = compare_schemas(*(decoder.schema for decoder in pair))
-        assert (found.kind, found.reasons) == ("compatible", ())
+        comparison = compare_schemas(*(decoder.schema for decoder in pair))
+        assert (comparison.kind, comparison.reasons) == ("compatible", ())
 
 
 def test_decoded_records_have_the_schema_s_columns() -> None:
     decoder, message = orders("sku", "n"), b"\0" + b"\x0a\x05" + LINE + b"\x12\x00"
     places = np.array([0]), np.array([len(message)])
     framed = Framed(1, np.frombuffer(message, np.uint8), *places, np.array([0]))
-    (found,) = decoder.decode(framed)
-    assert found.records.schema.equals(decoder.schema)
-    assert found.records.to_pylist() == [{"lines": [{"sku": "a", "n": 2}], "first": {"sku": "", "n": 0}}]
+    (decoded_batch,) = decoder.decode(framed)
+    assert decoded_batch.records.schema.equals(decoder.schema)
+    assert decoded_batch.records.to_pylist() == [{"lines": [{"sku": "a", "n": 2}], "first": {"sku": "", "n": 0}}]
     assert pa.types.is_struct(decoder.schema.field("first").type)
 
 

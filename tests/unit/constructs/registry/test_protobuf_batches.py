@@ -93,18 +93,18 @@ def root_of(file: FileDescriptor) -> Descriptor:
 
 def by_themselves(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
     parser = MessageParser(source, Columns(source).widths)
-    found: list[bytes | str] = []
+    results: list[bytes | str] = []
     for body in bodies:
         try:
-            found.append(parser.canonical(body))
+            results.append(parser.canonical(body))
         except ValueError as error:
-            found.append(str(error))
-    return found
+            results.append(str(error))
+    return results
 
 
 def together(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
-    found = BatchParser(source, Columns(source).widths).canonical(bodies)
-    return [str(each) if isinstance(each, ValueError) else each for each in found]
+    results = BatchParser(source, Columns(source).widths).canonical(bodies)
+    return [str(result) if isinstance(result, ValueError) else result for result in results]
 
 
 def frame(number: int, body: bytes) -> bytes:
@@ -167,8 +167,10 @@ def test_pairs_of_odd_messages_have_the_results_of_single_parsing() -> None:
     right = dict(zip(ODD.values(), by_themselves(source, [*ODD.values()]), strict=True))
     parser = BatchParser(source, Columns(source).widths)
     for pair in pairs:
-        found = [str(each) if isinstance(each, ValueError) else each for each in parser.canonical([*pair])]
-        assert found == [right[each] for each in pair]
+        results = [
+            str(message) if isinstance(message, ValueError) else message for message in parser.canonical([*pair])
+        ]
+        assert results == [right[message] for message in pair]
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3", "editions"])
@@ -182,22 +184,22 @@ def test_messages_of_any_schema_have_the_results_of_single_parsing(syntax: str) 
         right = by_themselves(source, bodies)
         parser, of_type = BatchParser(source, Columns(source).widths), envelope(source)
         singles = [parser.canonical([body])[0] for body in bodies]
-        assert [str(each) if isinstance(each, ValueError) else each for each in singles] == right
-        good = [body for body, each in zip(bodies, right, strict=True) if isinstance(each, bytes)]
-        assert parser.canonical(good) == [each for each in right if isinstance(each, bytes)]
-        for body, each in zip(bodies, right, strict=True):
-            found = of_type.canonical([body])
-            assert found in (None, [None], [each])
-            read += found == [each]
+        assert [str(result) if isinstance(result, ValueError) else result for result in singles] == right
+        good = [body for body, result in zip(bodies, right, strict=True) if isinstance(result, bytes)]
+        assert parser.canonical(good) == [result for result in right if isinstance(result, bytes)]
+        for body, result in zip(bodies, right, strict=True):
+            canonical = of_type.canonical([body])
+            assert canonical in (None, [None], [result])
+            read += canonical == [result]
     assert read > 300
 
 
 def test_ordinary_messages_are_parsed_in_one_batch() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
-    made: Any = message_factory.GetMessageClass(source)
+    message_class: Any = message_factory.GetMessageClass(source)
     bodies = []
     for number in range(100):
-        message = made(id=number, name="a" * number * 2, n=[1, 2], tags={"b": 1, "a": number})
+        message = message_class(id=number, name="a" * number * 2, n=[1, 2], tags={"b": 1, "a": number})
         message.line.sku = "x"
         message.lines.add(sku="y", count=5)
         message.at.seconds, message.at.nanos = 1_700_000_000, 5
@@ -221,12 +223,12 @@ def test_value_beyond_its_range_is_detected_at_any_place(known: str, place: str)
             bodies.append(frame(1, frame(3, body) if "N x" in place else body))
     right = by_themselves(source, bodies)
     assert together(source, bodies) == right
-    assert envelope(source).canonical(bodies) == [None if isinstance(each, str) else each for each in right]
+    assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
     kinds = set()
-    for body, each in zip(bodies, right, strict=True):
-        found = envelope(source).canonical([body])
-        assert found == [None if isinstance(each, str) else each]
-        kinds.add(type(each))
+    for body, result in zip(bodies, right, strict=True):
+        canonical = envelope(source).canonical([body])
+        assert canonical == [None if isinstance(result, str) else result]
+        kinds.add(type(result))
     assert kinds == {bytes, str}
 
 
@@ -240,11 +242,11 @@ def test_range_checks_of_arrays_equal_those_of_numbers() -> None:
 
 def test_every_date_of_the_calendar_is_accepted_and_no_other() -> None:
     for year in (1, 4, 100, 400, 1900, 2000, 2023, 2024, 9999):
-        found = [(month, day) for month in range(-1, 15) for day in range(-1, 34) if is_date(year, month, day)]
+        dates = [(month, day) for month in range(-1, 15) for day in range(-1, 34) if is_date(year, month, day)]
         first = datetime.date(year, 1, 1).toordinal()
-        days = [datetime.date.fromordinal(first + number) for number in range(365 + (found.count((2, 29))))]
-        assert found == [(day.month, day.day) for day in days if day.year == year]
-        assert len(found) == datetime.date(year, 12, 31).timetuple().tm_yday
+        days = [datetime.date.fromordinal(first + number) for number in range(365 + (dates.count((2, 29))))]
+        assert dates == [(day.month, day.day) for day in days if day.year == year]
+        assert len(dates) == datetime.date(year, 12, 31).timetuple().tm_yday
 
 
 def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
@@ -254,7 +256,7 @@ def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
         body = frame(1, body)
         bodies.append(body)
     right = by_themselves(source, bodies)
-    assert {type(each) for each in right[90:]} == {bytes, str}
+    assert {type(result) for result in right[90:]} == {bytes, str}
     assert together(source, bodies) == right
     assert [together(source, [body])[0] for body in bodies] == right
 
@@ -281,7 +283,7 @@ def test_deeply_nested_timestamp_beyond_its_range_is_detected(levels: int) -> No
     for _ in range(levels):
         bodies = [frame(1, body) for body in bodies]
     right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [bytes, str]
+    assert [type(result) for result in right] == [bytes, str]
     assert together(source, bodies) == right
 
 
@@ -293,7 +295,7 @@ def test_unknown_enum_value_beside_deep_nesting_is_detected() -> None:
         deep = frame(1, deep)
     bodies = [frame(1, deep) + b"\x10\x05" + frame(3, deep), frame(1, deep) + b"\x10\x00"]
     right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [str, bytes]
+    assert [type(result) for result in right] == [str, bytes]
     assert together(source, bodies) == right
     assert envelope(source).canonical(bodies) == [None, bodies[1]]
 
@@ -321,9 +323,9 @@ def test_missing_required_field_of_a_deeply_nested_message_is_detected() -> None
 
 def test_message_named_as_one_of_google_s_own_types_is_validated() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="google.protobuf", syntax="proto3")
-    made = file.message_type.add(name="Timestamp")
-    made.field.add(name="seconds", number=1, type=3, label=1)
-    made.field.add(name="nanos", number=2, type=5, label=1)
+    message_type = file.message_type.add(name="Timestamp")
+    message_type.field.add(name="seconds", number=1, type=3, label=1)
+    message_type.field.add(name="nanos", number=2, type=5, label=1)
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
@@ -331,7 +333,7 @@ def test_message_named_as_one_of_google_s_own_types_is_validated() -> None:
     source = pool.FindMessageTypeByName("google.protobuf.Timestamp")
     bodies = [b"\x08\x01", b"\x10" + varint(-1)]
     right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [bytes, str]
+    assert [type(result) for result in right] == [bytes, str]
     assert together(source, bodies) == right
 
 
@@ -348,9 +350,9 @@ def test_envelope_of_a_type_can_be_created_again() -> None:
 
 def test_parts_have_at_most_the_given_bytes_or_one_message() -> None:
     bodies = [b"aa", b"", b"bbb", b"c" * 20, b"d", b"eeee", b"f", b""]
-    found = [*parts(bodies, 5)]
-    assert found == [[b"aa", b"", b"bbb"], [b"c" * 20], [b"d", b"eeee"], [b"f", b""]]
-    assert [len(each) for each in parts([b""] * 2500, 5)] == [1024, 1024, 452]
+    batches = [*parts(bodies, 5)]
+    assert batches == [[b"aa", b"", b"bbb"], [b"c" * 20], [b"d", b"eeee"], [b"f", b""]]
+    assert [len(batch) for batch in parts([b""] * 2500, 5)] == [1024, 1024, 452]
     assert [*parts([], 5)] == []
 
 
@@ -367,5 +369,5 @@ def test_values_beyond_their_range_in_nested_lists_are_reported_for_their_messag
         for _ in range(200)
     ]
     right = by_themselves(source, bodies)
-    assert envelope(source).canonical(bodies) == [None if isinstance(each, str) else each for each in right]
+    assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
     assert together(source, bodies) == right

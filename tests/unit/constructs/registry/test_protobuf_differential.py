@@ -43,26 +43,26 @@ def schema(seed: int, syntax: str) -> descriptor_pb2.FileDescriptorProto:
     for name, number in (("ZERO", 0), ("ONE", 1), ("BIG", 2**31 - 1), ("MINUS", -1)):
         kind.value.add(name=name, number=number)
     for name in ("A", "B", "C"):
-        made = file.message_type.add(name=name)
-        made.oneof_decl.add(name="choice")
+        message_type = file.message_type.add(name=name)
+        message_type.oneof_decl.add(name="choice")
         for number in range(1, dice.randint(2, 7)):
-            _add_field(dice, made, number, syntax)
-        if not any(field.HasField("oneof_index") for field in made.field):
-            made.field.add(name="chosen", number=50, type=9, label=1, oneof_index=0)
+            _add_field(dice, message_type, number, syntax)
+        if not any(field.HasField("oneof_index") for field in message_type.field):
+            message_type.field.add(name="chosen", number=50, type=9, label=1, oneof_index=0)
     return file
 
 
-def _add_field(dice: random.Random, made: Any, number: int, syntax: str) -> None:
+def _add_field(dice: random.Random, message_type: Any, number: int, syntax: str) -> None:
     name = f"f{number}"
-    field = made.field.add(name=name, number=number, label=dice.choice([1, 1, 3]))
+    field = message_type.field.add(name=name, number=number, label=dice.choice([1, 1, 3]))
     what = dice.choice(["scalar", "scalar", "enum", "message", "known", "map"])
     if what == "map":
-        entry = made.nested_type.add(name=f"F{number}Entry")
+        entry = message_type.nested_type.add(name=f"F{number}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=1, type=dice.choice(KEYS))
         value = entry.field.add(name="value", number=2, label=1)
         _set_type(dice, value, dice.choice(["scalar", "enum", "message", "known"]))
-        field.label, field.type, field.type_name = 3, 11, f".made.{made.name}.F{number}Entry"
+        field.label, field.type, field.type_name = 3, 11, f".made.{message_type.name}.F{number}Entry"
         return
     _set_type(dice, field, what)
     if field.label == 1 and dice.random() < 0.4:
@@ -85,23 +85,23 @@ def _set_type(dice: random.Random, field: Any, what: str) -> None:
 
 def varint(value: int) -> bytes:
     value &= 2**64 - 1
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*made, value])
+    return bytes([*encoded, value])
 
 
 def wire(dice: random.Random, source: Descriptor, depth: int = 0) -> bytes:
     """Return a message's bytes, field by field: also two members of a oneof, repeated fields, half map entries."""
-    made = b""
+    body = b""
     fields = [field for field in source.fields if dice.random() < 0.7]
     for field in [*fields, *dice.choices(fields, k=len(fields) and dice.randint(0, 2))]:
         for _ in range(dice.randint(1, 2) if field.is_repeated else 1):
             if dice.random() < 0.05:
-                made += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # an unknown field
-            made += _one(dice, field, depth)
-    return made
+                body += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # an unknown field
+            body += _one(dice, field, depth)
+    return body
 
 
 def _one(dice: random.Random, field: Any, depth: int) -> bytes:
@@ -126,15 +126,15 @@ def _one(dice: random.Random, field: Any, depth: int) -> bytes:
 
 
 def damaged(dice: random.Random, body: bytes) -> bytes:
-    made = bytearray(body)
+    changed = bytearray(body)
     for _ in range(dice.randint(1, 2)):
-        if made and dice.random() < 0.5:
-            made[dice.randrange(len(made))] = dice.randrange(256)
-        elif made and dice.random() < 0.7:
-            del made[dice.randrange(len(made)) :]
+        if changed and dice.random() < 0.5:
+            changed[dice.randrange(len(changed))] = dice.randrange(256)
+        elif changed and dice.random() < 0.7:
+            del changed[dice.randrange(len(changed)) :]
         else:
-            made.insert(dice.randint(0, len(made)), dice.randrange(256))
-    return bytes(made)
+            changed.insert(dice.randint(0, len(changed)), dice.randrange(256))
+    return bytes(changed)
 
 
 def plain(value: Any) -> Any:
@@ -142,8 +142,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
@@ -154,9 +154,9 @@ def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
     bodies = [wire(dice, source) for _ in range(messages)]
     bodies += [damaged(dice, body) for body in bodies]
     right = [plain(expected(source, body)) for body in bodies]
-    found = [plain(each) for each in decoded(ProtobufDecoder(file, None), bodies)]
+    results = [plain(record) for record in decoded(ProtobufDecoder(file, None), bodies)]
     rejected = 0
-    for body, ours, theirs in zip(bodies, found, right, strict=True):
+    for body, ours, theirs in zip(bodies, results, right, strict=True):
         rejected += ours == REJECTED
         assert ours in (REJECTED, theirs), (seed, syntax, body)
         if ours == REJECTED and theirs != REJECTED:

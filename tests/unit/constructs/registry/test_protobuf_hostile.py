@@ -155,9 +155,9 @@ def test_small_message_of_millions_of_values_is_rejected_alone_with_the_bound() 
     decoder = schema_of(
         text_schema(f'syntax = "proto3"; message M {{ repeated L l = 1; }} message L {{ {fields} }}'), None
     )
-    found = decoded(decoder, [b"\x0a\x00" * 10_000, b"\x0a\x00"])
-    assert found[0] == "rejected"
-    assert len(found[1]["l"]) == 1
+    results = decoded(decoder, [b"\x0a\x00" * 10_000, b"\x0a\x00"])
+    assert results[0] == "rejected"
+    assert len(results[1]["l"]) == 1
 
 
 def test_message_whose_bytes_contain_many_values_is_read() -> None:

@@ -71,7 +71,7 @@ def test_rejected_request_is_found_by_bisection_and_the_others_are_committed(bad
     outcomes = tables.commit(requests(*names))
     assert outcomes[bad] == FailedForGood(f"{names[bad]} does not fit")
     assert all(outcome == Committed() for index, outcome in enumerate(outcomes) if index != bad)
-    assert len(tables.commits) == 6, "as many as halvings"
+    assert len(tables.commits) == 6, "one commit for each bisection"
     assert tables.tries <= 13
 
 

@@ -47,7 +47,7 @@ def disjoint(draw: st.DrawFn) -> tuple[Covered, Covered]:
     return one, other
 
 
-def said(parts: tuple[Covered, ...]) -> list[Any]:
+def content_of(parts: tuple[Covered, ...]) -> list[Any]:
     """Return the content of coverages independently of the text of their offset sets."""
 
     def numbers(stored: str) -> list[int]:
@@ -69,11 +69,11 @@ def test_coverage_contains_written_skipped_and_filtered_offsets() -> None:
     covering.add(pa.record_batch({"x": [1]}), Origins(pa.array(["0"]), pa.array([4])))
     covering.note_holes([SkippedRange("0", 2, 4, "no record", True, "topic-id")])
     assert covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
-    (found,) = covered_in([{"covered": covering.covered()}])
-    assert (found.incarnation, found.rows, found.makes_several, found.twice) == ("topic-id", 3, True, 0)
-    assert list(parsed(found.offsets).offsets("0")) == [0, 1, 4]
-    assert list(parsed(found.holes).offsets("0")) == [2, 3]
-    assert list(parsed(found.filtered["main"]).offsets("0")) == [5]
+    (coverage,) = covered_in([{"covered": covering.covered()}])
+    assert (coverage.incarnation, coverage.rows, coverage.makes_several, coverage.twice) == ("topic-id", 3, True, 0)
+    assert list(parsed(coverage.offsets).offsets("0")) == [0, 1, 4]
+    assert list(parsed(coverage.holes).offsets("0")) == [2, 3]
+    assert list(parsed(coverage.filtered["main"]).offsets("0")) == [5]
 
 
 def test_filtered_offsets_are_not_noted_without_rows() -> None:
@@ -86,28 +86,28 @@ def test_source_without_provenance_has_only_row_counts() -> None:
     covering = OffsetCoverage(Origin())
     covering.add(batch(0, 1), None)
     assert covered_in([{"covered": covering.covered()}]) == (Covered(rows=2),)
-    assert not covering.note_filtered(Filtered({}, {"sql": 1})), "an error file may say it, and no row does"
+    assert not covering.note_filtered(Filtered({}, {"sql": 1})), "only an error file could record it"
 
 
 @given(disjoint())
 def test_subtracted_part_leaves_the_coverage_as_if_never_added(parts: tuple[Covered, Covered]) -> None:
     one, other = parts
-    assert said(without(added(one, other), [other])) == said(added(one))
+    assert content_of(without(added(one, other), [other])) == content_of(added(one))
     assert without(added(one), [one]) == ()
 
 
 @given(disjoint())
 def test_order_of_added_parts_decides_only_the_last_one(parts: tuple[Covered, Covered]) -> None:
     one, other = parts
-    assert sorted(said(added(one, other)), key=str) == sorted(said(added(other, one)), key=str)
-    assert said(added(one, other)) == said(added(*added(one), *added(other)))
+    assert sorted(content_of(added(one, other)), key=str) == sorted(content_of(added(other, one)), key=str)
+    assert content_of(added(one, other)) == content_of(added(*added(one), *added(other)))
 
 
 @given(NUMBERS, NUMBERS)
 def test_offsets_in_two_parts_are_counted_as_duplicates(first: frozenset[int], then: frozenset[int]) -> None:
-    (found,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
-    assert found.twice == len(first & then)
-    assert set(parsed(found.offsets).offsets("0")) == first | then
+    (coverage,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
+    assert coverage.twice == len(first & then)
+    assert set(parsed(coverage.offsets).offsets("0")) == first | then
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

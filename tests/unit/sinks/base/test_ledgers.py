@@ -79,11 +79,11 @@ def test_ledger_row_matches_any_history_of_commits_and_rollbacks(acts: list[tupl
             assert answered(row, request) == AlreadyCommitted()
         if takes_back:
             row = taken_back(row, request, part(epoch))
-            assert row == taken_back(row, request, part(epoch)), "again it changes nothing"
-            there = [known for known in there if known != epoch]
+            assert row == taken_back(row, request, part(epoch)), "a repeated rollback changes nothing"
+            there = [previous for previous in there if previous != epoch]
             assert isinstance(answered(row, request), FailedForGood)
         assert (row.epoch if row else 0) == there[-1]
-        assert sum(each.rows for each in (row.covered if row else ())) == sum(there)
+        assert sum(covered_part.rows for covered_part in (row.covered if row else ())) == sum(there)
 
 
 @given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 6))
@@ -102,7 +102,7 @@ def test_epoch_repeated_by_a_restored_store_is_another_commit() -> None:
     with pytest.raises(ConflictError):
         taken_back(row, other, part(3))
     assert commit_id(one) == row.commit_id
-    assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "as older rows say it"
+    assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "older rows have no commit id"
 
 
 def test_epoch_below_a_later_one_is_not_rolled_back() -> None:

@@ -72,8 +72,8 @@ def numbers(*values: int | None, name: str = "n") -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.int64())], names=[name])
 
 
-def refused(outcome: Any, *said: str) -> None:
+def refused(outcome: Any, *texts: str) -> None:
     """Require that the outcome is final and its reason contains these texts."""
     assert isinstance(outcome, FailedForGood), outcome
-    for each in said:
-        assert each in outcome.reason, outcome.reason
+    for text in texts:
+        assert text in outcome.reason, outcome.reason

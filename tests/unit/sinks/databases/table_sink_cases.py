@@ -67,11 +67,11 @@ class TableTarget(Committing, ABC):
         assert {row for row in self.ledger() if row[0] == bad.dataset_urn} <= set(before)
         return outcome
 
-    def refuses_rows(self, columns: str, rows: pa.RecordBatch, said: str) -> None:
+    def refuses_rows(self, columns: str, rows: pa.RecordBatch, message: str) -> None:
         """Check that such rows fail alone in a table of these columns with this message; a table `others` has keys."""
         self.sql("CREATE TABLE others (n bigint PRIMARY KEY)", f"CREATE TABLE bad ({columns})")
         sink = self.sink()
-        refused(self.beside_others(sink, self.prepare(sink, "bad", 1, rows)), said)
+        refused(self.beside_others(sink, self.prepare(sink, "bad", 1, rows)), message)
         assert self.rows("bad", "*") == []
 
     def reads_back(self, columns: Mapping[str, tuple[pa.Array, Any]]) -> None:
@@ -82,8 +82,8 @@ class TableTarget(Committing, ABC):
         sink.check_schema(batch.schema)
         assert self.commit(sink, self.prepare(sink, "a", 1, batch, again)) == [Committed()]
         for name, (_, expected) in columns.items():
-            found = [value for _, value in self.rows("a", f"n, {self.quoted(name)}")]
-            assert found == [expected, expected, None, None], name
+            values = [value for _, value in self.rows("a", f"n, {self.quoted(name)}")]
+            assert values == [expected, expected, None, None], name
 
 
 class ServerTarget(TableTarget):
@@ -135,7 +135,7 @@ class TableSinkCases:
         sink = target.sink(mode="upsert", keys=["k", "l"])
         first = pa.record_batch({"k": ["a", "A", "a ", "a"], "l": [1, 1, 1, 1], "v": ["1", "2", "3", "4"]})
         assert target.commit(sink, target.prepare(sink, "a", 1, first)) == [Committed()]
-        assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "told apart byte by byte"
+        assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "keys are compared bytewise"
         second = pa.record_batch({"k": ["A", "b"], "l": [1, 1], "v": ["5", "6"]})
         assert target.commit(sink, target.prepare(sink, "a", 2, second)) == [Committed()]
         assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "5"), ("a ", "3"), ("b", "6")}
@@ -197,8 +197,8 @@ class TableSinkCases:
         target.sql("DROP TABLE a")
         if made_again:
             target.sql("CREATE TABLE a (n bigint)")
-        found = "it was dropped and made again" if made_again else "there is none"
-        refused(target.beside_others(sink, second), found, f"set {target.forgotten} to null")
+        problem = "it was dropped and made again" if made_again else "there is none"
+        refused(target.beside_others(sink, second), problem, f"set {target.forgotten} to null")
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL WHERE dataset = 'a'")
         assert target.commit(sink, second) == [Committed()]
         assert target.rows("a") == [(1,), (2,), (3,)]
@@ -219,7 +219,7 @@ class TableSinkCases:
         staged = target.prepare(sink, "a", 2, pa.record_batch({"n": [3], "more": [30]}))
         target.sql(*(f"ALTER TABLE a {change}" for change in ("DROP COLUMN more", "ADD COLUMN more bigint")))
         assert target.commit(sink, staged) == [Committed()]
-        assert target.rows("a", "n, more") == [(1, None), (2, None), (3, 30)], "the staged value is there"
+        assert target.rows("a", "n, more") == [(1, None), (2, None), (3, 30)], "the staged value is written"
 
     def test_missing_column_fails_the_commit_until_it_is_added_again(self, target: TableTarget) -> None:
         sink = target.sink()
@@ -296,13 +296,13 @@ class TableSinkCases:
         requests = [target.prepare(sink, urn, 1, numbers(0), wider) for urn in urns]
         answers: list[list[CommitOutcome]] = []
         both = [
-            threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-            for mine in (requests, requests[::-1])
+            threading.Thread(target=lambda ordered=ordered: answers.append(target.commit(sink, *ordered)))
+            for ordered in (requests, requests[::-1])
         ]
-        for each in both:
-            each.start()
-        for each in both:
-            each.join()
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
         assert len(answers) == 2
         assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
         assert len(target.rows("shared")) == 2 * len(urns)
@@ -388,9 +388,9 @@ class ServerTableSinkCases(TableSinkCases):
         request = target.prepare(adding, "a", 3, wide, wider)
         assert target.commit(adding, request) == [Committed()]
         target.sql("INSERT INTO a (x) VALUES (0.1)")
-        found = target.rows("a", "n, x, s")
-        assert [(n, s) for n, _, s in found] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults stay"
-        assert [x for n, x, _ in found if n == 1] == [0.1]
+        stored = target.rows("a", "n, x, s")
+        assert [(n, s) for n, _, s in stored] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults are kept"
+        assert [x for n, x, _ in stored if n == 1] == [0.1]
         assert target.commit(adding, request) == [AlreadyCommitted()]
         target.sql("DELETE FROM a")
         assert target.commit(plain, target.prepare(plain, "a", 4, wide)) == [Committed()]

@@ -27,4 +27,4 @@ def test_rows_without_a_version_come_first() -> None:
 
 def test_files_and_lists_count_reading_and_topics_do_not() -> None:
     provenances: list[Provenance | None] = [FilesSource.provenance, RestSource.provenance, KafkaSource.provenance]
-    assert [each is not None and each.counts_reading for each in provenances] == [True, True, False]
+    assert [provenance is not None and provenance.counts_reading for provenance in provenances] == [True, True, False]

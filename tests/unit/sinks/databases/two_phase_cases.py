@@ -71,7 +71,9 @@ class PreparingTarget(ServerTarget):
     def of_units(self, sink: TableSink, urn: str, epoch: int, *units: pa.RecordBatch, **more: Any) -> CommitRequest:
         """Return a request of several work units."""
         parts = [self.prepare(sink, urn, epoch, unit, **more) for unit in units]
-        infos, attempts = (tuple(each for part in parts for each in getattr(part, of)) for of in ("infos", "attempts"))
+        infos, attempts = (
+            tuple(value for part in parts for value in getattr(part, of)) for of in ("infos", "attempts")
+        )
         return CommitRequest(urn, epoch, infos, bases=parts[0].bases, attempts=attempts)
 
     def name_of(self, request: CommitRequest, unit: int = 0) -> str:
@@ -153,7 +155,7 @@ class TwoPhaseCases:
         proofs = "SELECT dataset, epoch FROM distcommit_prepared WHERE what = 'proof' ORDER BY 1"
         assert target.sql(proofs) == [("a", 1), ("b", 1)]
         target.writer(sink, 3, "of the next run").abort()
-        assert target.sql(proofs) == [("b", 1)], "which is pending: its proof is all that says so"
+        assert target.sql(proofs) == [("b", 1)], "b is pending, and only its proof records that"
         assert target.commit(sink, open_one) == [Committed()]
         assert target.rows("b") == [(1,), (2,)]
         assert target.sql(proofs) == []
@@ -179,7 +181,7 @@ class TwoPhaseCases:
             with pytest.raises(TransientError, match="could not prepare"):
                 writer.prepare_commit()
             assert proxy.wait_for_loss()
-            assert len(target.prepared()) == 1, "it was prepared, and the writer does not know"
+            assert len(target.prepared()) == 1, "the transaction is prepared although the writer got an error"
             with suppress(TransientError):  # the server may still count the writer as connected
                 writer.abort()
         target.discard(target.sink(), "attempt")
@@ -271,7 +273,7 @@ class TwoPhaseCases:
         again.close()
         with pytest.raises(FencedError, match="given up"):
             given_up.prepare_commit()
-        assert late.prepare_commit().infos, "others are unharmed"
+        assert late.prepare_commit().infos, "other attempts are unaffected"
         target.discard(sink, "late")
         assert target.prepared() == []
 
@@ -317,7 +319,7 @@ class TwoPhaseCases:
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The discard waits and raises, so that its record stays and the next run cleans up."""
-        sink, told = target.sink(), list[BaseException]()
+        sink, errors = target.sink(), list[BaseException]()
         writer = target.writer(sink, 1, "slow")
         writer.write(numbers(1))
         looks, is_own = TwoPhaseCommitter._require_newest, threading.current_thread()
@@ -326,12 +328,12 @@ class TwoPhaseCases:
             if threading.current_thread() is is_own:
                 with pytest.raises(Exception, match=r"lock|Lock") as caught:
                     target.discard(sink, "slow")
-                told.append(caught.value)
+                errors.append(caught.value)
             looks(committer, epoch)
 
         monkeypatch.setattr(TwoPhaseCommitter, "_require_newest", look)
         assert writer.prepare_commit().infos
-        assert len(told) == 1
+        assert len(errors) == 1
         assert len(target.prepared()) == 1
         target.discard(sink, "slow")
         assert target.prepared() == []
@@ -357,7 +359,7 @@ class TwoPhaseCases:
         """Models a transaction that another role has prepared."""
         sink = target.sink()
         lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
-        attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
+        attempts, held = [request.attempts[0] for request in lost], target.name_of(lost[1])
         opened = target.opened(sink)
         kind = type(opened)
         opened.close()
@@ -390,9 +392,9 @@ class TwoPhaseCases:
                     target.discard(sink, attempt)
                     assert target.prepared() == []
                     if not died:
-                        assert line > 1, f"{module} was not come to"
+                        assert line > 1, f"{module} was never reached"
                         break
-        assert kinds == {True, False}, "some were prepared as they died"
+        assert kinds == {True, False}, "some attempts were prepared when they were killed"
         assert target.rows("a") == []
         assert {what for what, _ in target.sql(_PROOFS)} == {"barred", "newest"}
 
@@ -413,7 +415,7 @@ class TwoPhaseCases:
             target.prepare(sink, "a", epoch, numbers(epoch))
         other = target.prepare(sink, "b", 5)
         target.abort(sink, CommitRequest("a", 4, ()))
-        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "their epochs"
+        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "only epoch 5 is left"
         assert target.commit(sink, other) == [Committed()]
         target.abort(sink, CommitRequest("a", 5, ()))
         assert target.prepared() == []
@@ -442,10 +444,10 @@ class TwoPhaseCases:
         looks, first = zombie.in_doubt, [target.name_of(request)]
 
         def look() -> frozenset[Name]:
-            found = looks()
+            prepared_names = looks()
             while first:  # the progress of the rollback so far
                 target.end(first.pop(), commit=False)
-            return found
+            return prepared_names
 
         monkeypatch.setattr(zombie, "in_doubt", look)
         refused(zombie.commit([request])[0], "neither there nor committed", request.attempts[0])
@@ -472,7 +474,7 @@ class TwoPhaseCases:
             committer.abort([request])
         committer.close()
         assert len(target.prepared()) == 1
-        assert target.commit(sink, request) == [Committed()], "nothing was changed"
+        assert target.commit(sink, request) == [Committed()], "the failed rollback changed nothing"
         assert target.rows("a") == [(1,), (2,)]
 
     def test_request_committed_by_another_process_during_the_lookup_is_not_reported_lost(
@@ -484,10 +486,10 @@ class TwoPhaseCases:
         asks = committer.proven
 
         def ask(proofs: Collection[str]) -> set[str]:
-            found = asks(proofs)
+            proven = asks(proofs)
             while first:
                 target.end(first.pop(), commit=True)
-            return found
+            return proven
 
         monkeypatch.setattr(committer, "proven", ask)
         assert committer.commit([request]) == [Committed()]
@@ -498,11 +500,11 @@ class TwoPhaseCases:
 
     def test_work_units_of_a_new_dataset_do_not_wait_for_each_other(self, target: PreparingTarget) -> None:
         sink, failed = target.sink(), list[BaseException]()
-        made: list[CommitRequest] = []
+        requests: list[CommitRequest] = []
 
         def prepare(unit: int) -> None:
             try:
-                made.append(target.prepare(sink, "a", 1, numbers(unit)))
+                requests.append(target.prepare(sink, "a", 1, numbers(unit)))
             except BaseException as error:
                 failed.append(error)
                 raise
@@ -513,7 +515,9 @@ class TwoPhaseCases:
         for thread in threads:
             thread.join()
         assert not failed
-        infos, attempts = (tuple(each for part in made for each in getattr(part, of)) for of in ("infos", "attempts"))
+        infos, attempts = (
+            tuple(value for part in requests for value in getattr(part, of)) for of in ("infos", "attempts")
+        )
         assert target.commit(sink, CommitRequest("a", 1, infos, attempts=attempts)) == [Committed()]
         assert target.rows("a") == [(0,), (1,), (2,), (3,)]
 
@@ -522,13 +526,13 @@ class TwoPhaseCases:
         requests = [target.of_units(sink, f"d{number}", 1, numbers(0), numbers(1)) for number in range(8)]
         answers: list[list[CommitOutcome]] = []
         both = [
-            threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-            for mine in (requests, requests[::-1])
+            threading.Thread(target=lambda ordered=ordered: answers.append(target.commit(sink, *ordered)))
+            for ordered in (requests, requests[::-1])
         ]
-        for each in both:
-            each.start()
-        for each in both:
-            each.join()
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
         assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(requests)
         assert len(target.rows("shared")) == 2 * len(requests)
         assert target.prepared() == []
@@ -543,8 +547,8 @@ class TwoPhaseCases:
             ("b", numbers(1), "has no column 'n'"),
             ("a", numbers(None), "null"),
         )
-        for urn, rows, said in bad:
-            with pytest.raises(ConfigurationError, match=said):
+        for urn, rows, message in bad:
+            with pytest.raises(ConfigurationError, match=message):
                 target.prepare(sink, urn, 1, rows)
         assert target.prepared() == []
         assert target.rows("a") == []

@@ -162,7 +162,7 @@ def tables(draw: st.DrawFn, form: FileFormat) -> pa.Table:
         repeated = draw(st.sampled_from([1, 1, 40]))  # a column may then have only one value
         drawn = [(kind, draw(st.lists(or_null(values), min_size=rows, max_size=rows))) for kind, values in columns]
         chosen_by = draw(st.none() | st.randoms(use_true_random=False))
-        arrays = [array_of(kind, found * repeated, chosen_by) for kind, found in drawn]
+        arrays = [array_of(kind, values * repeated, chosen_by) for kind, values in drawn]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         batches.append(batch[draw(st.integers(0, rows - 1)) :])
     return pa.Table.from_batches(batches)
@@ -380,9 +380,9 @@ def test_files_contain_the_content_sum_of_their_records(tmp_path: Path, form: Fi
     sums = []
     for output in prepared.files:
         path = f"{tmp_path}/{output.staged_path}"
-        found = read_footer(LocalFileSystem(), path)
-        assert found is not None
-        assert found.content_sum == as_text(content_sum(read_records(LocalFileSystem(), path)))
-        sums.append(found.content_sum)
+        footer = read_footer(LocalFileSystem(), path)
+        assert footer is not None
+        assert footer.content_sum == as_text(content_sum(read_records(LocalFileSystem(), path)))
+        sums.append(footer.content_sum)
     assert len(set(sums)) == len(sums)
     assert prepared.content_sum == sum_content(sums)

@@ -54,11 +54,11 @@ def test_avro_supports_every_mapped_type(tmp_path: Path, compression: Compressio
     files.write(batch)
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
-    found = read_records(LocalFileSystem(), str(path))
+    table = read_records(LocalFileSystem(), str(path))
     for place, (kind, _) in enumerate(TYPES):
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         wanted = columns[place].cast(plain)
-        back = found.column(place).cast(plain)
+        back = table.column(place).cast(plain)
         assert back.combine_chunks().equals(wanted), kind
     header = fastavro.schemaless_reader(io.BytesIO(path.read_bytes()[4:]), {"type": "map", "values": "bytes"}, None)
     assert isinstance(header, dict)

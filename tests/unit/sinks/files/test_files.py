@@ -82,9 +82,9 @@ def test_rows_are_neither_lost_nor_doubled_by_splitting_and_rolling_over(
     check_outputs(root, outputs)
     tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
     integers = [t.set_column(2, "kafka_timestamp", t.column(2).cast(pa.int64())) for t in tables]
-    found = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
+    counts = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
     given = [row for rows in batches for row in rows]
-    assert found == Counter(given)
+    assert counts == Counter(given)
     assert files.records_written == len(given)
     for output, table in zip(outputs, integers, strict=True):
         times = table.column(2).to_pylist()

@@ -197,8 +197,8 @@ def bytes_read(columns: list[str] | None, wanted: Wanted | None, path: Path) -> 
     """Return the number of bytes that this process read from the file, by the kernel's count, and the numbers read."""
 
     def count() -> int:
-        told = Path("/proc/self/io").read_text().split()
-        return int(told[told.index("rchar:") + 1])
+        counters = Path("/proc/self/io").read_text().split()
+        return int(counters[counters.index("rchar:") + 1])
 
     before = count()
     batches = list(read_batches(LocalFileSystem(), str(path), columns, wanted))
@@ -216,10 +216,12 @@ def test_parquet_reads_only_the_selected_columns_and_row_groups(tmp_path: Path) 
     group, some = bytes_read(None, lambda _: pc.field("n") > 850, path)
     nothing, none = bytes_read(None, lambda _: pc.field("n") > 1000, path)
     assert (all_numbers, same, some, none) == (list(range(1000)), list(range(1000)), list(range(800, 1000)), [])
-    assert nothing < 70_000, "its end, with the footer"
+    assert nothing < 70_000, "only the end of the file, with the footer, is read"
     assert numbers - nothing < 10_000
     assert 40_000 < group - nothing < 50_000
     assert everything - nothing > 200_000
-    schema, may_have = look_into(LocalFileSystem(), str(path), lambda found: pc.field(found.names[0]) == 7)
+    schema, may_have = look_into(
+        LocalFileSystem(), str(path), lambda schema_of_file: pc.field(schema_of_file.names[0]) == 7
+    )
     assert (schema.names, may_have) == (["n", "text"], True)
     assert not look_into(RemoteLikeFileSystem(), str(path), lambda _: pc.field("n") < 0)[1]

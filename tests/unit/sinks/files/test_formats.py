@@ -70,8 +70,8 @@ def test_other_readers_read_orc_and_the_footer_in_its_user_metadata(tmp_path: Pa
     path = written(tmp_path, FileSink(format="orc", compression=compression), rows)
     file = pa_orc.ORCFile(path)
     assert file.read().column("text").to_pylist() == rows.column("text").to_pylist()
-    said = json.loads(file.metadata[b"distcommit"].rsplit(b" ", 3)[0])
-    assert json.loads(said["metadata"]["distcommit"])["records"] == 3
+    description = json.loads(file.metadata[b"distcommit"].rsplit(b" ", 3)[0])
+    assert json.loads(description["metadata"]["distcommit"])["records"] == 3
 
 
 def test_json_lines_have_conventional_values(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_json_lines_have_conventional_values(tmp_path: Path) -> None:
         [3, 'a "quoted",\r\n text', None, "-Infinity", None, "0.00", None, "1970-01-01T00:00:00Z", None],
         [None, "ü", "253402300800000", None, "YQ==", "-3.10", [{"a": "Infinity"}], "1970-01-01T00:00:01Z", "00:00:05"],
     ]
-    found = read_records(FS, str(path))
-    assert found.schema.equals(pa.table(columns).schema)
-    assert content_sum(found) == content_sum(pa.table(columns))
+    table = read_records(FS, str(path))
+    assert table.schema.equals(pa.table(columns).schema)
+    assert content_sum(table) == content_sum(pa.table(columns))
 
 
 def test_csv_distinguishes_null_from_empty_text(tmp_path: Path) -> None:
@@ -153,12 +153,12 @@ def test_type_that_the_format_can_not_store_is_rejected_with_its_column(
 def test_column_names_that_differ_only_in_case_are_rejected_before_and_after_a_record_is_read(
     tmp_path: Path, form: FileFormat, name: str
 ) -> None:
-    schema, said = pa.schema([("n", pa.int64()), (name, pa.int64())]), f"column={name}.*found the same name as 'n'"
+    schema, message = pa.schema([("n", pa.int64()), (name, pa.int64())]), f"column={name}.*found the same name as 'n'"
     sink = FileSink(format=form)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         sink.check_schema(schema)
     files = files_in(tmp_path, sink, provenance=None)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         files.write(pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], schema=schema))
     files.abort()
 
@@ -207,10 +207,10 @@ def test_any_changed_byte_of_the_metadata_is_detected(tmp_path: Path, form: File
     for place in range(whole.index(b'{"version"'), whole.index(b" distcommit", -80)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         try:
-            found = read_footer(FS, str(path))
+            footer = read_footer(FS, str(path))
         except CorruptError:
             continue
-        assert found is None, f"{ending}: byte {place}"
+        assert footer is None, f"{ending}: byte {place}"
 
 
 def test_later_metadata_version_raises_unknown_version(tmp_path: Path) -> None:
@@ -230,12 +230,12 @@ def test_truncated_file_has_no_readable_records_at_any_length(tmp_path: Path, fo
         path.write_bytes(whole[:length])
         with pytest.raises(CorruptError, match=ending):
             read_records(FS, str(path))
-        found: Any = None
+        footer: Any = None
         try:
-            found = read_footer(FS, str(path))
+            footer = read_footer(FS, str(path))
         except CorruptError:
             continue
-        assert found is None
+        assert footer is None
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])

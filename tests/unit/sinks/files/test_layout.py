@@ -63,8 +63,8 @@ def test_each_record_is_once_in_the_folder_of_its_values(
 ) -> None:
     root = tmp_path / str(next(RUN_NUMBERS))
     sink = sink_of(partition_by=[{"field": "country"}, {"field": "n"}, {"column": "at", "granularity": "day"}])
-    found = written(root, sink, *map(batch_of, batches), row_group_bytes=bounds[0], max_open_files=bounds[1])
-    rows = [(path, row) for path, table in found.items() for row in table.to_pylist()]
+    tables = written(root, sink, *map(batch_of, batches), row_group_bytes=bounds[0], max_open_files=bounds[1])
+    rows = [(path, row) for path, table in tables.items() for row in table.to_pylist()]
     given_rows = Counter((country, n) for batch in batches for country, n, _ in batch)
     assert Counter((row["country"], row["n"]) for _, row in rows) == given_rows
     for path, row in rows:
@@ -110,8 +110,8 @@ def test_field_with_a_leading_dot_does_not_create_hidden_folders(tmp_path: Path)
     ],
 )
 def test_supported_types_become_folders(tmp_path: Path, values: pa.Array, folders: set[str]) -> None:
-    found = written(tmp_path, sink_of(partition_by={"field": "c"}), pa.record_batch({"c": values}))
-    assert {path.rpartition("/")[0] for path in found} == folders
+    tables = written(tmp_path, sink_of(partition_by={"field": "c"}), pa.record_batch({"c": values}))
+    assert {path.rpartition("/")[0] for path in tables} == folders
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.binary(), pa.timestamp("ms"), pa.list_(pa.string())])
@@ -166,9 +166,9 @@ def test_each_file_is_sorted_as_a_whole(tmp_path: Path, form: FileFormat) -> Non
     keys = [{"column": "country"}, {"column": "n", "order": "descending"}]
     sink = sink_of(format=form, compression=LEAST.get(form, "none"), sort_by=keys, partition_by={"column": "at"})
     rows = [(country, n, day * DAY_MS) for n in range(7) for country in ("b", None, "a") for day in (0, 1)]
-    found = written(tmp_path, sink, batch_of(rows[:20]), batch_of(rows[20:]), row_group_bytes=1)
-    assert len(found) == 2
-    for table in found.values():
+    tables = written(tmp_path, sink, batch_of(rows[:20]), batch_of(rows[20:]), row_group_bytes=1)
+    assert len(tables) == 2
+    for table in tables.values():
         order = [(row["country"], row["n"]) for row in table.to_pylist()]
         assert order == [(country, n) for country in ("a", "b", None) for n in range(6, -1, -1)]
 
@@ -188,9 +188,9 @@ def test_parquet_records_its_sort_order_in_each_row_group(tmp_path: Path) -> Non
 def test_sorted_file_size_is_bounded_by_memory(tmp_path: Path) -> None:
     sink = sink_of(sort_by=[{"column": "n"}], compression="none")
     batches = [batch_of([("x" * 1000, -n, 0) for n in range(start, start + 50)]) for start in range(0, 500, 50)]
-    found = written(tmp_path, sink, *batches, max_waiting_bytes=100_000)
-    assert len(found) >= 4
-    for table in found.values():
+    tables = written(tmp_path, sink, *batches, max_waiting_bytes=100_000)
+    assert len(tables) >= 4
+    for table in tables.values():
         assert table.column("n").to_pylist() == sorted(table.column("n").to_pylist())
 
 
@@ -227,16 +227,16 @@ def test_configured_columns_are_encoded_as_set_and_others_by_default(tmp_path: P
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
     group = pq.read_metadata(path).row_group(0)
-    found = {group.column(place).path_in_schema: group.column(place) for place in range(4)}
-    assert {name: column.compression for name, column in found.items()} == {
+    chunks = {group.column(place).path_in_schema: group.column(place) for place in range(4)}
+    assert {name: column.compression for name, column in chunks.items()} == {
         "country": "ZSTD",
         "n": "SNAPPY",
         "at": "ZSTD",
         "list.list.element": "ZSTD",
     }
-    assert "DELTA_BINARY_PACKED" in found["n"].encodings
-    assert {name for name, column in found.items() if column.has_dictionary_page} == {"at", "list.list.element"}
-    assert [name for name, column in found.items() if column.bloom_filter_offset] == ["country"]
+    assert "DELTA_BINARY_PACKED" in chunks["n"].encodings
+    assert {name for name, column in chunks.items() if column.has_dictionary_page} == {"at", "list.list.element"}
+    assert [name for name, column in chunks.items() if column.bloom_filter_offset] == ["country"]
     assert read_footer(FS, str(path)) is not None
     assert read_records(FS, str(path)).equals(pa.Table.from_batches([batch]))
 
@@ -270,8 +270,8 @@ def test_mostly_unique_values_have_no_dictionary_unless_configured(
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
     group = pq.read_metadata(path).row_group(0)
-    found = [group.column(place) for place in range(group.num_columns)]
-    assert {column.path_in_schema for column in found if not column.has_dictionary_page} == plain
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    assert {column.path_in_schema for column in chunks if not column.has_dictionary_page} == plain
     assert read_records(FS, str(path)).equals(pa.Table.from_batches([batch]))
 
 
@@ -285,7 +285,7 @@ def test_files_of_few_rows_have_dictionaries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "column"),
     [
         ({"missing": {"dictionary": False}}, "missing"),
         ({"text": {"encoding": "delta_binary_packed"}}, "text"),
@@ -293,9 +293,9 @@ def test_files_of_few_rows_have_dictionaries(tmp_path: Path) -> None:
         ({"list": {"dictionary": False}}, "list"),
     ],
 )
-def test_settings_of_columns_that_do_not_match_are_rejected_before_a_record_is_read(columns: Any, found: str) -> None:
+def test_settings_of_columns_that_do_not_match_are_rejected_before_a_record_is_read(columns: Any, column: str) -> None:
     schema = pa.schema([("text", pa.string()), ("flag", pa.bool_()), ("list", pa.list_(pa.int64()))])
-    with pytest.raises(ConfigurationError, match=f"column={found}"):
+    with pytest.raises(ConfigurationError, match=f"column={column}"):
         sink_of(columns=columns).check_schema(schema)
 
 
@@ -316,11 +316,11 @@ def test_orc_has_bloom_filters_of_the_configured_columns_and_reads_the_same(tmp_
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-@pytest.mark.parametrize("found", ["missing", "list"])
-def test_bloom_filters_that_orc_can_not_have_are_rejected_before_a_record_is_read(found: str) -> None:
+@pytest.mark.parametrize("column", ["missing", "list"])
+def test_bloom_filters_that_orc_can_not_have_are_rejected_before_a_record_is_read(column: str) -> None:
     schema = pa.schema([("text", pa.string()), ("list", pa.list_(pa.int64()))])
-    with pytest.raises(ConfigurationError, match=f"column={found}"):
-        sink_of(format="orc", columns={found: {"bloom_filter": True}}).check_schema(schema)
+    with pytest.raises(ConfigurationError, match=f"column={column}"):
+        sink_of(format="orc", columns={column: {"bloom_filter": True}}).check_schema(schema)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("parquet", "orc")])

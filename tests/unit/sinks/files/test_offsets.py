@@ -80,7 +80,7 @@ def test_set_operations_equal_those_of_python_sets(left: Rows, right: Rows) -> N
     assert content_of(a.union(b)) == ours | theirs
     assert content_of(a.intersection(b)) == ours & theirs
     assert content_of(a.difference(b)) == ours - theirs
-    assert content_of(a) == ours, "operands stay as they were"
+    assert content_of(a) == ours, "operands are unchanged"
     a.update(b)
     assert content_of(a) == ours | theirs
     assert content_of(b) == theirs
@@ -126,10 +126,10 @@ def test_damaged_text_never_passes_for_another_set(rows: Rows, data: st.DataObje
     place = data.draw(st.integers(0, len(text) - 1))
     damaged = text[:place] + data.draw(st.characters(codec="utf-8")) + text[place + 1 :]
     try:
-        found = OffsetSets.from_text(damaged)
+        parsed_sets = OffsetSets.from_text(damaged)
     except CorruptError:
         return
-    assert found == sets
+    assert parsed_sets == sets
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def test_record_whose_value_can_not_be_a_partition_is_rejected_alone(
 def test_values_that_differ_in_case_or_unicode_form_have_separate_folders_and_stay_in_the_files() -> None:
     """If the file system does not distinguish the folders, the column does."""
     values = ["DE", "de", "caf\u00e9", "cafe\u0301", "DE"]
-    found = dict(split(pa.record_batch({"kind": values}), FILES.partitions))
-    assert {name: rows["kind"].to_pylist() for name, rows in found.items()} == {
+    folders = dict(split(pa.record_batch({"kind": values}), FILES.partitions))
+    assert {name: rows["kind"].to_pylist() for name, rows in folders.items()} == {
         "kind=DE": ["DE", "DE"],
         **{f"kind={value}": [value] for value in values[1:4]},
     }
@@ -80,6 +80,6 @@ def test_iceberg_keeps_partition_values_that_can_not_be_folder_names(target: Tar
     sink = target.sink(partition_by=["kind"])
     rows = ids(*range(len(values)), kind=pa.array(values, pa.string()))
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
-    found = target.table("t").scan().to_arrow().sort_by("id")["kind"].to_pylist()
-    assert found == values
+    stored = target.table("t").scan().to_arrow().sort_by("id")["kind"].to_pylist()
+    assert stored == values
     assert target.table("t").scan(row_filter=f"kind = '{LONG}'").count() == 1

@@ -41,8 +41,8 @@ def test_folders_follow_the_local_calendar(
     batch = pa.record_batch({"at": pa.array(times, pa.timestamp("s", "UTC")), "place": pa.array(range(len(times)))})
     split = list(split_by_time(batch, TimePartition(column="at", granularity=granularity, time_zone=zone)))
     assert len({folder for folder, _ in split}) == len(split)
-    found = {place: folder for folder, rows in split for place in rows.column("place").to_pylist()}
-    assert found == {place: expected_folder(at * 1000, zone, granularity) for place, at in enumerate(times)}
+    folders = {place: folder for folder, rows in split for place in rows.column("place").to_pylist()}
+    assert folders == {place: expected_folder(at * 1000, zone, granularity) for place, at in enumerate(times)}
     assert all(rows.column("place").to_pylist() == sorted(rows.column("place").to_pylist()) for _, rows in split)
 
 

@@ -50,9 +50,9 @@ class Target:
 
     def committer(self, sink: IcebergSink) -> IcebergCommitter:
         context = CommitterContext(FS, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
-        made = sink.open_committer(context)
-        assert isinstance(made, IcebergCommitter)
-        return made
+        committer = sink.open_committer(context)
+        assert isinstance(committer, IcebergCommitter)
+        return committer
 
     def commit(self, sink: IcebergSink, *requests: CommitRequest) -> list[CommitOutcome]:
         return list(self.committer(sink).commit(requests))

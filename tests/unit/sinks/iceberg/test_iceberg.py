@@ -56,9 +56,9 @@ def test_each_dataset_has_a_distinct_plain_name() -> None:
     names = ["orders", "orders.eu", "orders_eu", "orders-eu", "ä", "1", "", "x" * 300, plain_name("orders.eu")]
     assert plain_name("orders") == "orders"
     assert plain_name("orders_eu") == "orders_eu"
-    found = {plain_name(name) for name in names}
-    assert len(found) == len(names)
-    assert all(name.replace("_", "a").isalnum() and name.isascii() and len(name) <= 200 for name in found)
+    plain_names = {plain_name(name) for name in names}
+    assert len(plain_names) == len(names)
+    assert all(name.replace("_", "a").isalnum() and name.isascii() and len(name) <= 200 for name in plain_names)
 
 
 @pytest.mark.parametrize("term", ["", "day()", "week(a)", "bucket(a)", "day(3, a)", "day(a"])
@@ -76,8 +76,8 @@ def test_tables_are_created_partitioned_and_sorted_as_configured(target: Target)
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
     table = target.table("t")
     assert sorted(table.inspect.files()["record_count"].to_pylist()) == [1, 1, 2]
-    found = table.scan(row_filter="kind = 'ac' or kind = 'aa'").to_arrow()
-    assert found["value"].to_pylist() == [1, 3]
+    selected = table.scan(row_filter="kind = 'ac' or kind = 'aa'").to_arrow()
+    assert selected["value"].to_pylist() == [1, 3]
     assert len(list(table.scan(row_filter="kind = 'b'").plan_files())) == 1, "the others are pruned"
 
 
@@ -89,8 +89,8 @@ def test_columns_are_added_and_widened_if_configured(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "t", 2, ids(2**40, note=["x"]))) == [Committed()]
     assert target.commit(sink, target.prepare(sink, "t", 3, narrow)) == [Committed()], "older records still fit"
-    found = target.table("t").scan().to_arrow().sort_by("id")
-    assert found.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
+    stored = target.table("t").scan().to_arrow().sort_by("id")
+    assert stored.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
 
 
 def lines(*of: dict[str, Any], optional: bool = True) -> pa.Table:
@@ -106,9 +106,9 @@ def test_nested_fields_are_added_even_if_the_table_requires_the_earlier_ones(tar
     lines_then: list[dict[str, Any]] = [{"sku": "b", "n": 2}, {"sku": "c"}, {"n": 4}]
     for epoch, line in enumerate(lines_then, 2):
         assert target.commit(sink, target.prepare(sink, "t", epoch, lines(line))) == [Committed()]
-    found = {str(line) for row in target.table("t").scan().to_arrow()["lines"].to_pylist() for line in row}
+    stored = {str(line) for row in target.table("t").scan().to_arrow()["lines"].to_pylist() for line in row}
     more = {"{'sku': 'b', 'n': 2}", "{'sku': 'c', 'n': None}", "{'sku': None, 'n': 4}"}
-    assert found == {"{'sku': 'a', 'n': None}", *more}
+    assert stored == {"{'sku': 'a', 'n': None}", *more}
 
 
 def test_missing_required_nested_field_is_rejected(target: Target) -> None:
@@ -176,7 +176,7 @@ def test_commit_made_before_its_ledger_was_removed_is_not_repeated(target: Targe
     assert target.commit(sink, other) == [Committed()]
     target.committer(sink).abort([first])
     target.committer(sink).abort([first])
-    assert target.rows("events") == [1], "it is taken out, and the next run reads it again"
+    assert target.rows("events") == [1], "the commit is rolled back, and the next run reads its records again"
     assert "taken back" in failed(target.commit(sink, first)[0])
     assert target.commit(sink, target.prepare(sink, "a", 2, ids(0), bases=(0,))) == [Committed()]
     assert target.rows("events") == [0, 1]
@@ -280,18 +280,22 @@ def test_pyiceberg_alone_commits_twice_after_two_concurrent_lookups(target: Targ
         catalog.create_namespace("n")
         catalog.create_table("n.t", rows.schema)
         both = [catalog.load_table("n.t") for _ in range(2)]
-        assert not any(table.snapshots() for table in both), "none of them finds the marker"
+        assert not any(table.snapshots() for table in both), "neither lookup finds the marker"
         for table in both:
             table.append(rows, snapshot_properties=marker)
         assert target.rows("t") == [1, 1]
         table = catalog.load_table("n.t")
-        found = [each.summary.additional_properties.get("epoch") for each in table.snapshots() if each.summary]
-        assert found == ["1", "1"]
+        epochs = [
+            snapshot.summary.additional_properties.get("epoch") for snapshot in table.snapshots() if snapshot.summary
+        ]
+        assert epochs == ["1", "1"]
         table.append(rows)
-        table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:2]]).commit()
-        (left,) = catalog.load_table("n.t").snapshots()
-        assert left.summary is not None
-        assert "epoch" not in left.summary.additional_properties, "and a marker goes with its snapshot"
+        table.maintenance.expire_snapshots().by_ids(
+            [snapshot.snapshot_id for snapshot in table.snapshots()[:2]]
+        ).commit()
+        (remaining,) = catalog.load_table("n.t").snapshots()
+        assert remaining.summary is not None
+        assert "epoch" not in remaining.summary.additional_properties, "the marker expires with its snapshot"
 
 
 def test_concurrent_committers_at_one_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +317,7 @@ def test_concurrent_committers_at_one_version_commit_once(target: Target, monkey
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
     metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))
-    assert len(metadata) == 2, "what the loser had written is gone"
+    assert len(metadata) == 2, "the losing commit's files are deleted"
 
 
 def test_lost_answer_to_a_commit_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,11 +326,11 @@ def test_lost_answer_to_a_commit_is_looked_up(target: Target, monkeypatch: pytes
     committing, lost = SqlTables.commit, list[Any]()
 
     def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
-        made = committing(self, changes, sync)
+        moved = committing(self, changes, sync)
         if not lost:
-            lost.append(made)
+            lost.append(moved)
             raise ConnectionResetError("gone")
-        return made
+        return moved
 
     monkeypatch.setattr(SqlTables, "commit", without_answer)
     assert target.commit(sink, request) == [AlreadyCommitted()]
@@ -341,14 +345,14 @@ def test_commit_whose_snapshot_expired_is_not_reported_lost(target: Target, monk
     committing, others = SqlTables.commit, list[Any]()
 
     def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
-        made = committing(self, changes, sync)
+        moved = committing(self, changes, sync)
         if not others:
             others.append(1)
             others.extend(target.commit(sink, second))
             table = target.table("t")
             table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
             raise ConnectionResetError("gone")
-        return made
+        return moved
 
     monkeypatch.setattr(SqlTables, "commit", without_answer)
     target.commit(sink, first)
@@ -541,7 +545,7 @@ def test_files_of_aborted_attempts_are_looked_up_only_in_newer_manifests(
     assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
     assert len(read) == 1
     target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
-    assert len(read) == 1, "nothing is left"
+    assert len(read) == 1, "all files of the aborted attempt are deleted"
 
 
 def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
@@ -591,7 +595,7 @@ def test_outage_stops_the_lookup_of_aborted_files_at_the_first_table(
     monkeypatch.setattr(committing, "probe", lambda: away(None, None))
     with pytest.raises(OSError, match="no route"):
         committing.discard([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
-    assert len(tried) == 2, "one table, and the probe"
+    assert len(tried) == 2, "one table and the probe were tried"
 
 
 def test_compacted_commit_can_not_be_rolled_back(target: Target) -> None:
@@ -623,16 +627,18 @@ def test_pointers_of_many_tables_move_in_one_transaction(target: Target, monkeyp
     assert all(target.rows(f"t{number}") == [number] for number in range(30))
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_old_metadata_versions_are_deleted_unless_table_properties_keep_them(target: Target, kept: bool) -> None:
+@pytest.mark.parametrize("keeps_versions", [True, False])
+def test_old_metadata_versions_are_deleted_unless_table_properties_keep_them(
+    target: Target, keeps_versions: bool
+) -> None:
     properties = {"write.metadata.previous-versions-max": "3"}
-    if kept:
+    if keeps_versions:
         properties["write.metadata.delete-after-commit.enabled"] = "false"
     sink = target.sink(properties=properties)
     for epoch in range(1, 9):
         assert target.commit(sink, target.prepare(sink, "t", epoch, ids(epoch))) == [Committed()]
     versions = list((target.folder / "warehouse").rglob("*.metadata.json"))
-    assert len(versions) == (9 if kept else 4)
+    assert len(versions) == (9 if keeps_versions else 4)
     assert sorted(target.rows("t")) == [*range(1, 9)]
 
 

@@ -107,7 +107,7 @@ def add_required(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "said"),
+    ("alter", "message"),
     [
         (drop_and_add("note", StringType()), "column note (id 3) was dropped"),
         (drop_and_add("inner.y", StringType()), "column inner.y (id 6) was dropped"),
@@ -121,10 +121,12 @@ def add_required(table: Table) -> None:
         (add_required, "column more was added and requires a value"),
     ],
 )
-def test_files_whose_values_the_altered_table_would_hide_are_rejected(target: Target, alter: Alter, said: str) -> None:
+def test_files_whose_values_the_altered_table_would_hide_are_rejected(
+    target: Target, alter: Alter, message: str
+) -> None:
     outcome, _ = altered(target, alter)
     assert isinstance(outcome, FailedForGood)
-    assert said in outcome.reason
+    assert message in outcome.reason
 
 
 def test_abandoned_records_are_rewritten_for_the_altered_table(target: Target) -> None:
@@ -145,10 +147,10 @@ def test_abandoned_records_are_rewritten_for_the_altered_table(target: Target) -
 def test_files_whose_values_the_altered_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
     outcome, table = altered(target, alter)
     assert outcome == Committed()
-    found = table.scan().to_arrow().sort_by("id").to_pydict()
-    assert found["small"] == [10, 20]
-    assert found.get("note", found.get("text")) == ["a", "b"]
-    assert [each["y"] for each in found["inner"]] == ["p", "q"]
+    stored = table.scan().to_arrow().sort_by("id").to_pydict()
+    assert stored["small"] == [10, 20]
+    assert stored.get("note", stored.get("text")) == ["a", "b"]
+    assert [inner["y"] for inner in stored["inner"]] == ["p", "q"]
 
 
 def test_widened_partition_column_keeps_the_partitions_of_staged_files(target: Target) -> None:

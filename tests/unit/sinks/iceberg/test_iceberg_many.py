@@ -57,11 +57,11 @@ def test_missing_tables_are_created_in_one_transaction_and_writers_query_nothing
     sink = target.sink(partition_by=["id"], sort_by=["note"], properties={"owner": "us"})
     statements = statements_of(sink)
     sink.announce(NAMES, WIDE, "run-1")
-    made = len(statements)
-    assert made <= 13, statements
+    creation_count = len(statements)
+    assert creation_count <= 13, statements
     assert sum(text.startswith("INSERT INTO iceberg_tables") for text in statements) == 1
     requests = [target.prepare(sink, name, 1, ids(1, note=["x"])) for name in NAMES]
-    assert len(statements) == made, statements[made:]
+    assert len(statements) == creation_count, statements[creation_count:]
     assert set(target.commit(sink, *requests)) == {Committed()}
     table = target.table("t7")
     assert [field.name for field in table.spec().fields] == ["id"]
@@ -77,7 +77,7 @@ def test_second_task_creates_only_missing_tables_and_queries_the_others_once(tar
     sink.announce(NAMES, NARROW, "run-1")
     assert len(statements) <= 3, statements
     sink.announce(NAMES, NARROW, "run-1")
-    assert len(statements) <= 3, "it knows them all"
+    assert len(statements) <= 3, "all tables are known"
 
 
 def test_table_created_by_a_single_writer_takes_few_statements(target: Target) -> None:
@@ -97,7 +97,7 @@ def test_narrow_tables_are_widened_in_one_transaction(target: Target) -> None:
     assert sum(text.startswith("UPDATE iceberg_tables") for text in statements) == 1
     before = len(statements)
     requests = [target.prepare(sink, name, 2, ids(2**40, note=["x"])) for name in NAMES]
-    assert len(statements) == before, "and writers see it"
+    assert len(statements) == before, "writers query nothing more"
     assert set(target.commit(sink, *requests)) == {Committed()}
     assert target.table("t3").scan().to_arrow().to_pydict() == {"id": [2**40], "note": ["x"]}
 
@@ -162,14 +162,16 @@ def test_table_created_concurrently_is_kept_and_the_others_are_created(
     def overtaken(self: SqlTables, tables: Any) -> None:
         if not others:
             with load_catalog("default", type="sql", **target.catalog) as catalog:
-                made = catalog.create_table(("n", "t1"), pa.schema([("id", pa.int64()), ("theirs", pa.string())]))
-            others.append(str(made.metadata.table_uuid))
+                foreign_table = catalog.create_table(
+                    ("n", "t1"), pa.schema([("id", pa.int64()), ("theirs", pa.string())])
+                )
+            others.append(str(foreign_table.metadata.table_uuid))
         inserting(self, tables)
 
     monkeypatch.setattr(SqlTables, "_insert", overtaken)
     sink.announce(NAMES[:3], ids(1).schema, "run-1")
     assert [str(target.table("t1").metadata.table_uuid)] == others
-    assert [len(metadata_files(target, name)) for name in NAMES[:3]] == [1, 1, 1], "what lost has left nothing"
+    assert [len(metadata_files(target, name)) for name in NAMES[:3]] == [1, 1, 1], "the losing creation left no files"
     requests = [target.prepare(sink, name, 1, ids(5)) for name in NAMES[:3]]
     assert target.commit(sink, *requests) == [Committed()] * 3
     assert target.rows("t1") == [5]
@@ -179,15 +181,17 @@ def test_concurrent_creators_create_each_table_once(target: Target) -> None:
     sink = target.sink()
     tables = tables_of(sink)
     sink.announce(["begun"], NARROW, "run-1")
-    schema, found = target.table("begun").schema(), list[dict[Any, Any]]()
+    schema, created = target.table("begun").schema(), list[dict[Any, Any]]()
     spec, order = target.table("begun").spec(), target.table("begun").sort_order()
     wanted = [NewTable(("n", name), schema, spec, order, {}) for name in NAMES]
-    threads = [threading.Thread(target=lambda: found.append(tables.create(wanted))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: created.append(tables.create(wanted))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(name for made in found for name in made) == sorted(("n", name) for name in NAMES)
+    assert sorted(name for tables_of_thread in created for name in tables_of_thread) == sorted(
+        ("n", name) for name in NAMES
+    )
     assert all(len(metadata_files(target, name)) == 1 for name in NAMES)
 
 
@@ -200,10 +204,10 @@ def test_tables_that_a_task_may_write_are_looked_up_together_and_not_created(tar
     assert not any((target.folder / "warehouse" / "n" / name).exists() for name in NAMES[20:])
     before = len(statements)
     there = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[:20]]
-    assert statements[before:] == [], "of tables that are there nobody asks any more"
-    made = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[20:23]]
-    assert len(statements) - before <= 2 * len(made) + 2, statements[before:]
-    assert set(target.commit(sink, *there, *made)) == {Committed()}
+    assert statements[before:] == [], "existing tables are not queried again"
+    created = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[20:23]]
+    assert len(statements) - before <= 2 * len(created) + 2, statements[before:]
+    assert set(target.commit(sink, *there, *created)) == {Committed()}
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -230,10 +234,10 @@ def test_existing_rest_tables_are_requested_concurrently_and_missing_ones_not_at
     there = [("n", "a"), ("n", "b"), ("n", "c"), ("n", "others")]
     tables._rest = SimpleNamespace(load_table=load_table, list_tables=lambda namespace: there)  # type: ignore[assignment]
     tables.catalog = SimpleNamespace(properties={})  # type: ignore[assignment]
-    known = TableCache(tables, ("n",))
-    known.look_up([("n", name) for name in ("a", "b", "c", "new")])
+    cache = TableCache(tables, ("n",))
+    cache.look_up([("n", name) for name in ("a", "b", "c", "new")])
     assert sorted(asked) == ["a", "b", "c"]
-    assert [known.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]
+    assert [cache.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]
     assert len(asked) == 3
 
 

@@ -71,7 +71,7 @@ def test_data_files_are_closed_whichever_call_fails(
         patched.setattr(pq.ParquetWriter, call, no_disk_for_the_footer if call == "close" else no_disk)
         with pytest.raises(_NoDiskError) as raised:
             writer.prepare_commit()
-        assert call == "__init__" or open_below(tmp_path / "tables"), "there were some"
+        assert call == "__init__" or open_below(tmp_path / "tables"), "the writer had open files"
         writer.abort()
         assert open_below(tmp_path / "tables") == [], raised
     assert not [*(tmp_path / "tables").rglob("*.parquet")]
@@ -106,11 +106,11 @@ def test_process_keeps_few_catalogs_open_and_finally_none(tmp_path: Path, monkey
         )
         for number in range(5)
     ]
-    found = [opened(each) for each in (*catalogs, catalogs[2], catalogs[0])]
-    assert found[5] is found[2]
-    assert found[6] is not found[0]
+    opened_catalogs = [opened(catalog) for catalog in (*catalogs, catalogs[2], catalogs[0])]
+    assert opened_catalogs[5] is opened_catalogs[2]
+    assert opened_catalogs[6] is not opened_catalogs[0]
     assert {Path(path).name for path in open_below(tmp_path)} == {"0.db", "2.db", "4.db"}
-    assert found[1].names(("n",)) == [], "who has one that was closed goes on"
-    found[1].catalog.close()
+    assert opened_catalogs[1].names(("n",)) == [], "a closed catalog reopens on use"
+    opened_catalogs[1].catalog.close()
     close_opened()
     assert open_below(tmp_path) == []

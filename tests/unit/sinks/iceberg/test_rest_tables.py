@@ -26,24 +26,24 @@ def tables_of(errors: dict[str, Exception], calls: Counter[str], fails: int = 99
             raise errors[name[-1]]
         return name[-1]
 
-    made = RestTables.__new__(RestTables)
-    made._rest = SimpleNamespace(load_table=load_table)  # type: ignore[assignment]
-    return made
+    tables = RestTables.__new__(RestTables)
+    tables._rest = SimpleNamespace(load_table=load_table)  # type: ignore[assignment]
+    return tables
 
 
 def test_permanent_error_of_one_table_does_not_affect_other_tables() -> None:
     broken, strange = ServerError("its metadata is gone"), ValueError("a type that is not known")
     calls = Counter[str]()
     tables = tables_of({"broken": broken, "strange": strange, "gone": NoSuchTableError("gone")}, calls)
-    found: dict[Any, Any] = {**tables.read([("n", name) for name in ("a", "broken", "gone", "strange", "b")])}
-    assert found == {("n", "a"): "a", ("n", "broken"): broken, ("n", "strange"): strange, ("n", "b"): "b"}
+    results: dict[Any, Any] = {**tables.read([("n", name) for name in ("a", "broken", "gone", "strange", "b")])}
+    assert results == {("n", "a"): "a", ("n", "broken"): broken, ("n", "strange"): strange, ("n", "b"): "b"}
     assert calls["broken"] == 3
 
 
 def test_transient_catalog_error_is_retried() -> None:
     tables = tables_of({"a": ServerError("starting")}, Counter(), fails=2)
-    found: dict[Any, Any] = {**tables.read([("n", "a")])}
-    assert found == {("n", "a"): "a"}
+    results: dict[Any, Any] = {**tables.read([("n", "a")])}
+    assert results == {("n", "a"): "a"}
 
 
 def test_unreachable_catalog_raises_instead_of_failing_each_table() -> None:

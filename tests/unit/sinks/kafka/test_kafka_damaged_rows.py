@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> JobStore:
 
 @pytest.fixture
 def topic(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    made = Topic(store.store_id)
+    new_topic = Topic(store.store_id)
     ends = iter(range(1_000_000))
     no_producer = SimpleNamespace(
         init_transactions=lambda timeout_s: None, abort_transaction=lambda timeout_s: None, close=lambda: None
@@ -71,11 +71,11 @@ def topic(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
         "topic_id": lambda self, admin: "id",
         "producer": lambda self, transactional_id: no_producer,
         "_offset": lambda self, admin, log, spec: next(ends),
-        "_committed": made.read,
+        "_committed": new_topic.read,
     }
     for part, act in parts.items():
         monkeypatch.setattr(KafkaTarget, part, act)
-    return made
+    return new_topic
 
 
 def inspected(store: JobStore) -> tuple[list[str], list[str]]:
@@ -101,8 +101,8 @@ def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_co
 ) -> None:
     assert inspected(store) == (sorted(NAMES), [])
     topic.put(DAMAGED, value)
-    found, (problem,) = inspected(store)
-    assert found == OTHERS, "an older row of that dataset does not count"
+    datasets, (problem,) = inspected(store)
+    assert datasets == OTHERS, "an older row of that dataset does not count"
     assert problem.startswith("ledger of branch main, sink kafka: rows of the ledger can't be read [topic=ledger]; ")
     lane = lane_of(DAMAGED, LANES)
     assert f"found partition {lane}, dataset {DAMAGED}, branch main, of store {store.store_id}: " in problem
@@ -118,8 +118,8 @@ def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_co
 def test_damaged_row_that_a_later_one_replaced_is_still_reported(store: JobStore, topic: Topic) -> None:
     topic.put(DAMAGED, b"[]")
     topic.put(DAMAGED, msgspec.json.encode(LedgerRow(dataset_urn=DAMAGED, branch="main", epoch=4)))
-    found, problems = inspected(store)
-    assert (found, len(problems)) == (sorted(NAMES), 1)
+    datasets, problems = inspected(store)
+    assert (datasets, len(problems)) == (sorted(NAMES), 1)
     with pytest.raises(CorruptError):
         commit(store, DAMAGED)
 
@@ -127,18 +127,18 @@ def test_damaged_row_that_a_later_one_replaced_is_still_reported(store: JobStore
 @pytest.mark.parametrize("key", [b"", b"no row", b"\xff", b'["\xff"]', b"[1, 2, 3]", b'["store"]', b"{}"], ids=repr)
 def test_row_with_a_foreign_key_is_reported_whatever_its_value(store: JobStore, topic: Topic, key: bytes) -> None:
     topic.put("x", msgspec.json.encode(LedgerRow(dataset_urn="x", branch="main", epoch=3)), key)
-    found, (problem,) = inspected(store)
-    assert found == sorted(NAMES)
+    datasets, (problem,) = inspected(store)
+    assert datasets == sorted(NAMES)
     assert f"found partition {lane_of('x', LANES)}, key {key!r}: it names no dataset" in problem
 
 
 def test_many_damaged_rows_are_counted_and_some_are_named(store: JobStore, topic: Topic) -> None:
     for number in range(30):
         topic.put("x", b"[]", b"%d" % number)
-    found, (problem,) = inspected(store)
-    assert found == sorted(NAMES)
+    datasets, (problem,) = inspected(store)
+    assert datasets == sorted(NAMES)
     assert problem.count("partition ") == 20
     assert "; and 10 more" in problem
     another = ledger_key("another", CommitRequest("theirs", 3, ()))
     topic.put("theirs", msgspec.json.encode(LedgerRow(dataset_urn="theirs", branch="main", epoch=3)), another)
-    assert inspected(store)[0] == sorted(NAMES), "rows of other stores are theirs"
+    assert inspected(store)[0] == sorted(NAMES), "rows of other stores are ignored"

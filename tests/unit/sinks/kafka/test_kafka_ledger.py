@@ -19,10 +19,10 @@ from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the recorded waits in seconds; sleeping is replaced."""
-    found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
+    delays: list[float] = []
+    monkeypatch.setattr("time.sleep", delays.append)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
-    return found
+    return delays
 
 
 def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
@@ -74,13 +74,13 @@ def test_brokers_that_do_not_answer_are_reported_with_a_remedy() -> None:
 
 
 def test_topic_that_can_not_be_described_is_not_reported_as_denied() -> None:
-    found = {
+    descriptions = {
         "mine": answered(SimpleNamespace(authorized_operations=[AclOperation.WRITE])),
         "others": answered(SimpleNamespace(authorized_operations=[])),
         "lost": answered(error=KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))),
     }
-    admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: found)
-    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(found))
+    admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: descriptions)
+    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(descriptions))
     assert {topic: text.partition(":")[0] for topic, text in why.items() if topic != "lost"} == {
         "others": "TOPIC_AUTHORIZATION_FAILED"
     }

@@ -101,7 +101,7 @@ def test_messages_whose_staged_bytes_changed_are_never_sent(tmp_path: Path) -> N
     staged = Staged(tmp_path)
     staged.flip("b")
     seen, failed = staged.committed(staged.requests)
-    assert (seen, list(failed)) == ([], [1]), "nothing of the transaction that they were to be in"
+    assert (seen, list(failed)) == ([], [1]), "no message of the transaction is visible"
     assert isinstance(failed[1], FailedForGood)
     assert "are damaged [path=b/messages-0.arrow]; expected the staged bytes" in failed[1].reason
     assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})
@@ -137,6 +137,6 @@ def test_ledger_row_too_large_for_a_message_is_reported_for_its_dataset(tmp_path
         ((index, outcome),) = committer._transaction(producer, 0, requests, rows).items()
     assert index == 5
     assert isinstance(outcome, RetryLater)
-    for said in ("the-ledger", "'wide'", "max.message.bytes", "sink.client"):
-        assert said in outcome.reason
+    for text in ("the-ledger", "'wide'", "max.message.bytes", "sink.client"):
+        assert text in outcome.reason
     assert producer.aborted == 1

@@ -52,16 +52,16 @@ def test_each_call_that_may_fail_fatally_is_guarded() -> None:
 
 def test_closed_producer_has_no_threads_and_no_references_to_its_callbacks() -> None:
     began, closed_status = client_threads(), object()
-    kept: list[KafkaException] = []
+    errors: list[KafkaException] = []
     one = producer()
     assert client_threads() > began
     with pytest.raises(KafkaException, match=r"[Tt]imed out") as caught:
         one.init_transactions(0.2)
-    kept.append(caught.value)
+    errors.append(caught.value)
     plain = CatchableProducer({"bootstrap.servers": "localhost:1", "log_level": 0})
     plain.produce("topic", b"", on_delivery=partial(lambda _, error, message: None, closed_status))
     held = sys.getrefcount(closed_status)
-    for each in (one, plain, plain):
-        each.close()
-    assert client_threads() == began, kept
+    for client in (one, plain, plain):
+        client.close()
+    assert client_threads() == began, errors
     assert sys.getrefcount(closed_status) == held - 1

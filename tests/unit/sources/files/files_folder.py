@@ -47,9 +47,9 @@ class Folder:
         return {plan.dataset_urn: plan for plan in self.source(**settings).plan(lambda urn: True, states)}
 
     def problem(self, urn: str, **settings: Any) -> str:
-        found = self.plan(**settings)[urn]
-        assert isinstance(found, DatasetProblem)
-        return found.error
+        planned = self.plan(**settings)[urn]
+        assert isinstance(planned, DatasetProblem)
+        return planned.error
 
     def run(self, batches: int = 0, **settings: Any) -> list[dict[str, Any]]:
         """Read the new rows and advance the watermarks. With `batches`, read only that many batches of the first work
@@ -76,7 +76,7 @@ class Folder:
 
 def counted(rows: list[dict[str, Any]]) -> Mapping[str, list[int]]:
     """Return the offsets of rows by partition."""
-    found: dict[str, list[int]] = {}
+    offsets: dict[str, list[int]] = {}
     for row in rows:
-        found.setdefault(row["_partition"], []).append(row["_offset"])
-    return found
+        offsets.setdefault(row["_partition"], []).append(row["_offset"])
+    return offsets

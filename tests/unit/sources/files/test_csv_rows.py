@@ -166,13 +166,13 @@ def test_existing_unparsed_column_is_kept_until_a_row_can_not_be_parsed(folder: 
 def csv_flow(on_rejected: str) -> Callable[[Source, Sink], TaskFlow]:
     """Return the flow that a job file with this setting builds, with a sink for the test."""
 
-    def made(source: Source, sink: Sink) -> TaskFlow:
+    def with_sink(source: Source, sink: Sink) -> TaskFlow:
         if not isinstance(source, FilesSource):
             return TaskFlow.straight(source, sink)
         flow = FlowSettings.model_validate({"source": source.model_dump(), "on_rejected": on_rejected}).task_flow()
         return replace(flow, branches=[replace(branch, sink=sink) for branch in flow.branches])
 
-    return made
+    return with_sink
 
 
 def tables(machine: Machine, part: str) -> list[dict[str, Any]]:
@@ -200,7 +200,9 @@ def test_unparsable_rows_go_to_the_error_branch_and_the_others_are_published(fol
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
     assert world.reprocess(machine, source, "a").succeeded  # type: ignore[arg-type]
     again = [row for row in tables(machine, "/_rejected/") if row["error_reason"]]
-    assert sorted(row["_unparsed"] for row in again) == [b"3", b"3", b"4,\xff", b"4,\xff"], "the old ones go later"
+    assert sorted(row["_unparsed"] for row in again) == [b"3", b"3", b"4,\xff", b"4,\xff"], (
+        "the earlier error files are deleted later"
+    )
     audited = audit_store(world.store(machine), FilesSource.provenance, deep=True)
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
 

@@ -45,8 +45,8 @@ def test_each_file_is_read_once_unless_it_arrives_below_the_remembered_bound(
             progress = progress.within(half, progress.rows + 1, remembered)
         elif limit:
             half = None
-        left = progress.unread(there.values())
-        assert sorted([*left.new, *left.late], key=lambda file: file.entry) == [
+        unread_files = progress.unread(there.values())
+        assert sorted([*unread_files.new, *unread_files.late], key=lambda file: file.entry) == [
             file for file in order[limit:] if file is not half
         ]
         assert len(progress.recent) <= len(there)

@@ -177,7 +177,7 @@ def test_files_that_could_not_be_read_are_planned_separately(folder: Folder) -> 
     folder.again = {"d": failed.work_units[-1].expected_high}
     folder.put("d/late.jsonl", "late\n", at=1)
     folder.put("d/new.jsonl", "new\n", at=9)
-    assert folder.values(remembered=1) == ["late", "1", "2"], "what is older would be forgotten unread"
+    assert folder.values(remembered=1) == ["late", "1", "2"], "older files would otherwise be forgotten unread"
     folder.again = {}
     assert folder.values() == ["new"]
 
@@ -324,11 +324,11 @@ def test_file_deleted_or_changed_during_the_read_fails_its_work_unit(
     for stops in (False, True):
         folder.put("d/a.jsonl", "1\n2\n3\n4\n")
         extraction = extraction_of(folder)
-        found = iter(extraction)
-        next(found)
+        batches = iter(extraction)
+        next(batches)
         folder.put("d/a.jsonl", "1\n2\n3\n4\n", at=1)
         with pytest.raises(SourceError, match="was changed while it was read"):
-            _ = extraction.actual_high() if stops else list(found)
+            _ = extraction.actual_high() if stops else list(batches)
 
 
 def test_limits_take_whole_files_and_at_least_one(folder: Folder) -> None:
@@ -405,10 +405,10 @@ def test_pins_change_if_patterns_are_reordered(tmp_path: Path, names: tuple[str,
         return dict(Folder(tmp_path, paths=paths, dataset="d").source().pins())
 
     assert pins(*names) != pins(*names[::-1])
-    assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all of them may move together"
+    assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all folders may move together"
     one, another = f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.csv"
     alone = Folder(tmp_path, paths=[one, another], dataset="d").source().pins()
-    assert set(alone) == {"paths", "dataset", "watermark"}, "what these are alike in tells them apart"
+    assert set(alone) == {"paths", "dataset", "watermark"}, "different patterns need no pinned order"
 
 
 def test_files_of_another_file_system_are_read(folder: Folder) -> None:
@@ -455,7 +455,7 @@ def test_line_breaks_in_csv_columns_are_kept_at_any_block_size(folder: Folder, m
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "found"),
+    ("name", "data", "message"),
     [
         ("a.parquet", parquet_of(ROWS)[:-9], "Parquet"),
         ("a.parquet", b"", "Parquet"),
@@ -470,12 +470,12 @@ def test_line_breaks_in_csv_columns_are_kept_at_any_block_size(folder: Folder, m
         ("a.avro", b"not avro", "avro"),
     ],
 )
-def test_unreadable_file_is_named_in_the_error(folder: Folder, name: str, data: bytes | str, found: str) -> None:
+def test_unreadable_file_is_named_in_the_error(folder: Folder, name: str, data: bytes | str, message: str) -> None:
     folder.put(f"d/{name}", data)
     kind = {"format": name.split(".")[1], "paths": [f"{folder.folder}/in/{{dataset}}/{name}"]}
     with pytest.raises(SourceError) as raised:
         list(extraction_of(folder, **kind))
-    assert found.lower() in str(raised.value).lower()
+    assert message.lower() in str(raised.value).lower()
     assert f"{folder.folder}/in/d/{name}" in str(raised.value)
 
 
@@ -546,11 +546,11 @@ def test_cached_listing_is_refreshed_before_each_plan_and_read(folder: Folder) -
     folder.put("e/a.jsonl", "1\n")
     assert set(folder.plan(**there)) == {"d", "e"}
     extraction = extraction_of(folder, **there)
-    found = iter(extraction)
-    next(found)
+    batches = iter(extraction)
+    next(batches)
     folder.put("d/a.jsonl", "2\n", at=1)
     with pytest.raises(SourceError, match="was changed while it was read"):
-        next(found)
+        next(batches)
 
 
 def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,19 +610,19 @@ def test_columns_of_avro_are_read(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "found"),
+    ("kind", "message"),
     [
         ({"type": "record", "name": "E", "fields": []}, "field n is a record without fields"),
         (["null", "ns.R"], r"field n is of a type that contains itself \(ns.R\)"),
     ],
 )
-def test_avro_type_without_a_column_type_raises(folder: Folder, kind: Any, found: str) -> None:
+def test_avro_type_without_a_column_type_raises(folder: Folder, kind: Any, message: str) -> None:
     path = folder.put("d/a.avro", b"")
     schema = {"type": "record", "name": "ns.R", "fields": [{"name": "n", "type": kind}]}
     with path.open("wb") as file:
         fastavro.writer(file, fastavro.parse_schema(schema), [])
     os.utime(path, (NOW_S, NOW_S))
-    with pytest.raises(SourceError, match=found):
+    with pytest.raises(SourceError, match=message):
         list(extraction_of(folder, format="avro", paths=[f"{folder.folder}/in/{{dataset}}/*.avro"]))
 
 
@@ -632,7 +632,10 @@ def test_files_with_only_dropped_rows_are_logged_by_row_numbers_alone(folder: Fo
         folder.put(f"a/{number}.jsonl", f"{value}\n", number)
         assert go(world, machine, folder.source()).succeeded  # type: ignore[arg-type]  # a source as any other
     skipped = states(world, machine)["a"].skipped
-    assert [(each.partition, each.low, each.high) for each in skipped] == [("0", 1, 2), ("0", 3, 4)]
+    assert [(skipped_range.partition, skipped_range.low, skipped_range.high) for skipped_range in skipped] == [
+        ("0", 1, 2),
+        ("0", 3, 4),
+    ]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).exact
 
 
@@ -650,8 +653,8 @@ def test_reading_csv_column_names_consumes_no_rows(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
     data = b"n,t\n" + b"".join(b"%d,abc\n" % number for number in range(500))
     for _ in range(3):
-        found = readers.batches(Slow(data), "csv", False, Dialect())
-        assert [int(n) for batch in found for n in batch.column("n").to_pylist()] == list(range(500))
+        batches = readers.batches(Slow(data), "csv", False, Dialect())
+        assert [int(n) for batch in batches for n in batch.column("n").to_pylist()] == list(range(500))
 
 
 def test_abandoned_csv_reader_receives_no_more_data() -> None:

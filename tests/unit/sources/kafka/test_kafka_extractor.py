@@ -104,18 +104,18 @@ def read(extractor: KafkaExtractor, unit: WorkUnit) -> list[pa.RecordBatch]:
 
 def offsets(batches: list[pa.RecordBatch]) -> dict[str, list[int]]:
     """Return the offsets by partition, in the order of reading."""
-    found: dict[str, list[int]] = {}
+    offsets_by_partition: dict[str, list[int]] = {}
     for batch in batches:
         for row in batch.select(["kafka_partition", "kafka_offset"]).to_pylist():
-            found.setdefault(str(row["kafka_partition"]), []).append(row["kafka_offset"])
-    return found
+            offsets_by_partition.setdefault(str(row["kafka_partition"]), []).append(row["kafka_offset"])
+    return offsets_by_partition
 
 
 def holes(extraction: KafkaExtraction) -> list[tuple[str, int, int]]:
     """Return partition, first offset and end of each range without a record."""
-    found = extraction.holes()
-    assert all(hole.is_hole for hole in found)
-    return sorted((hole.partition, as_offset(hole.low), as_offset(hole.high)) for hole in found)
+    skipped_ranges = extraction.holes()
+    assert all(hole.is_hole for hole in skipped_ranges)
+    return sorted((hole.partition, as_offset(hole.low), as_offset(hole.high)) for hole in skipped_ranges)
 
 
 SMALL_OFFSETS = {"0": [0, 1, 2], "1": [1, 2], "2": [0, 1]}
@@ -151,9 +151,9 @@ def test_partition_is_no_longer_fetched_after_more_than_its_range_has_arrived(
     extractor.announce([unit("big", p0=(0, 3)), unit("small0", p0=(0, 99))])  # it has only three records
     assert offsets(read(extractor, unit("big", p0=(0, 3)))) == {"0": [0, 1, 2]}
     ends_s = time.monotonic() + 10
-    while any(found.topic == "big" for found in extractor._consumer.assignment()) and time.monotonic() < ends_s:
+    while any(assigned.topic == "big" for assigned in extractor._consumer.assignment()) and time.monotonic() < ends_s:
         extractor._sort_arrived()
-    assert [(found.topic, found.partition) for found in extractor._consumer.assignment()] == [("small0", 0)]
+    assert [(assigned.topic, assigned.partition) for assigned in extractor._consumer.assignment()] == [("small0", 0)]
 
 
 def test_unannounced_units_are_read(extractor: KafkaExtractor) -> None:

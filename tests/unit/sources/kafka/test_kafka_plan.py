@@ -66,13 +66,13 @@ def plans(
     states: Mapping[str, DatasetState] | None = None,
     owned: Callable[[str], bool] = everything,
 ) -> dict[str, DatasetPlan | DatasetProblem]:
-    found = [
+    results = [
         planned
         for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
         if not isinstance(planned, SourceFact | SkippedDataset)
     ]
-    assert len({planned.dataset_urn for planned in found}) == len(found)
-    return {planned.dataset_urn: planned for planned in found}
+    assert len({planned.dataset_urn for planned in results}) == len(results)
+    return {planned.dataset_urn: planned for planned in results}
 
 
 def plan_of(planned: DatasetPlan | DatasetProblem | None) -> DatasetPlan:
@@ -137,12 +137,14 @@ def test_read_failure_is_planned_up_to_its_end_and_other_partitions_as_usual(
     whole = plan_of(plans(kafka, states)["full"])
     assert ranges(whole) == [{"3": (7, 30), "2": (6, 20), "1": (4, 10)}]
     incarnation = whole.work_units[0].expected_high.incarnation
-    left = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
-    states["full"] = replace(states["full"], unread=left)
-    assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), "if the run does not say so"
+    failure = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
+    states["full"] = replace(states["full"], unread=failure)
+    assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), (
+        "a run without separate retries plans as usual"
+    )
     again = plan_of(plans(kafka, ReadingAgain(states))["full"])
-    assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before"
-    states["full"] = replace(states["full"], unread=replace(left, stopped=True))
+    assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before the failed read's end"
+    states["full"] = replace(states["full"], unread=replace(failure, stopped=True))
     assert plans(kafka, ReadingAgain(states)) == {}
 
 
@@ -150,10 +152,10 @@ def test_expired_or_recreated_part_of_a_read_failure_is_not_waited_for() -> None
     end = Watermark({"0": 5, "1": 5, "2": 5}, "id")
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(8, 20, 8), 1: PartitionLog(0, 20, 20), 2: "no leader"}
     logs[3] = PartitionLog(0, 9, 0)
-    found = limited_to_reread(end, logs, None, "id")
-    assert found == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
+    limited = limited_to_reread(end, logs, None, "id")
+    assert limited == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
     stored = read_to("t", p0=2, p1=2)["t"]
-    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "where it begins says its watermark"
+    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "the watermark has the start"
     assert limited_to_reread(end, logs, stored, "another id") == logs
     assert limited_to_reread(None, logs, stored, "id") == logs
 
@@ -173,11 +175,11 @@ def test_added_partition_of_a_topic_read_by_partition_begins_at_0(broker: MockBr
     planned = plans(kafka, states, owned=lambda urn: urn in ("grown@1", "full@1"))
     assert ranges(plan_of(planned["grown@1"])) == [{"1": (0, 5)}]
     first = plan_of(planned["full@1"]).start
-    assert first == Watermark({"1": 10}), "nothing of that topic was ever read: `start` counts"
+    assert first == Watermark({"1": 10}), "no partition of that topic was read, so `start` applies"
     forgotten = {"grown@1": DatasetState("grown@1", done_epoch=2)}
     planned = plans(kafka, Elsewhere(read_to("grown@0", p0=2), forgotten), owned=lambda urn: urn == "grown@1")
     assert ranges(plan_of(planned["grown@1"])) == [{"1": (5, 5)}], (
-        "it was published, and a person has set it to null since"
+        "it was published, and an operator has reset it since"
     )
 
 
@@ -192,9 +194,9 @@ class Elsewhere(SourceState):
     """States of which some are in other buckets."""
 
     def __init__(
-        self, others: Mapping[str, DatasetState], mine: Mapping[str, DatasetState] | None = None, unreadable: str = ""
+        self, others: Mapping[str, DatasetState], own: Mapping[str, DatasetState] | None = None, unreadable: str = ""
     ) -> None:
-        super().__init__(mine or {})
+        super().__init__(own or {})
         self.others, self.unreadable = others, unreadable
 
     def anywhere(self, urn: str) -> DatasetState | None:
@@ -219,12 +221,12 @@ def test_first_offset_of_a_partition_is_queried_only_if_it_has_new_records(
         "orders.eu": DatasetState("orders.eu", watermark=Watermark({"0": 5})),
         "expired": DatasetState("expired", watermark=Watermark({"0": 60})),  # all were read; the first ones expired
     }
-    found = plans(source(broker.bootstrap_servers, topics=["grown", "orders.eu", "orders.us", "expired"]), states)
+    planned = plans(source(broker.bootstrap_servers, topics=["grown", "orders.eu", "orders.us", "expired"]), states)
     ends, begins = asked[:2]
     assert ends - begins == {("grown", 0), ("orders.eu", 0), ("expired", 0)}
     assert begins == {("grown", 1), ("orders.us", 0)}
-    assert set(found) == {"grown", "orders.us"}
-    (unit,) = plan_of(found["grown"]).work_units
+    assert set(planned) == {"grown", "orders.us"}
+    (unit,) = plan_of(planned["grown"]).work_units
     assert (unit.low.positions, unit.expected_high.positions) == ({"1": 3}, {"1": 5})
 
 
@@ -252,9 +254,11 @@ def test_patterns_match_whole_names_and_never_kafka_internal_topics() -> None:
 
 def test_internal_topic_that_a_pattern_matches_is_named_once_by_its_owner(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
-    found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, SkippedDataset)]
-    assert [passed.dataset_urn for passed in found] == ["__internal"]
-    assert "add it to source.topics to read it" in found[0].reason
+    skipped_topics = [
+        planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, SkippedDataset)
+    ]
+    assert [passed.dataset_urn for passed in skipped_topics] == ["__internal"]
+    assert "add it to source.topics to read it" in skipped_topics[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
         (kafka, lambda urn: urn != "__internal"),
         (kafka.model_copy(update={"exclude": ("__internal",)}), everything),
@@ -323,12 +327,12 @@ def test_position_above_the_log_never_moves_back_and_the_nearest_position_is_nam
     state = read_to("t", p0=6, p1=1, p2=3)["t"]
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(expired_offsets=policy), "t", logs, state)
-    assert caught.value.remedy == (), "it may also be another topic, of which nothing is read yet"
+    assert caught.value.remedy == (), "it may also be another topic that was never read"
     assert """set-watermark) to null to begin at source.start, or to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
     assert state.watermark is not None
-    known = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
+    known_topic = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
     with pytest.raises(PlanError) as caught:
-        plan_dataset(source(expired_offsets=policy), "t", logs, known, "topic-id")
+        plan_dataset(source(expired_offsets=policy), "t", logs, known_topic, "topic-id")
     assert caught.value.remedy == ("dataset set-watermark", "t", '{"0": 5, "1": 7, "2": 3}')
     with pytest.raises(PlanError) as caught:
         plan_dataset(source(expired_offsets=policy), "t", {**logs, 1: "unknown"}, read_to("t", p0=6, p1=1)["t"])
@@ -347,9 +351,7 @@ def test_position_after_an_open_transaction_waits_for_its_end_without_suggesting
     logs[0] = PartitionLog(0, 4, 0, open_end=5)
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(), "t", logs, state, topic_id)
-    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), (
-        "where uncommitted records end, not committed ones"
-    )
+    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), "the end includes uncommitted records"
 
 
 def test_position_of_a_known_topic_waits_for_a_cluster_that_returns_topic_ids() -> None:
@@ -439,7 +441,7 @@ def test_offsets_that_the_broker_deleted_are_a_problem_of_their_topic_alone(brok
     assert "deleted records before they were read" in problem_of(planned["expired"])
     plan_of(planned["full"])
     left_out = plans(source(broker.bootstrap_servers, topics=["expired"], expired_offsets="skip"), states)
-    assert [type(found) for found in left_out.values()] == [DatasetProblem]
+    assert [type(problem) for problem in left_out.values()] == [DatasetProblem]
     skipping = source(broker.bootstrap_servers, topics=topics, expired_offsets="earliest")
     plan = plan_of(plans(skipping, states)["expired"])
     ((low, high),) = (bounds["0"] for bounds in ranges(plan))
@@ -457,8 +459,8 @@ def test_partition_error_stops_its_dataset() -> None:
 
 
 def test_topic_with_partition_datasets_lists_one_dataset_per_partition() -> None:
-    found = TopicMetadata("t", (0, 1), "", frozenset())
-    assert [dataset.urn for dataset in found.datasets("partition")] == ["t@0", "t@1"]
+    metadata = TopicMetadata("t", (0, 1), "", frozenset())
+    assert [dataset.urn for dataset in metadata.datasets("partition")] == ["t@0", "t@1"]
 
 
 # Packing and fair shares

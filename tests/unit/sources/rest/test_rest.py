@@ -63,9 +63,9 @@ class Lists:
 
 @pytest.fixture
 def lists(rest_server: RestServer, request: pytest.FixtureRequest) -> Lists:
-    made = Lists(rest_server, f"u{abs(hash(request.node.nodeid))}-{time.monotonic_ns()}")
-    made.put()
-    return made
+    new_lists = Lists(rest_server, f"u{abs(hash(request.node.nodeid))}-{time.monotonic_ns()}")
+    new_lists.put()
+    return new_lists
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:

@@ -26,8 +26,8 @@ class Server:
 
     def get(self, request: Request, urn: str) -> Reply:
         low, offset = int(request.params.get("since", -1)), int(request.params["offset"])
-        found = [{"i": number} for number in range(500) if number > low]
-        return Reply(json.dumps(found[offset : offset + min(self._most, 100)]).encode(), "")
+        records = [{"i": number} for number in range(500) if number > low]
+        return Reply(json.dumps(records[offset : offset + min(self._most, 100)]).encode(), "")
 
     def close(self) -> None:
         pass

@@ -53,9 +53,9 @@ class Reader:
         """Return the next plan and record problems. `again`: the end of the last run's read failure."""
         read = {self.dataset: self.watermark} if self.watermark else {}
         states = states_of(read, {self.dataset: again} if again else {})
-        found = planned(self.source, states)
-        self.problems = [each.error for each in found if isinstance(each, DatasetProblem)]
-        plans = [each for each in found if isinstance(each, DatasetPlan) and each.dataset_urn == self.dataset]
+        results = planned(self.source, states)
+        self.problems = [result.error for result in results if isinstance(result, DatasetProblem)]
+        plans = [result for result in results if isinstance(result, DatasetPlan) and result.dataset_urn == self.dataset]
         return plans[0] if plans else None
 
     def read(self, plan: DatasetPlan, batches: int | None = None) -> list[dict[str, Any]]:

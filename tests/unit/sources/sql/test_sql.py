@@ -298,8 +298,8 @@ def test_changed_watermark_column_is_rejected(file: Path) -> None:
 def test_stored_position_that_the_column_can_not_have_is_rejected(file: Path, position: Any) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, ""))
-    (found,) = planned(source(file), {"t": DatasetState("t", watermark=Watermark({"": position}))})
-    assert isinstance(found, DatasetProblem)
+    (problem,) = planned(source(file), {"t": DatasetState("t", watermark=Watermark({"": position}))})
+    assert isinstance(problem, DatasetProblem)
 
 
 def test_operator_position_counts_in_the_present_column(file: Path) -> None:
@@ -325,9 +325,14 @@ def test_tables_are_selected_by_name_and_pattern(file: Path) -> None:
     make(file, *(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY)" for name in ("a1", "a2", "a3", "b1", "b2", "c")))
     make(file, "CREATE VIEW a4 AS SELECT id FROM c", "CREATE VIEW seen AS SELECT id FROM c")
     sql = source(file, tables=["c", "seen", "gone", "b2"], table_patterns=["a.*"], exclude=["a2", "b2"])
-    found = planned(sql)
-    assert sorted(each.dataset_urn for each in found if isinstance(each, DatasetPlan)) == ["a1", "a3", "c", "seen"]
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(sql)
+    assert sorted(result.dataset_urn for result in results if isinstance(result, DatasetPlan)) == [
+        "a1",
+        "a3",
+        "c",
+        "seen",
+    ]
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "gone"
     assert "the table does not exist" in problem.error
 
@@ -368,11 +373,11 @@ def test_unreadable_table_is_reported_and_the_others_are_planned(
     file: Path, statement: str, settings: dict[str, Any], message: str
 ) -> None:
     make(file, statement, "CREATE TABLE good (id INTEGER PRIMARY KEY)")
-    found = planned(source(file, tables=["good", "t"], **settings))
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(source(file, tables=["good", "t"], **settings))
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "t"
     assert message in problem.error
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["good"]
+    assert [result.dataset_urn for result in results if isinstance(result, DatasetPlan)] == ["good"]
 
 
 @pytest.mark.parametrize("value", ["text", b"bytes", 1.5, (1 << 63) - 1])

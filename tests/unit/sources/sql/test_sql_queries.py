@@ -35,12 +35,12 @@ KEYED: dict[str, Any] = {"overrides": {"q": {"keys": ["id"]}}}
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "db.sqlite"
-    with database(made) as connection:
+    path = tmp_path / "db.sqlite"
+    with database(path) as connection:
         connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER, s TEXT)")
         connection.execute("CREATE TABLE people (person INTEGER PRIMARY KEY, name TEXT)")
         connection.executemany("INSERT INTO people VALUES (?, ?)", [(0, "Ann"), (1, "Bob")])
-    return made
+    return path
 
 
 def insert(file: Path, *numbers: int) -> None:
@@ -145,9 +145,11 @@ def test_rows_that_change_while_their_range_is_split_fail_no_dataset(
     )
     monkeypatch.setattr(Table, "count", lambda table, low, high: count(table, low, 9 if table.name == "more" else high))
     queries = dict.fromkeys(("gone", "more", "same"), JOINED)
-    found = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
+    results = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
     sizes = {
-        each.dataset_urn: [unit.size for unit in each.work_units] for each in found if isinstance(each, DatasetPlan)
+        result.dataset_urn: [unit.size for unit in result.work_units]
+        for result in results
+        if isinstance(result, DatasetPlan)
     }
     assert sizes == {"gone": [49], "more": [*[7] * 6, 1], "same": [7] * 7}
 
@@ -234,7 +236,7 @@ def test_queries_and_tables_are_read_together_and_leave_nothing_behind(file: Pat
     queries = {"q": "SELECT id, CAST(1 AS TEXT) AS one FROM orders", "r": JOINED, "s": "SELECT id FROM orders"}
     sql = source(file, table_patterns=["o.*"], tables=["people"], queries=queries, watermark="id", exclude=["people"])
     states: dict[str, DatasetState] = {}
-    plans = [each for each in planned(sql, states) if isinstance(each, DatasetPlan)]
+    plans = [result for result in planned(sql, states) if isinstance(result, DatasetPlan)]
     assert [plan.dataset_urn for plan in plans] == ["orders", "q", "r", "s"]
     assert all(sql.selects(urn, "") for urn in ("orders", "q", "r", "s"))
     with closing(sql.open()) as extractor:
@@ -265,12 +267,12 @@ def test_changed_query_stops_until_it_is_restored_or_an_operator_sets_its_positi
     insert(file, 4)
     changed = f"{JOINED} WHERE o.id <> 3"
     joined.source = source(file, tables=[], queries={"q": changed})
-    (found,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
-    assert isinstance(found, DatasetProblem)
-    assert found.remedy == ("dataset set-watermark", "q", '{"": 3}')
-    assert "read by another query" in found.error
-    assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in found.error
-    assert "restore the query" in found.error
+    (problem,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
+    assert isinstance(problem, DatasetProblem)
+    assert problem.remedy == ("dataset set-watermark", "q", '{"": 3}')
+    assert "read by another query" in problem.error
+    assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in problem.error
+    assert "restore the query" in problem.error
     joined.source = source(file, tables=[], queries={"q": f"{JOINED}  -- as it was"})
     assert ids(joined.run()) == [3]
     insert(file, 5)
@@ -323,9 +325,9 @@ def test_changed_watermark_column_of_a_query_is_rejected(file: Path) -> None:
 )
 def test_unreadable_query_is_reported_and_the_others_are_planned(file: Path, query: str, message: str) -> None:
     insert(file, 1, 2)
-    found = planned(source(file, tables=["orders"], queries={"q": query, "r": JOINED}))
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["orders", "r"]
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(source(file, tables=["orders"], queries={"q": query, "r": JOINED}))
+    assert [result.dataset_urn for result in results if isinstance(result, DatasetPlan)] == ["orders", "r"]
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "q"
     assert message in problem.error
 
@@ -333,13 +335,13 @@ def test_unreadable_query_is_reported_and_the_others_are_planned(file: Path, que
 def test_table_selected_by_a_pattern_under_a_query_s_name_is_reported_until_it_is_excluded(file: Path) -> None:
     insert(file, 1, 2)
     both: dict[str, Any] = {"table_patterns": ["o.*"], "queries": {"orders": JOINED, "other": JOINED}}
-    plan, problem = sorted(planned(source(file, **both)), key=lambda each: isinstance(each, DatasetProblem))
+    plan, problem = sorted(planned(source(file, **both)), key=lambda result: isinstance(result, DatasetProblem))
     assert isinstance(plan, DatasetPlan)
     assert isinstance(problem, DatasetProblem)
     assert (plan.dataset_urn, problem.dataset_urn) == ("other", "orders")
     assert "a table and a query have one name" in problem.error
-    found = planned(source(file, **both, exclude=["orders"]))
-    assert [isinstance(each, DatasetPlan) for each in found] == [True, True]
+    results = planned(source(file, **both, exclude=["orders"]))
+    assert [isinstance(result, DatasetPlan) for result in results] == [True, True]
 
 
 def test_operator_positions_of_queries_are_validated(file: Path) -> None:
@@ -373,10 +375,10 @@ def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pyt
 def test_query_can_not_write(file: Path) -> None:
     """The connection is read-only, so that an unchecked query can't write either."""
     insert(file, 1)
-    made = reader(file).source
-    assert isinstance(made, SqlSource)
+    sql = reader(file).source
+    assert isinstance(sql, SqlSource)
     with (
-        closing(made._database()) as opened,
+        closing(sql._database()) as opened,
         pytest.raises(SourceError, match="readonly database"),
         opened.reading("q") as connection,
     ):
