@@ -153,7 +153,7 @@ class TestMaintainedTables(_Tables, ReplayAfterMaintenance):
 
 
 class TestOneTable(TestSqliteCatalog):
-    """One table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
+    """A table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
     dataset."""
 
     def make_sink(self, place: Path) -> CommitterSink:

@@ -108,7 +108,7 @@ def test_step_with_a_lost_answer_is_done_once(fs: S3FileSystem, bucket: str, hea
 
 
 class LosesAnswers(S3Requests):
-    """Requests that complete an upload and return what a client may receive if the answer is lost."""
+    """Requests that complete an upload and return a result that is possible if the answer is lost."""
 
     def __init__(self, bucket: str, heard: str) -> None:
         super().__init__(bucket)

@@ -108,7 +108,7 @@ class LooksTooEarly(SqliteCommitter):
 
 
 class KnowsNoBases(SqliteCommitter):
-    """A committer that accepts any newer epoch, whatever the ledger contains."""
+    """A committer that accepts any newer epoch without comparing its base."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         return super()._commit(dataclasses.replace(request, bases=()))

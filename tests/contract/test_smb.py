@@ -107,7 +107,7 @@ def test_store_is_created_where_names_are_kept_unchanged(fs: FsspecFileSystem, r
 
 
 def test_samba_with_default_settings_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lists names that Windows does not allow under other names."""
+    """Such a server lists names that Windows does not allow under other names."""
     with SmbServer(as_installed=True) as server:
         server.log_in(monkeypatch)
         with pytest.raises(ConfigurationError, match=r"store names unchanged.*dot\..*or correct its settings"):
@@ -169,7 +169,7 @@ class Paused:
         )
         self._raw.open()
 
-    def go_on(self, target: str) -> None:
+    def finish_rename(self, target: str) -> None:
         """Send the new name and finish the rename."""
         with SMBFileTransaction(self._raw) as transaction:
             renamed = FileRenameInformation()
@@ -190,7 +190,7 @@ def test_file_that_a_paused_run_can_still_rename_is_not_reported_deleted(
     paused = Paused(smb_server.authority, f"{root}/a")
     with pytest.raises(OSError, match="busy"):
         fs.delete(f"{root}/a")
-    paused.go_on(f"{root}/b")
+    paused.finish_rename(f"{root}/b")
     paused.end()
     assert [entry.name for entry in fs.list_folder(root)] == ["b"]
     paused = Paused(smb_server.authority, f"{root}/b")
@@ -208,7 +208,7 @@ def test_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
     paused = Paused(smb_server.authority, step.source)
     with pytest.raises(TransientError, match="could not be removed"):
         step.withdraw()
-    paused.go_on(step.target)
+    paused.finish_rename(step.target)
     paused.end()
     step.withdraw()
     step.undo()
@@ -220,13 +220,13 @@ def test_listings_are_correct_while_names_are_created_and_deleted(fs: FsspecFile
     fs.put_if_absent(f"{root}/stays", b"x")
     done = threading.Event()
 
-    def come_and_go(number: int) -> None:
+    def create_and_delete(number: int) -> None:
         while not done.is_set():
             fs.put_if_absent(f"{root}/{number}", b"x")
             fs.delete(f"{root}/{number}")
 
     with ThreadPoolExecutor(2) as pool:
-        coming = [pool.submit(come_and_go, number) for number in range(2)]
+        coming = [pool.submit(create_and_delete, number) for number in range(2)]
         for _ in range(50):
             assert "stays" in {entry.name for entry in fs.list_folder(root)}
         done.set()

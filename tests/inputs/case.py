@@ -1,4 +1,4 @@
-"""One row of the table of inputs."""
+"""A row of the table of inputs."""
 
 from __future__ import annotations
 

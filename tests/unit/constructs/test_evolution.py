@@ -227,7 +227,9 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
         expected = [row for schema in nullable if len(schema) for row in widened(values(schema), merged)]
         assert rows.to_pylist() == expected
         read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table()
-        assert [same(row) for row in read.select(merged.names).to_pylist()] == [same(row) for row in expected]
+        assert [comparable_value(row) for row in read.select(merged.names).to_pylist()] == [
+            comparable_value(row) for row in expected
+        ]
 
 
 @given(st.lists(SCHEMAS, min_size=2, max_size=2))
@@ -257,7 +259,7 @@ def test_plain_nested_field_of_one_of_two_files_is_read_by_all_readers(
     expected = [row for table in tables for row in widened(table, merged)]
     assert ds.dataset(paths, schema=merged).to_table().to_pylist() == expected
     read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table().to_pylist()
-    assert [same(row) for row in read] == [same(row) for row in expected]
+    assert [comparable_value(row) for row in read] == [comparable_value(row) for row in expected]
     (both,) = pa.concat_tables(tables, promote_options="permissive").schema
     assert both.type == merged.field("x").type
 
@@ -279,10 +281,10 @@ def _widened(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def same(value: Any) -> Any:
+def comparable_value(value: Any) -> Any:
     """Return a value as DuckDB returns it: times without a zone are in UTC, and struct fields are in any order."""
     if isinstance(value, dict):
-        return {name: same(below) for name, below in sorted(value.items())}
+        return {name: comparable_value(below) for name, below in sorted(value.items())}
     if isinstance(value, (list, tuple)):
-        return [same(below) for below in value]
+        return [comparable_value(below) for below in value]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value

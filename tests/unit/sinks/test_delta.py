@@ -561,13 +561,13 @@ def test_table_recreated_during_the_commit_receives_nothing(target: Target, monk
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     request, committing = target.prepare(sink, "t", 2, ids(2)), DeltaTables.commit
 
-    def remade(*arguments: Any) -> bool:
+    def recreate_table(*arguments: Any) -> bool:
         monkeypatch.undo()
         shutil.rmtree(target.location / "t" / "_delta_log")
         write_deltalake(str(target.location / "t"), ids(9), mode="append")
         return committing(*arguments)
 
-    monkeypatch.setattr(DeltaTables, "commit", remade)
+    monkeypatch.setattr(DeltaTables, "commit", recreate_table)
     assert "was recreated" in failed(target.commit(sink, request)[0])
     assert target.rows("t") == [9]
 
@@ -662,7 +662,7 @@ def test_files_in_a_table_version_stay_even_if_their_attempt_is_reported_aborted
 def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
     target: Target, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its log may be restored from a copy and contain them."""
+    """The table's log may be restored from a copy and contain the files."""
     sink = target.sink()
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     (target.location / "t" / "_delta_log").rename(target.folder / "away")

@@ -236,7 +236,7 @@ def test_committed_rows_are_durable_together_with_the_journal_s_name(target: Tar
 
 
 @contextmanager
-def largest(size_bytes: int) -> Iterator[None]:
+def file_size_limit(size_bytes: int) -> Iterator[None]:
     """Limit the size of this process's files, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -253,7 +253,7 @@ def test_full_disk_leaves_nothing_and_the_same_request_succeeds_later(target: Ta
     large = pa.record_batch({"n": ["x" * 1000] * 1000})
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
     requests = [target.prepare(sink, "b", 1), target.prepare(sink, "large", 1, large)]
-    with largest(os.path.getsize(target.path) + 40_000), pytest.raises(sqlite3.OperationalError):
+    with file_size_limit(os.path.getsize(target.path) + 40_000), pytest.raises(sqlite3.OperationalError):
         target.commit(sink, *requests)
     assert target.ledger() == [("a", 1)]
     assert target.commit(sink, *requests) == [Committed()] * 2

@@ -28,7 +28,7 @@ NOON = "2024-05-01T12:00:00.000000Z"
 
 
 class Staged:
-    """One dataset `t`, staged by tasks that each start twice."""
+    """The dataset `t`, staged by tasks that each start twice."""
 
     def __init__(self, folder: Path) -> None:
         self.frames = StagedFrames(LocalFileSystem(), str(folder), ("t",))
@@ -106,7 +106,7 @@ def test_read_failure_of_staged_rows_is_planned_up_to_its_end(staged: Staged) ->
 
 
 def test_rows_newer_than_the_first_read_wait(staged: Staged) -> None:
-    """One Spark task has read before row 4 arrived, and another one after row 5 did."""
+    """The first Spark task has read before row 4 arrived, the second one after row 5 did."""
     staged.stage([integers(1, 2), integers(3, 5)], "c", before=3)
     (plan,) = staged.plan()
     assert sorted(staged.read(plan)) == [1, 2]

@@ -57,10 +57,10 @@ def meets(condition: Mapping[str, Any], row: Mapping[str, Any]) -> bool | None:
     """Return the condition's result by SQL's three-valued logic."""
     match condition:
         case {"all": below}:
-            answers = [meets(each, row) for each in below]
+            answers = [meets(part, row) for part in below]
             return False if False in answers else None if None in answers else True
         case {"any": below}:
-            answers = [meets(each, row) for each in below]
+            answers = [meets(part, row) for part in below]
             return True if True in answers else None if None in answers else False
         case {"not": below}:
             answer = meets(below, row)

@@ -95,7 +95,7 @@ def _value(value: Any, field: FieldDescriptor, within: tuple[str, ...]) -> Any:
         return datetime.date(value.year, value.month, value.day)
     if kind.full_name == "google.type.TimeOfDay":
         return datetime.time(value.hours, value.minutes, value.seconds, _microseconds(value.nanos))
-    if kind.full_name.startswith("google.protobuf.") and [each.name for each in kind.fields] == ["value"]:
+    if kind.full_name.startswith("google.protobuf.") and [member.name for member in kind.fields] == ["value"]:
         return _value(value.value, kind.fields[0], within)
     if kind.full_name in within or not kind.fields:
         return value.SerializePartialToString(deterministic=True)

@@ -91,7 +91,7 @@ def root_of(file: FileDescriptor) -> Descriptor:
     return file.message_types_by_name["M"]
 
 
-def by_themselves(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
+def parsed_alone(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
     parser = MessageParser(source, Columns(source).widths)
     results: list[bytes | str] = []
     for body in bodies:
@@ -102,7 +102,7 @@ def by_themselves(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
     return results
 
 
-def together(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
+def parsed_in_batch(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
     results = BatchParser(source, Columns(source).widths).canonical(bodies)
     return [str(result) if isinstance(result, ValueError) else result for result in results]
 
@@ -152,19 +152,19 @@ ODD = {
 def test_odd_message_does_not_change_its_neighbours(odd: bytes, size: int) -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     good = b"\x08\x05\x12\x01a"
-    expected = by_themselves(source, [odd, good])
+    expected = parsed_alone(source, [odd, good])
     for place in {0, size // 2, size - 1}:
         bodies = [good] * size
         bodies[place] = odd
         right = [expected[1]] * size
         right[place] = expected[0]
-        assert together(source, bodies) == right
+        assert parsed_in_batch(source, bodies) == right
 
 
 def test_pairs_of_odd_messages_have_the_results_of_single_parsing() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     pairs = [*itertools.product(ODD.values(), repeat=2)]
-    right = dict(zip(ODD.values(), by_themselves(source, [*ODD.values()]), strict=True))
+    right = dict(zip(ODD.values(), parsed_alone(source, [*ODD.values()]), strict=True))
     parser = BatchParser(source, Columns(source).widths)
     for pair in pairs:
         results = [
@@ -181,7 +181,7 @@ def test_messages_of_any_schema_have_the_results_of_single_parsing(syntax: str) 
         source = pool_of(schema(seed, syntax)).message_types_by_name["A"]
         bodies = [wire(dice, source) for _ in range(40)]
         bodies += [damaged(dice, body) for body in bodies]
-        right = by_themselves(source, bodies)
+        right = parsed_alone(source, bodies)
         parser, of_type = BatchParser(source, Columns(source).widths), envelope(source)
         singles = [parser.canonical([body])[0] for body in bodies]
         assert [str(result) if isinstance(result, ValueError) else result for result in singles] == right
@@ -221,8 +221,8 @@ def test_value_beyond_its_range_is_detected_at_any_place(known: str, place: str)
             bodies.append(frame(1, b"\x08\x01" + frame(2, body)))
         else:
             bodies.append(frame(1, frame(3, body) if "N x" in place else body))
-    right = by_themselves(source, bodies)
-    assert together(source, bodies) == right
+    right = parsed_alone(source, bodies)
+    assert parsed_in_batch(source, bodies) == right
     assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
     kinds = set()
     for body, result in zip(bodies, right, strict=True):
@@ -255,10 +255,10 @@ def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
     for _ in range(110):
         body = frame(1, body)
         bodies.append(body)
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert {type(result) for result in right[90:]} == {bytes, str}
-    assert together(source, bodies) == right
-    assert [together(source, [body])[0] for body in bodies] == right
+    assert parsed_in_batch(source, bodies) == right
+    assert [parsed_in_batch(source, [body])[0] for body in bodies] == right
 
 
 @pytest.mark.parametrize("levels", [1, 47, 48, 49, 50, 60, 61, 62])
@@ -269,9 +269,9 @@ def test_deeply_nested_unknown_enum_value_is_detected(levels: int) -> None:
     body = b"\x08\x05"
     for _ in range(levels):
         body = frame(1, body)
-    (right,) = by_themselves(source, [body])
+    (right,) = parsed_alone(source, [body])
     assert isinstance(right, str)
-    assert together(source, [body]) == [right]
+    assert parsed_in_batch(source, [body]) == [right]
 
 
 @pytest.mark.parametrize("levels", [1, 47, 60, 61])
@@ -282,9 +282,9 @@ def test_deeply_nested_timestamp_beyond_its_range_is_detected(levels: int) -> No
     bodies = [frame(1, b"\x08\x05"), frame(1, b"\x10" + varint(-1))]
     for _ in range(levels):
         bodies = [frame(1, body) for body in bodies]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert [type(result) for result in right] == [bytes, str]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
 
 
 def test_unknown_enum_value_beside_deep_nesting_is_detected() -> None:
@@ -294,18 +294,18 @@ def test_unknown_enum_value_beside_deep_nesting_is_detected() -> None:
     for _ in range(80):
         deep = frame(1, deep)
     bodies = [frame(1, deep) + b"\x10\x05" + frame(3, deep), frame(1, deep) + b"\x10\x00"]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert [type(result) for result in right] == [str, bytes]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
     assert envelope(source).canonical(bodies) == [None, bodies[1]]
 
 
 def test_missing_required_field_of_a_nested_message_is_detected() -> None:
     source = root_of(file_with("message M { repeated N n = 1; } message N { required int32 x = 1; }", "proto2"))
     bodies = [b"\x0a\x02\x08\x01", b"\x0a\x00", b""]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert right == [bodies[0], "a required field is missing", b""]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
 
 
 def test_missing_required_field_of_a_deeply_nested_message_is_detected() -> None:
@@ -315,9 +315,9 @@ def test_missing_required_field_of_a_deeply_nested_message_is_detected() -> None
     for _ in range(97):
         body = frame(1, body)
         bodies.append(body)
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert {*right} == {"a required field is missing"}
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
     assert [envelope(source).canonical([body]) for body in bodies] == [None] * len(bodies)
 
 
@@ -332,15 +332,15 @@ def test_message_named_as_one_of_google_s_own_types_is_validated() -> None:
     pool.Add(file)
     source = pool.FindMessageTypeByName("google.protobuf.Timestamp")
     bodies = [b"\x08\x01", b"\x10" + varint(-1)]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert [type(result) for result in right] == [bytes, str]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
 
 
 def test_schema_that_uses_the_envelope_s_name_is_read_without_it() -> None:
     name = f"distcommit_envelope_{b'M'.hex()}"
     source = root_of(file_with(f"message M {{ int32 x = 1; }} message {name} {{ string m = 1; }}"))
-    assert together(source, [b"\x08\x05", b"\x08"])[0] == b"\x08\x05"
+    assert parsed_in_batch(source, [b"\x08\x05", b"\x08"])[0] == b"\x08\x05"
 
 
 def test_envelope_of_a_type_can_be_created_again() -> None:
@@ -368,6 +368,6 @@ def test_values_beyond_their_range_in_nested_lists_are_reported_for_their_messag
         )
         for _ in range(200)
     ]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right

@@ -111,7 +111,7 @@ def doubling(levels: int, width: int) -> str:
     return f'syntax = "proto3"; {" ".join(messages)} message M{levels} {{ int32 x = 1; }}'
 
 
-def everyone(count: int) -> str:
+def mutually_containing(count: int) -> str:
     """Return a schema in which each message contains all others."""
     messages = [
         f"message M{one} {{ int32 x = 100; {''.join(f'M{other} f{other} = {other + 1};' for other in range(count))} }}"
@@ -120,7 +120,9 @@ def everyone(count: int) -> str:
     return f'syntax = "proto3"; {" ".join(messages)}'
 
 
-@pytest.mark.parametrize("text", [doubling(20, 3), doubling(7, 10), everyone(12)], ids=["ternary", "decimal", "all"])
+@pytest.mark.parametrize(
+    "text", [doubling(20, 3), doubling(7, 10), mutually_containing(12)], ids=["ternary", "decimal", "all"]
+)
 def test_small_schema_of_millions_of_columns_is_rejected_with_the_bound(text: str) -> None:
     assert len(text) < 3500
     file = file_of(text_schema(text))

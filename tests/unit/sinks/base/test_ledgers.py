@@ -13,7 +13,7 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.sinks.base.ledgers import answered, commit_id, committed, taken_back
 
 
-def asked(epoch: int, *bases: int) -> CommitRequest:
+def request_of(epoch: int, *bases: int) -> CommitRequest:
     return CommitRequest("d", epoch, ({},), bases=bases)
 
 
@@ -24,19 +24,19 @@ def part(epoch: int) -> tuple[Covered, ...]:
 def row_of(*epochs: int, revoked: int = 0) -> LedgerRow | None:
     row = LedgerRow(dataset_urn="d", branch="main", revoked=revoked) if revoked else None
     for epoch in epochs:
-        row = committed(row, asked(epoch), part(epoch))
+        row = committed(row, request_of(epoch), part(epoch))
     return row
 
 
 @pytest.mark.parametrize(
     ("row", "request_", "expected"),
     [
-        (None, asked(3, 0), None),
-        (row_of(2), asked(3, 2), None),
-        (row_of(2), asked(3, 0, 2), None),
-        (row_of(1, 2), asked(3), None),
-        (row_of(3), asked(3, 2), AlreadyCommitted()),
-        (row_of(3, revoked=3), asked(3, 2), AlreadyCommitted()),
+        (None, request_of(3, 0), None),
+        (row_of(2), request_of(3, 2), None),
+        (row_of(2), request_of(3, 0, 2), None),
+        (row_of(1, 2), request_of(3), None),
+        (row_of(3), request_of(3, 2), AlreadyCommitted()),
+        (row_of(3, revoked=3), request_of(3, 2), AlreadyCommitted()),
     ],
 )
 def test_epoch_is_committed_from_the_base_that_the_store_knows(
@@ -48,13 +48,13 @@ def test_epoch_is_committed_from_the_base_that_the_store_knows(
 @pytest.mark.parametrize(
     ("row", "request_", "message"),
     [
-        (row_of(2), asked(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
-        (None, asked(4, 3), "has no row for the dataset, expected epoch 3"),
-        (row_of(3), asked(4, 0), "has epoch 3 for the dataset, expected nothing"),
-        (row_of(1), asked(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
-        (row_of(5), asked(4, 2), "has epoch 5, which this store has not committed"),
-        (row_of(revoked=4), asked(4, 0), "epoch 4 was taken back"),
-        (row_of(2, revoked=5), asked(4, 2), "epoch 4 was taken back"),
+        (row_of(2), request_of(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
+        (None, request_of(4, 3), "has no row for the dataset, expected epoch 3"),
+        (row_of(3), request_of(4, 0), "has epoch 3 for the dataset, expected nothing"),
+        (row_of(1), request_of(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
+        (row_of(5), request_of(4, 2), "has epoch 5, which this store has not committed"),
+        (row_of(revoked=4), request_of(4, 0), "epoch 4 was taken back"),
+        (row_of(2, revoked=5), request_of(4, 2), "epoch 4 was taken back"),
     ],
 )
 def test_other_target_or_rolled_back_commit_is_rejected(
@@ -71,7 +71,7 @@ def test_ledger_row_matches_any_history_of_commits_and_rollbacks(acts: list[tupl
     row: LedgerRow | None = None
     there = [0]
     for epoch, (commits, takes_back) in enumerate(acts, start=1):
-        request = asked(epoch, there[-1])
+        request = request_of(epoch, there[-1])
         assert answered(row, request) is None
         if commits:
             row = committed(row, request, part(epoch))
@@ -89,7 +89,7 @@ def test_ledger_row_matches_any_history_of_commits_and_rollbacks(acts: list[tupl
 @given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 6))
 def test_older_row_that_is_not_a_base_is_never_overwritten(stored: int, epoch: int, base: int) -> None:
     row = row_of(stored) if stored else None
-    outcome = answered(row, asked(epoch, base))
+    outcome = answered(row, request_of(epoch, base))
     assert (outcome is None) == (stored < epoch and stored == base)
     assert (outcome == AlreadyCommitted()) == (stored == epoch)
 
@@ -107,4 +107,4 @@ def test_epoch_repeated_by_a_restored_store_is_another_commit() -> None:
 
 def test_epoch_below_a_later_one_is_not_rolled_back() -> None:
     with pytest.raises(ConflictError, match="found epoch 5"):
-        taken_back(row_of(2, 5), asked(2), part(2))
+        taken_back(row_of(2, 5), request_of(2), part(2))

@@ -80,7 +80,7 @@ def records_of(root: Path, outputs: Sequence[StagedFile]) -> list[dict[str, Any]
 
 
 def check_outputs(root: Path, outputs: Sequence[StagedFile]) -> None:
-    """Check that each output matches its description and its footer, and that there are no other files."""
+    """Check that each output matches its description and its footer, and that no other file exists."""
     fs = LocalFileSystem()
     for output in outputs:
         path = f"{root}/{output.staged_path}"

@@ -536,11 +536,11 @@ def test_files_of_aborted_attempts_are_looked_up_only_in_newer_manifests(
     read: list[str] = []
     fetch = ManifestFile.fetch_manifest_entry
 
-    def counted(manifest: ManifestFile, *args: Any, **options: Any) -> Any:
+    def count_fetches(manifest: ManifestFile, *args: Any, **options: Any) -> Any:
         read.append(manifest.manifest_path)
         return fetch(manifest, *args, **options)
 
-    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", count_fetches)
     target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
     assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
     assert len(read) == 1
@@ -586,13 +586,13 @@ def test_outage_stops_the_lookup_of_aborted_files_at_the_first_table(
         target.prepare(sink, name, 1, ids(1), attempt=f"dead-{name}")
     tried: list[object] = []
 
-    def away(tables: object, files: object) -> None:
+    def raise_no_route(tables: object, files: object) -> None:
         tried.append(files)
         raise OSError("no route to host")
 
-    monkeypatch.setattr(committer, "existing", away)
+    monkeypatch.setattr(committer, "existing", raise_no_route)
     committing = target.committer(sink)
-    monkeypatch.setattr(committing, "probe", lambda: away(None, None))
+    monkeypatch.setattr(committing, "probe", lambda: raise_no_route(None, None))
     with pytest.raises(OSError, match="no route"):
         committing.discard([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
     assert len(tried) == 2, "one table and the probe were tried"

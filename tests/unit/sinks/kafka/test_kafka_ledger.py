@@ -25,7 +25,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return delays
 
 
-def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
+def topic_id_from(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
     """Return the topic id that is found if brokers answer with these ids in turn."""
     answers = iter(ids)
     config = {"cleanup.policy": SimpleNamespace(value="compact")}
@@ -44,7 +44,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> s
 def test_created_topic_is_waited_for_with_increasing_delays(
     monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    assert made_by(monkeypatch, ["", "", "", "", "id"], "late") == "id"
+    assert topic_id_from(monkeypatch, ["", "", "", "", "id"], "late") == "id"
     assert waits == [0.05, 0.1, 0.2]
 
 
@@ -52,9 +52,9 @@ def test_topic_that_never_appears_is_reported_and_requested_again(
     monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     with pytest.raises(TransientError, match="does not exist after its creation"):
-        made_by(monkeypatch, [], "never")
+        topic_id_from(monkeypatch, [], "never")
     assert max(waits) == 2.0
-    assert made_by(monkeypatch, ["id"], "never") == "id"
+    assert topic_id_from(monkeypatch, ["id"], "never") == "id"
 
 
 def answered(value: object = None, error: Exception | None = None) -> Future[object]:

@@ -211,11 +211,11 @@ def test_first_offset_of_a_partition_is_queried_only_if_it_has_new_records(
     asked: list[set[tuple[str, int]]] = []
     offsets = KafkaQueries._offsets
 
-    def noted(queries: KafkaQueries, names: Collection[tuple[str, int]], *rest: Any) -> Any:
+    def record_query(queries: KafkaQueries, names: Collection[tuple[str, int]], *rest: Any) -> Any:
         asked.append(set(names))
         return offsets(queries, names, *rest)
 
-    monkeypatch.setattr(KafkaQueries, "_offsets", noted)
+    monkeypatch.setattr(KafkaQueries, "_offsets", record_query)
     states = {
         "grown": DatasetState("grown", watermark=Watermark({"0": 5, "1": 3})),
         "orders.eu": DatasetState("orders.eu", watermark=Watermark({"0": 5})),

@@ -438,7 +438,7 @@ def test_unreachable_silent_or_disconnecting_server_is_an_outage(lists: Lists) -
                 reader.read(plan)
 
 
-def _answer_by_half(listening: socket.socket) -> None:
+def _send_half_an_answer(listening: socket.socket) -> None:
     connection, _ = listening.accept()
     with connection:
         connection.recv(65536)
@@ -447,7 +447,7 @@ def _answer_by_half(listening: socket.socket) -> None:
 
 def test_truncated_answer_is_an_outage_even_if_it_could_be_parsed(lists: Lists) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=_answer_by_half, args=(listening,), daemon=True).start()
+        threading.Thread(target=_send_half_an_answer, args=(listening,), daemon=True).start()
         reader = lists.reader(url=f"http://127.0.0.1:{listening.getsockname()[1]}/{{dataset}}")
         plan = reader.plan()
         assert plan is not None

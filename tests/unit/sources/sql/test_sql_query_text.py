@@ -86,7 +86,7 @@ def test_text_that_is_not_a_query_is_rejected(text: str, message: str, dialect: 
     ],
 )
 def test_placeholder_without_a_value_is_rejected(dialect: str, text: str, mark: str) -> None:
-    """It would receive a bound of the range that is read."""
+    """The placeholder would receive a bound of the range that is read."""
     with pytest.raises(ValueError, match=f"must not have a placeholder, {mark};"):
         Query.of(text, dialect)
 

@@ -90,14 +90,14 @@ def test_invalid_sql_settings_are_rejected(settings: dict[str, Any], message: st
 
 
 def test_queries_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are requested once for each of thousands of datasets."""
+    """The queries are requested once for each of thousands of datasets."""
     asked: list[Mapping[str, str]] = []
 
-    def noted(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
+    def record_texts(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
         asked.append(texts)
         return queries_of(texts, dialect)
 
-    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", noted)
+    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", record_texts)
     names = [f"q{number}" for number in range(20)]
     overrides = {name: {"keys": ["id"]} for name in names}
     sql = source(SERVER, tables=[], queries=dict.fromkeys(names, "SELECT id FROM t"), overrides=overrides)
