@@ -170,7 +170,7 @@ def test_times_far_from_now_do_not_raise() -> None:
         assert outcome({"type": "freshness", "column": "a", "max_age_s": 60}, {"a": times})[0] is passed
 
 
-def test_records_without_a_time_do_not_pass_and_no_records_pass() -> None:
+def test_records_without_a_time_fail_and_an_attempt_without_records_passes() -> None:
     settings = {"type": "freshness", "column": "a", "max_age_s": 60}
     nothing = pa.array([None], pa.timestamp("us"))
     assert outcome(settings, {"a": nothing}) == (

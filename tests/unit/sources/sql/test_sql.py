@@ -493,7 +493,7 @@ def test_after_each_run_exactly_the_rows_below_the_watermark_were_read(
     batch_rows: int,
     steps: list[list[int] | int | None],
 ) -> None:
-    """Steps are inserted rows, by their distance from the newest value (at most the lookback), and runs, some of which
+    """Steps are inserted rows, by their distance from the newest value (at most the lookback), and runs. Some runs
     stop after one or two batches."""
     file = tmp_path_factory.mktemp("db") / "db.sqlite"
     make(file, f"CREATE TABLE t (id INTEGER {key}, n INTEGER)")
