@@ -1,6 +1,8 @@
-"""Committed data files stay even if the store reports their attempts as aborted. All three folders of the job are restored from a copy, made after a run had
-staged its data and before it sealed them. The table is elsewhere and
-is not restored. The next run takes the earlier run's committed attempt for an aborted one."""
+"""Committed data files stay even if the store reports their attempts as aborted.
+
+All three folders of the job are restored from a copy, made after a run had staged its data and before it sealed them.
+The table is elsewhere and is not restored. The next run takes the earlier run's committed attempt for an aborted one.
+"""
 
 from __future__ import annotations
 
