@@ -1,4 +1,4 @@
-"""Lets pytest explain what fails inside the suites."""
+"""Assertion rewriting for the contract suites, so that pytest explains their failures."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a sink of tables keeps while others maintain the tables: a commit that was killed is replayed afterwards."""
+"""Sinks whose tables other programs maintain: a killed commit is replayed after the maintenance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEEN = [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
 
 
 class ReplayAfterMaintenance(SinkUnderTest):
-    """Tables that programs other than ours compact and clean up between a kill and the replay."""
+    """Tables that other programs compact and clean up between a kill and the replay."""
 
     @abstractmethod
     def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
@@ -27,7 +27,7 @@ class ReplayAfterMaintenance(SinkUnderTest):
         """
 
     def test_killed_commit_is_replayed_once_after_compaction_expiry_and_clean_up(self, tmp_path: Path) -> None:
-        """Killed before the tables' own commit, and after it."""
+        """The commit is killed before the tables' own commit, and after it."""
         whole = tmp_path / "whole"
         whole.mkdir()
         places = [*self.committers_folders(whole), *map(os.path.dirname, (ledgers.__file__, committer.__file__))]
@@ -42,12 +42,15 @@ class ReplayAfterMaintenance(SinkUnderTest):
                 for pending in (requests, ()):
                     self.maintain(place, pending)
                     outcomes = self.commit(place, *requests)
-                    assert all(isinstance(each, Committed | AlreadyCommitted) for each in outcomes), (line, outcomes)
+                    assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in outcomes), (
+                        line,
+                        outcomes,
+                    )
                     assert self.seen(place) == _SEEN, line
         assert was_committed == [False, True]
 
     def _to_kill(self, place: Path) -> Sequence[CommitRequest]:
-        """Return the second epoch of two datasets, whose first one is committed."""
+        """Return the second epoch of two datasets whose first epoch is committed."""
         place.mkdir(exist_ok=True)
         first = [self.prepare(place, urn, 1, [0], bases=(0,)) for urn in ("a", "b")]
         assert self.commit(place, *first) == [Committed()] * 2

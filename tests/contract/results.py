@@ -1,4 +1,5 @@
-"""`python -m tests.contract.results [file-systems|sinks]`: runs a contract, or both; RESULTS.md is what came out."""
+"""`python -m tests.contract.results [file-systems|sinks]`: run one contract or both, and write the outcomes to
+RESULTS.md."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ class Contract:
     """A contract whose results are a part of the file.
 
     Attributes:
-        kind: its class.
-        title: the part's heading.
-        where: what has run, in words.
-        columns: how classes are shown, by module and name; others as they are called.
-        tests: where its subclasses are, besides this folder.
-        all_run: whether nothing is written if a test was skipped; else its reason is told.
+        kind: The contract's class.
+        title: The heading of the part.
+        where: The environment of the run, in words.
+        columns: Column titles by module and class name; other classes are shown by their own names.
+        tests: Folders with subclasses of the contract, besides this one.
+        all_run: Whether nothing is written if a test was skipped; otherwise the table has the reason.
     """
 
     kind: type[Any]
@@ -39,15 +40,15 @@ class Contract:
     all_run: bool = True
 
     def names(self) -> list[str]:
-        """The contract's tests, in their order."""
-        kinds = reversed(self.kind.__mro__)  # what a contract takes from another one is a part of it
+        """Return the contract's tests in order."""
+        kinds = reversed(self.kind.__mro__)  # a contract includes the tests of its base contracts
         return [name for kind in kinds for name in vars(kind) if name.startswith("test_")]
 
 
 CONTRACTS = {
     "file-systems": Contract(
         FileSystemContract,
-        "What the file systems' contract says of each",
+        "Results of the file system contract",
         f"from real servers (HDFS 3.4.2, Samba, {platform.system()}, Python {platform.python_version()})",
         {
             "test_file_systems.TestLocalFileSystem": "local disk",
@@ -62,7 +63,7 @@ CONTRACTS = {
     ),
     "sinks": Contract(
         SinkContract,
-        "What the sinks' contract says of each",
+        "Results of the sink contract",
         f"from real servers ({platform.system()}, Python {platform.python_version()})",
         {
             "test_postgresql_sink.TestATableForEach": "`postgresql`, append",
@@ -98,7 +99,8 @@ CONTRACTS = {
 
 @dataclass(eq=False)
 class ContractResults:
-    """A pytest plugin that keeps what became of each test, by class and function, and why it tried nothing."""
+    """A pytest plugin that records the outcome of each test by class and function, and the reason if it had nothing to
+    try."""
 
     contract: Contract
     kinds: dict[str, type[Any]] = field(default_factory=dict)
@@ -109,26 +111,28 @@ class ContractResults:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leaves only tests of subclasses of the contract."""
-        kept = [item for item in items if isinstance(item, pytest.Function) and self._is_of_contract(item.cls)]
-        items[:] = kept
-        for item in kept:
+        """Keep only tests of subclasses of the contract."""
+        contract_items = [
+            item for item in items if isinstance(item, pytest.Function) and self._is_of_contract(item.cls)
+        ]
+        items[:] = contract_items
+        for item in contract_items:
             self.kinds[key_of(item.cls)] = item.cls
             self._places[item.nodeid] = key_of(item.cls), item.originalname
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Notes which one it is."""
+        """Record the running test."""
         self._now = self._places[item.nodeid]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps what came out, and why a test was skipped."""
+        """Record the outcome, and the reason of a skipped test."""
         if report.when == "call" or report.outcome != "passed":
             self.outcomes.setdefault(self._places[report.nodeid], []).append(report.outcome)
         if report.skipped and isinstance(report.longrepr, tuple):
             self.reasons[self._places[report.nodeid]] = report.longrepr[2].removeprefix("Skipped: ")
 
     def note(self, why: str) -> None:
-        """The test that runs has nothing to try."""
+        """Record that the running test has nothing to try."""
         self.reasons[self._now] = why
 
     def _is_of_contract(self, kind: type | None) -> bool:
@@ -136,12 +140,12 @@ class ContractResults:
 
 
 def key_of(kind: type) -> str:
-    """A class's module, without packages, and name."""
+    """Return a class's module without packages, and its name."""
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def table(contract: Contract, results: ContractResults) -> str:
-    """A Markdown table: a row for each test of the contract, a column for each of its subclasses."""
+    """Return a Markdown table with a row for each test of the contract and a column for each subclass."""
     columns = sorted(results.kinds, key=lambda name: [*contract.columns, name].index(name))
     notes: list[str] = []
     rows = [[_words(test), *(_cell(results, name, test, notes) for name in columns)] for test in contract.names()]
@@ -165,7 +169,7 @@ def _cell(results: ContractResults, name: str, test: str, notes: list[str]) -> s
     if why:
         text += _note(notes, f"Nothing to try: {why}." if passed else why)
     if own is not getattr(results.contract.kind, test) and not is_slow:
-        text += _note(notes, f"A weaker test of its own. {(own.__doc__ or '').strip()}")
+        text += _note(notes, f"Replaced by a weaker test. {(own.__doc__ or '').strip()}")
     if getattr(kind, "REFUSED_NAMES", ()) and test == results.contract.names()[0]:
         text += _note(notes, f"Refused, with an error: names like {', '.join(f'`{n}`' for n in kind.REFUSED_NAMES)}.")
     return text
@@ -186,14 +190,14 @@ def _words(test: str) -> str:
 
 
 def parts() -> dict[str, str]:
-    """What the file has of each contract, by its name, without the heading."""
+    """Return the file's text of each contract by name, without the heading."""
     text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
-    found = dict(re.findall(r"^# (.+)\n\n((?:(?!^# ).*\n)*)", text, re.MULTILINE))
-    return {name: found[contract.title] for name, contract in CONTRACTS.items() if contract.title in found}
+    texts = dict(re.findall(r"^# (.+)\n\n((?:(?!^# ).*\n)*)", text, re.MULTILINE))
+    return {name: texts[contract.title] for name, contract in CONTRACTS.items() if contract.title in texts}
 
 
 def _run(name: str, contract: Contract) -> tuple[int, str]:
-    """pytest's exit code, and the contract's part of the file; empty if it is not to be written."""
+    """Return pytest's exit code and the contract's part of the file; the part is empty if it must not be written."""
     results = ContractResults(contract)
     SinkContract.report_not_applicable = lambda _, why: results.note(why)  # type: ignore[method-assign, assignment]
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
@@ -203,12 +207,14 @@ def _run(name: str, contract: Contract) -> tuple[int, str]:
         sys.stderr.write(f"{name} not written: pytest ends with {code}, {skipped} tests were skipped\n")
         return code or 1, ""
     kind = contract.kind.__name__
-    said = f"Written by `python -m tests.contract.results {name}`, {contract.where}. The tests are those of `{kind}` in"
-    return code, f"{said} `distcommit.testing.contracts`.\n\n{table(contract, results)}\n"
+    header = (
+        f"Written by `python -m tests.contract.results {name}`, {contract.where}. The tests are those of `{kind}` in"
+    )
+    return code, f"{header} `distcommit.testing.contracts`.\n\n{table(contract, results)}\n"
 
 
 def main() -> int:
-    """Runs the contracts; pytest's exit code."""
+    """Run the contracts and return pytest's exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("contract", nargs="*", choices=[[], *CONTRACTS])
     wanted = parser.parse_args().contract or list(CONTRACTS)

@@ -1,4 +1,4 @@
-"""The built-in converters keep what a converter has to keep, and converters with one flaw each do not get through."""
+"""The built-in converters fulfill the converter contract, and converters with one flaw each fail it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class Doubled(RecordConverter):
-    """A converter of somebody's own, by record."""
+    """A custom converter by record."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -96,8 +96,8 @@ class TestBuiltIn(ConverterContract):
         self.section = SECTIONS[request.param]
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", self.section)
-        return made
+        instance: Converter = validated("converter", self.section)
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH
@@ -107,15 +107,15 @@ class TestIngestTime(ConverterContract):
     varying = ("ingested_at",)
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", {"type": "provenance", "ingest_time": "ingested_at"})
-        return made
+        instance: Converter = validated("converter", {"type": "provenance", "ingest_time": "ingested_at"})
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH
 
 
 class Pinned:
-    """What a dataset's records were read with before; nothing else is put."""
+    """A schema store with the fields that a dataset's records were read with; nothing else is stored."""
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
         return {"id": "int64", "price": "float64", "tags": ["string"], "at": "string"}
@@ -125,24 +125,24 @@ class Pinned:
 
 
 class TestInferredJson(ConverterContract):
-    """By fields that are pinned: which these are depends on the records that come first."""
+    """Inferred JSON with pinned fields, because inferred ones depend on the first records."""
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", {"type": "json", "evolution": "pin"})
-        return made
+        instance: Converter = validated("converter", {"type": "json", "evolution": "pin"})
+        return instance
 
     def converter(self) -> Converter:
-        made = super().converter()
-        made.begin_work_unit("a")
-        made.use_schema_store(Pinned())
-        made.load_schema_ids((7,))
-        return made
+        instance = super().converter()
+        instance.begin_work_unit("a")
+        instance.use_schema_store(Pinned())
+        instance.load_schema_ids((7,))
+        return instance
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH.drop_columns(["at", "tags"])
 
 
-def test_every_built_in_converter_is_held_against_the_contract() -> None:
+def test_every_built_in_converter_is_tested_by_the_contract() -> None:
     of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
     from distcommit.app.job_file.built_in import types_of
 
@@ -153,7 +153,7 @@ def test_every_built_in_converter_is_held_against_the_contract() -> None:
 
 
 class Same(Converter):
-    """A converter without a flaw: hands everything on."""
+    """A converter without a flaw, which forwards everything."""
 
     flaw: ClassVar[str] = ""
 
@@ -232,7 +232,7 @@ TESTS = [name for name in dir(ConverterContract) if name.startswith("test_")]
 
 
 def failures(make: Callable[[], Converter]) -> list[str]:
-    """The tests of the contract that the converter fails."""
+    """Return the contract's tests that the converter fails."""
 
     class Suite(ConverterContract):
         def make_converter(self) -> Converter:
@@ -241,16 +241,16 @@ def failures(make: Callable[[], Converter]) -> list[str]:
         def make_batch(self) -> pa.RecordBatch:
             return BATCH
 
-    found = []
+    failed = []
     for name in TESTS:
         try:
             getattr(Suite(), name)()
         except Exception:  # noqa: BLE001 - an assertion, or what has escaped
-            found.append(name)
-    return found
+            failed.append(name)
+    return failed
 
 
-def test_a_converter_without_a_flaw_gets_through() -> None:
+def test_converter_without_a_flaw_passes() -> None:
     assert not failures(Same)
 
 
@@ -261,5 +261,5 @@ def test_a_converter_without_a_flaw_gets_through() -> None:
         LooksAround, Remembers, CannotBeSent, RefusesAnyhow,
     ],
 )  # fmt: skip
-def test_a_flaw_is_found(flawed: type[Same]) -> None:
+def test_flawed_converter_fails(flawed: type[Same]) -> None:
     assert failures(flawed)

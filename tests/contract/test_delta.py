@@ -1,4 +1,4 @@
-"""The Delta sink keeps what a sink has to keep."""
+"""The Delta sink fulfills the sink contract."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _OnDelta(SinkUnderTest):
         return DeltaSink.model_validate({"type": "delta", "location": str(tables)})
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """What deltalake alone finds."""
+        """Return the rows that deltalake alone reads."""
         return [
             (_DATASETS[log.parent.name], offset)
             for log in (place / "tables").glob("*/_delta_log")
@@ -50,7 +50,7 @@ class _OnDelta(SinkUnderTest):
         ]
 
     def in_doubt(self, place: Path) -> int:
-        """Data files that no table has."""
+        """Return data files that no table contains."""
         logs = (place / "tables").glob("*/_delta_log")
         live = {uri.removeprefix("file://") for log in logs for uri in DeltaTable(log.parent).file_uris()}
         return len({str(path) for path in (place / "tables").rglob("*.parquet")} - live)
@@ -60,7 +60,7 @@ class _OnDelta(SinkUnderTest):
         return True
 
     def cut_off(self, place: Path) -> bool:
-        """What the tables are on is not there any more."""
+        """Make the storage of the tables unavailable."""
         shutil.move(place / "tables", place / "elsewhere")
         (place / "tables").touch()
         return True
@@ -71,7 +71,7 @@ class TestDeltaSink(_OnDelta, SinkContract, LaterEpochs):
 
 
 class TestMaintainedTables(_OnDelta, ReplayAfterMaintenance):
-    """deltalake maintains a table for each dataset."""
+    """A table for each dataset, maintained by deltalake."""
 
     def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
         for log in (place / "tables").glob("*/_delta_log"):
@@ -84,8 +84,8 @@ class TestMaintainedTables(_OnDelta, ReplayAfterMaintenance):
 
 
 class TestOneTable(TestDeltaSink):
-    """A table for all datasets, which are a commit group. Which dataset a record is of its file's name says, by the
-    attempt that has written it."""
+    """A table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
+    dataset."""
 
     def make_sink(self, place: Path) -> CommitterSink:
         (place / "tables").mkdir(exist_ok=True)
@@ -107,12 +107,12 @@ class TestOneTable(TestDeltaSink):
         ]
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Every fifth line: they are the same lines."""
+        """Kill at every fifth line; the lines are the same as in the base class."""
         self.kill_before_lines(tmp_path, apart=5)
 
 
 class TestDeltaOnS3(SinkContract):
-    """A table for each dataset, at the beginning of keys that is the place's own."""
+    """A table for each dataset, below a key prefix of the test's own."""
 
     preloaded = (*TestDeltaSink.preloaded, "distcommit.fs.object_stores.s3_stream")
 
@@ -130,7 +130,7 @@ class TestDeltaOnS3(SinkContract):
         return DeltaSink.model_validate({"type": "delta", "location": self.location(place)})
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """What deltalake alone finds."""
+        """Return the rows that deltalake alone reads."""
         there = S3Requests(self.bucket).list_folder(f"{self.location(place).rpartition('/')[2]}/")
         tables = {entry.name: f"{self.location(place)}/{entry.name}" for entry in there if entry.is_folder}
         return [
@@ -141,7 +141,7 @@ class TestDeltaOnS3(SinkContract):
         ]
 
     def in_doubt(self, place: Path) -> int:
-        """Data files that no table has."""
+        """Return data files that no table contains."""
         requests, prefix = S3Requests(self.bucket), self.location(place).rpartition("/")[2]
         tables = [entry.name for entry in requests.list_folder(f"{prefix}/") if entry.is_folder]
         there = {
@@ -163,21 +163,21 @@ class TestDeltaOnS3(SinkContract):
         return True
 
     def cut_off(self, place: Path) -> bool:
-        """The bucket is gone."""
+        """Delete the bucket."""
         client = boto3.client("s3")
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
-            for each in page.get("Contents", ()):
-                client.delete_object(Bucket=self.bucket, Key=each["Key"])
+            for item in page.get("Contents", ()):
+                client.delete_object(Bucket=self.bucket, Key=item["Key"])
         client.delete_bucket(Bucket=self.bucket)
         return True
 
     @pytest.mark.slow
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Some lines: they are those of tables on a disk, and each process takes seconds for its clients."""
+        """Kill at some lines: they are those of tables on a disk, and each process creates its clients in seconds."""
         self.kill_before_lines(tmp_path, apart=50)
 
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path)

@@ -1,4 +1,4 @@
-"""Our file systems keep what the protocol needs, with and without renameat2, durable and not."""
+"""The local file systems fulfill the file system contract, with and without renameat2, durable or not."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class TestLocalFileSystemThatIsNotDurable(FileSystemContract):
         return LocalFileSystem(durable=False), str(place)
 
 
-def test_mode_owner_and_group_are_set_as_asked(tmp_path: Path) -> None:
+def test_mode_owner_and_group_are_set_as_requested(tmp_path: Path) -> None:
     fs = LocalFileSystem()
     fs.put_if_absent(f"{tmp_path}/a", b"x")
     owner, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
     fs.set_access(f"{tmp_path}/a", FileAccess(mode=0o640, owner=owner, group=group))
-    found = (tmp_path / "a").stat()
-    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o640, os.getuid(), os.getgid())
+    status = (tmp_path / "a").stat()
+    assert (status.st_mode & 0o777, status.st_uid, status.st_gid) == (0o640, os.getuid(), os.getgid())
     with pytest.raises(OSError, match="nobody-at-all"):
         fs.set_access(f"{tmp_path}/a", FileAccess(owner="nobody-at-all"))
 
 
 class WithoutRenameat2(RealPosixCalls):
-    """As on NFS."""
+    """System calls without renameat2, as on NFS."""
 
     def rename_noreplace(self, source: str, target: str) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, target)
@@ -53,7 +53,7 @@ class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
         return LocalFileSystem(WithoutRenameat2()), str(place)
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
-        """Not so by link and unlink: several may find it. That is why steps compare identities; nothing is lost."""
+        """Several renames by link and unlink may succeed. Steps compare identities, so that nothing is lost."""
         self.write(fs, f"{root}/a", b"x")
 
         def rename(number: int) -> None:
@@ -79,7 +79,7 @@ class TestSimulatedFileSystem(FileSystemContract):
 
 
 class LosesAnswers(RealPosixCalls):
-    """As a server that does what it is asked and is not heard."""
+    """System calls that are executed but whose answers are lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class LosesAnswers(RealPosixCalls):
             raise OSError(errno.EIO, os.strerror(errno.EIO), target)
 
 
-def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(tmp_path: Path) -> None:
+def test_put_with_a_lost_answer_is_complete_and_in_doubt(tmp_path: Path) -> None:
     calls = LosesAnswers()
     fs = LocalFileSystem(calls)
     calls.deaf = True

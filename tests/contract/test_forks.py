@@ -1,4 +1,4 @@
-"""Our fork operators keep what a fork operator has to keep."""
+"""The built-in fork operators fulfill the fork contract."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.testing.contracts import ForkContract
 
 
 class ByParity(ForkOperator):
-    """A user's fork operator."""
+    """A custom fork operator."""
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         odd = pc.equal(pc.bit_wise_and(batch["a"], 1), 1)
@@ -32,7 +32,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def test_all_of_them_are_here() -> None:
+def test_every_built_in_fork_operator_is_tested_by_the_contract() -> None:
     assert CASES.keys() == set(types_of("fork"))
 
 
@@ -43,8 +43,8 @@ class TestBuiltIn(ForkContract):
         self.settings = {"type": name, **CASES[name]}
 
     def make_fork(self) -> ForkOperator:
-        made: ForkOperator = validated("fork", self.settings)
-        return made
+        instance: ForkOperator = validated("fork", self.settings)
+        return instance
 
     def branches(self) -> Sequence[str]:
         return ["x", "y", "z"]

@@ -1,4 +1,4 @@
-"""HDFS keeps what the protocol needs, by RPC, on a NameNode and two DataNodes."""
+"""HDFS by RPC fulfills the file system contract, on a NameNode and two DataNodes."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ def _write(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> File
 
 
 @pytest.mark.parametrize("over_http", [False, True])
-def test_mode_owner_and_group_are_set_as_asked(
+def test_mode_owner_and_group_are_set_as_requested(
     fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer, over_http: bool
 ) -> None:
     used = HdfsFileSystem(WebHdfs(hdfs_server.web_authority)) if over_http else fs
     _write(used, f"{root}/a", b"x")
     used.set_access(f"{root}/a", FileAccess(mode=0o640, owner="clicks"))
     used.set_access(f"{root}/a", FileAccess(group="analysts"))
-    found = hdfs_native.Client(f"hdfs://{hdfs_server.authority}").get_file_info(f"{root}/a")
-    assert (found.permission, found.owner, found.group) == (0o640, "clicks", "analysts")
+    info = hdfs_native.Client(f"hdfs://{hdfs_server.authority}").get_file_info(f"{root}/a")
+    assert (info.permission, info.owner, info.group) == (0o640, "clicks", "analysts")
 
 
 def test_every_block_is_synced_on_every_data_node(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
@@ -97,18 +97,18 @@ def test_every_block_is_synced_on_every_data_node(fs: HdfsFileSystem, root: str,
     assert fs.read(f"{root}/a") == bytes(5 * MIB // 2)
 
 
-def test_what_was_answered_survives_the_death_of_all_nodes(
+def test_acknowledged_changes_survive_the_death_of_all_nodes(
     fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer
 ) -> None:
     fs.make_folders(f"{root}/deep/down")
-    kept = _write(fs, f"{root}/a", b"kept")
+    written = _write(fs, f"{root}/a", b"kept")
     fs.rename(f"{root}/a", f"{root}/deep/down/a")
     assert fs.put_if_absent(f"{root}/b", b"put")
     fs.make_folder(f"{root}/folder")
     assert fs.rename_folder(f"{root}/folder", f"{root}/renamed")
     hdfs_server.kill()
     hdfs_server.start_again()
-    assert fs.status(f"{root}/deep/down/a") == kept
+    assert fs.status(f"{root}/deep/down/a") == written
     assert fs.read(f"{root}/deep/down/a") == b"kept"
     assert fs.read(f"{root}/b") == b"put"
     assert sorted(entry.name for entry in fs.list_folder(root)) == ["b", "deep", "renamed"]
@@ -120,7 +120,7 @@ def proxy(hdfs_server: HdfsServer) -> Iterator[LossyProxy]:
         yield proxy
 
 
-def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(root: str, proxy: LossyProxy) -> None:
+def test_put_with_a_lost_answer_is_complete_and_in_doubt(root: str, proxy: LossyProxy) -> None:
     fs = HdfsFileSystem(HdfsRpc(f"127.0.0.1:{proxy.port}"))
     proxy.lose_answer_to(b"rename2")
     with pytest.raises(OSError, match="disconnected"):
@@ -132,7 +132,7 @@ def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(root: str, proxy: Loss
 
 
 class SendsAgain(HdfsRpc):
-    """As a client that hears no answer and sends its request again by itself."""
+    """A client that receives no answer and repeats its request."""
 
     def rename(self, source: str, target: str) -> None:
         with suppress(FileExistsError):
@@ -148,7 +148,7 @@ class RenamesAgain(SendsAgain):
     open_new = HdfsRpc.open_new
 
 
-def test_a_put_that_was_sent_again_is_found_by_its_bytes(root: str, hdfs_server: HdfsServer) -> None:
+def test_repeated_put_is_recognized_by_its_bytes(root: str, hdfs_server: HdfsServer) -> None:
     fs = HdfsFileSystem(RenamesAgain(hdfs_server.authority))
     assert fs.put_if_absent(f"{root}/a", b"mine")
     assert not fs.put_if_absent(f"{root}/a", b"another's")
@@ -158,7 +158,7 @@ def test_a_put_that_was_sent_again_is_found_by_its_bytes(root: str, hdfs_server:
     assert [entry.name for entry in fs.list_folder(root)] == ["a"]
 
 
-def test_a_put_that_could_not_be_written_is_not_taken_for_lost(root: str, hdfs_server: HdfsServer) -> None:
+def test_put_whose_write_fails_raises_and_leaves_nothing(root: str, hdfs_server: HdfsServer) -> None:
     fs = HdfsFileSystem(SendsAgain(hdfs_server.authority))
     with pytest.raises(OSError, match="lost"):
         fs.put_if_absent(f"{root}/a", b"x")
@@ -174,7 +174,7 @@ def _steps(fs: HdfsFileSystem, root: str, many: int) -> list[FsRenameCommitStep]
     return [FsRenameCommitStep(context, f"{number}", f"folder/{number}") for number in range(many)]
 
 
-def test_a_step_whose_answer_is_lost_is_done_by_the_next_try(root: str, proxy: LossyProxy) -> None:
+def test_step_with_a_lost_answer_is_done_by_the_next_attempt(root: str, proxy: LossyProxy) -> None:
     steps = _steps(HdfsFileSystem(HdfsRpc(f"127.0.0.1:{proxy.port}")), root, 3)
     proxy.lose_answer_to(b"rename2")
     errors = FsRenameCommitStep.execute_all(steps)
@@ -184,13 +184,13 @@ def test_a_step_whose_answer_is_lost_is_done_by_the_next_try(root: str, proxy: L
     assert [step.verify() for step in steps] == [Verdict.DONE] * 3
 
 
-def test_a_step_that_was_sent_again_is_done(root: str, hdfs_server: HdfsServer) -> None:
+def test_repeated_step_is_done(root: str, hdfs_server: HdfsServer) -> None:
     steps = _steps(HdfsFileSystem(RenamesAgain(hdfs_server.authority)), root, 3)
     assert FsRenameCommitStep.execute_all(steps) == [None] * 3
     assert [step.verify() for step in steps] == [Verdict.DONE] * 3
 
 
-def test_a_name_service_goes_on_with_the_other_name_node(
+def test_name_service_continues_with_the_other_name_node(
     hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs_pair.conf_dir))
@@ -216,14 +216,14 @@ def test_a_name_service_goes_on_with_the_other_name_node(
         ("java.io.IOException", OSError),
     ],
 )
-def test_java_errors_are_the_built_in_ones(exception: str, kind: type[OSError]) -> None:
+def test_java_errors_become_the_built_in_ones(exception: str, kind: type[OSError]) -> None:
     error = hdfs_error(exception, "why\n\tat org.apache", "/a")
     assert type(error) is kind
     assert error.errno
     assert str(error).endswith(f"why ({exception.rpartition('.')[2]}): '/a'")
 
 
-def test_who_may_not_write_is_told_so(root: str, hdfs_server: HdfsServer, fs: HdfsFileSystem) -> None:
+def test_missing_write_permission_is_reported(root: str, hdfs_server: HdfsServer, fs: HdfsFileSystem) -> None:
     assert fs.put_if_absent(f"{root}/a", b"x")
     program = f"""
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
@@ -244,7 +244,7 @@ except PermissionError as error:
     assert "\tat " not in done.stdout
 
 
-def test_a_name_service_that_is_not_configured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_service_that_is_not_configured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with pytest.raises(ConfigurationError, match=r"authority=nobody.*hdfs-site\.xml in the folder HADOOP_CONF_DIR"):
         HdfsFileSystem(HdfsRpc("nobody")).read("/a")

@@ -1,5 +1,4 @@
-"""The Iceberg sink keeps what a sink has to keep, with a catalog in SQLite, in PostgreSQL and behind REST, of two
-servers."""
+"""The Iceberg sink fulfills the sink contract, with a catalog in SQLite, in PostgreSQL and behind two REST servers."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
 
 
 def files_in(table: Table) -> list[str]:
-    """Where the data files of a table are."""
+    """Return the paths of a table's data files."""
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
@@ -57,11 +56,11 @@ class _Tables(SinkUnderTest):
     committer_bases = (committer.__file__,)
 
     def catalog(self, place: Path) -> dict[str, str]:
-        """The catalog's settings, another one for each place."""
+        """Return the catalog's settings, distinct for each place."""
         return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
 
     def namespace(self, place: Path) -> str:
-        """Where the tables are."""
+        """Return the namespace of the tables."""
         return "ingest"
 
     def make_sink(self, place: Path) -> CommitterSink:
@@ -75,12 +74,12 @@ class _Tables(SinkUnderTest):
         close_opened()
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        close_opened()  # a test has many places, each with a catalog of its own, and the server a hundred connections
+        close_opened()  # a test has many places, each with its own catalog, and the server allows a hundred connections
         with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
             return self.seen_by(client, place)
 
     def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
-        """What pyiceberg alone finds."""
+        """Return the rows that pyiceberg alone reads."""
         if not client.namespace_exists(self.namespace(place)):
             return []
         return [
@@ -90,7 +89,7 @@ class _Tables(SinkUnderTest):
         ]
 
     def in_doubt(self, place: Path) -> int:
-        """Data files that no version of a table has."""
+        """Return data files that no version of a table contains."""
         close_opened()
         with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
             tables = [client.load_table(name) for name in client.list_tables(self.namespace(place))]
@@ -118,11 +117,11 @@ class TestSqliteCatalog(_OnIceberg):
 
 
 class TestLaterEpochs(_Tables, LaterEpochs):
-    """Tables that have records already."""
+    """Tables that already have records."""
 
 
 class TestMaintainedTables(_Tables, ReplayAfterMaintenance):
-    """pyiceberg maintains a table for each dataset."""
+    """A table for each dataset, maintained by pyiceberg."""
 
     def maintain(self, place: Path, pending: Sequence[CommitRequest]) -> None:
         close_opened()
@@ -133,25 +132,29 @@ class TestMaintainedTables(_Tables, ReplayAfterMaintenance):
                 table.overwrite(table.scan().to_arrow())
                 snapshot = table.current_snapshot()
                 assert snapshot is not None
-                older = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != snapshot.snapshot_id]
+                older = [
+                    older_snapshot.snapshot_id
+                    for older_snapshot in table.snapshots()
+                    if older_snapshot.snapshot_id != snapshot.snapshot_id
+                ]
                 table.maintenance.expire_snapshots().by_ids(older).commit()
                 self._delete_orphans(client.load_table(name), keep)
 
     def _delete_orphans(self, table: Table, keep: Set[str]) -> None:
         """Delete the files of a table that its current version does not name."""
         (snapshot,) = table.snapshots()
-        manifests = [each.manifest_path for each in snapshot.manifests(table.io)]
+        manifests = [file.manifest_path for file in snapshot.manifests(table.io)]
         assert len(files_in(table)) == 1
         named = {table.metadata_location, snapshot.manifest_list, *manifests, *files_in(table), *keep}
-        paths = {urlparse(each).path for each in named}
+        paths = {urlparse(file).path for file in named}
         for path in Path(urlparse(table.location()).path).rglob("*"):
             if path.is_file() and str(path) not in paths:
                 path.unlink()
 
 
 class TestOneTable(TestSqliteCatalog):
-    """A table for all datasets, which are a commit group. Which dataset a record is of its file's name says, by the
-    attempt that has written it."""
+    """A table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
+    dataset."""
 
     def make_sink(self, place: Path) -> CommitterSink:
         settings = {"catalog": self.catalog(place), "namespace": self.namespace(place), "table": "events"}
@@ -173,12 +176,12 @@ class TestOneTable(TestSqliteCatalog):
         ]
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Every twentieth line: they are the same lines."""
+        """Kill at every twentieth line; the lines are the same as in the base class."""
         self.kill_before_lines(tmp_path, apart=20)
 
 
 class TestWarehouseOnS3(TestSqliteCatalog):
-    """Tables' files are in a bucket, the catalog is in a file."""
+    """Tables whose files are in a bucket, with the catalog in a file."""
 
     @pytest.fixture(autouse=True)
     def _bucket(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,14 +191,14 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         self.bucket, self.endpoint = s3_server.make_bucket(), s3_server.endpoint_url
 
     def catalog(self, place: Path) -> dict[str, str]:
-        told = {"warehouse": f"s3://{self.bucket}/{self.prefix(place)}", "s3.endpoint": self.endpoint}
-        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "s3.region": "us-east-1", **told}
+        properties = {"warehouse": f"s3://{self.bucket}/{self.prefix(place)}", "s3.endpoint": self.endpoint}
+        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "s3.region": "us-east-1", **properties}
 
     def prefix(self, place: Path) -> str:
         return sha256(str(place).encode()).hexdigest()
 
     def in_doubt(self, place: Path) -> int:
-        """Data files that no version of a table has, and what was begun to be sent."""
+        """Return data files that no version of a table contains, and unfinished uploads."""
         close_opened()
         with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
             tables = [client.load_table(name) for name in client.list_tables(self.namespace(place))]
@@ -203,19 +206,19 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         asked = boto3.client("s3")
         uploads = asked.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix(place)).get("Uploads", ())
         there = asked.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix(place)).get("Contents", ())
-        return len({each["Key"] for each in there if each["Key"].endswith(".parquet")} - live) + len(uploads)
+        return len({item["Key"] for item in there if item["Key"].endswith(".parquet")} - live) + len(uploads)
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         key = urlparse(request.infos[-1]["files"][0]["path"]).path.lstrip("/")
         boto3.client("s3").delete_object(Bucket=self.bucket, Key=key)
         return True
 
-    def test_what_a_dead_writer_had_begun_to_send_is_given_up(self, tmp_path: Path) -> None:
+    def test_upload_of_a_dead_writer_is_aborted(self, tmp_path: Path) -> None:
         won = self.prepare(tmp_path, "a", 1, [0])
         dead = self.writer(tmp_path, "a", 1, "dead")
         dead.write(batch_of(0))
         assert isinstance(dead, IcebergWriter)
-        dead._flush()  # as 64 MB of rows would
+        dead._flush()  # as after 64 MB of rows
         asked = boto3.client("s3")
         assert len(asked.list_multipart_uploads(Bucket=self.bucket)["Uploads"]) == 1
         assert self.commit(tmp_path, won) == [Committed()]
@@ -226,26 +229,27 @@ class TestWarehouseOnS3(TestSqliteCatalog):
 
     @pytest.mark.slow
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Some lines: they are those of a warehouse on a disk, and each process takes seconds for its clients."""
+        """Kill at some lines: they are those of a warehouse on a disk, and each process takes seconds to create its
+        clients."""
         self.kill_before_lines(tmp_path, apart=100)
 
 
 class _OnServer(_OnIceberg):
-    """The committer's lines are those of the other catalog, and each commit takes longer."""
+    """A catalog on a server: the committer's lines are the same as with SQLite, and each commit takes longer."""
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Every fifth line: all are minutes, in the long profile."""
+        """Kill at every fifth line; all lines take minutes and run in the long profile."""
         self.kill_before_lines(tmp_path, apart=5)
 
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path)
 
 
 class TestPostgresCatalog(_OnServer):
-    """Tests share the database: each place is a catalog of its own in it."""
+    """A shared database, in which each place is a separate catalog."""
 
     server: PostgresServer
 
@@ -264,7 +268,7 @@ class TestPostgresCatalog(_OnServer):
 
 
 class TestRestCatalog(_OnServer):
-    """Tests share the catalog: each place is a namespace of its own in it."""
+    """A shared catalog, in which each place is a separate namespace."""
 
     server: IcebergRestServer
 
@@ -280,16 +284,16 @@ class TestRestCatalog(_OnServer):
 
 
 class TestNessieCatalog(_OnServer):
-    """It changes several tables by one call. Its own files are elsewhere, the tables' in a folder."""
+    """A catalog that changes several tables by one call. Its own files are elsewhere, the tables' files in a folder."""
 
     server: NessieServer
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Every twenty-fifth line, as it is the slowest of them."""
+        """Kill at every twenty-fifth line, as Nessie is the slowest catalog."""
         self.kill_before_lines(tmp_path, apart=25)
 
     def test_concurrent_commits_commit_once(self, tmp_path: Path) -> None:
-        """To tables that have records: before version 0.101.1 Nessie does not see that one is not empty any more."""
+        """Commit to tables with records: Nessie before 0.101.1 does not notice the first records of a table."""
         first, then = ([self.prepare(tmp_path, urn, epoch, [epoch]) for urn in ("a", "b", "c")] for epoch in (1, 2))
         assert self.commit(tmp_path, *first) == [Committed()] * 3
         with ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-"""The Kafka sink keeps what a sink has to keep, on a real broker."""
+"""The Kafka sink fulfills the sink contract, on a real broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.kafka_records import committed_records
 
 
 class TestKafkaSink(SinkContract, LaterEpochs):
-    """Each place has topics of its own; one transactional id, so that the suite's kills see all of the committer."""
+    """Topics for each place, and one transactional id, so that the suite's kills cover all of the committer."""
 
     preloaded = ("distcommit.sinks.kafka.committer",)
 
@@ -57,7 +57,7 @@ class TestKafkaSink(SinkContract, LaterEpochs):
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(600)
-    def test_killed_at_some_lines_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_some_lines_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path, apart=6)
 
     @pytest.mark.slow

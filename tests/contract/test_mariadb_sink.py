@@ -1,4 +1,4 @@
-"""The MariaDB sink keeps what a sink has to keep, on a real server."""
+"""The MariaDB sink fulfills the sink contract, on a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
 
 
 class OnMariadb(SinkContract, LaterEpochs):
-    """Each place is a database."""
+    """A database for each place."""
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.mariadb.committer"]
@@ -37,8 +37,8 @@ class OnMariadb(SinkContract, LaterEpochs):
                 cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
             self.made.add(database)
         url = self.server.url.replace("/shop", f"/{database}")
-        made = {"type": "mariadb", "url": url, "password": self.server.password}
-        return MariadbSink.model_validate({**made, **self.settings})
+        section = {"type": "mariadb", "url": url, "password": self.server.password}
+        return MariadbSink.model_validate({**section, **self.settings})
 
     def opened(self, place: Path) -> pymysql.Connection[Cursor]:
         return self.server.connect(_database_of(place))
@@ -58,23 +58,23 @@ class TestATableForEach(OnMariadb):
     settings: ClassVar = {}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Some of them: all are two hundred, in the long profile."""
+        """Kill at some lines; all two hundred run in the long profile."""
         self.kill_before_lines(tmp_path, apart=8)
 
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path)
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        rows: list[tuple[str, int]] = []
         with self.opened(place) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger", "distcommit_prepared"}:
                 cursor.execute(f"SELECT `offset` FROM `{table}`")
-                found += [(table, offset) for (offset,) in cursor.fetchall()]
-        return found
+                rows += [(table, offset) for (offset,) in cursor.fetchall()]
+        return rows
 
 
 class TestXa(TestATableForEach):
@@ -92,12 +92,12 @@ class TestXa(TestATableForEach):
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         attempt = request.infos[-1]["attempt"]
-        ((begin, end),) = [each for each in prepared_at(self.server) if each[1].endswith(attempt)]
+        ((begin, end),) = [name for name in prepared_at(self.server) if name[1].endswith(attempt)]
         roll_back(self.server, begin, end)
         return True
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Some of them, and of what all databases share; all in the long profile."""
+        """Kill at some lines of this sink and of the code shared by all databases; all run in the long profile."""
         self.kill_before_lines(tmp_path / "own", apart=4)
         self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
         assert prepared_at(self.server) == []
@@ -105,7 +105,7 @@ class TestXa(TestATableForEach):
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path / "own")
         self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
         assert prepared_at(self.server) == []
@@ -115,21 +115,21 @@ class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
+        """Disabled: the lines are the same as in the base class and take a minute."""
 
 
 class TestOneTableWithTags(OnMariadb):
     settings: ClassVar = {"table": "rows", "tags": True}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
+        """Disabled: the lines are the same as in the base class and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         return tagged_rows(self, place)
 
 
 def tagged_rows(target: OnMariadb, place: Path) -> list[tuple[str, int]]:
-    """What is in one table for all, by the tags that the ledger knows."""
+    """Return the rows of the shared table, by the tags in the ledger."""
     with target.opened(place) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW TABLES LIKE 'rows'")
         if not cursor.fetchall():

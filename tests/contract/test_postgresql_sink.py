@@ -1,4 +1,4 @@
-"""The PostgreSQL sink keeps what a sink has to keep, on a real server."""
+"""The PostgreSQL sink fulfills the sink contract, on a real server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers.postgresql import PostgresServer
 
 
 class OnPostgresql(SinkContract, LaterEpochs):
-    """Each place is a schema."""
+    """A schema for each place."""
 
     settings: ClassVar[dict[str, Any]]
     committer_bases = [sql_committer.__file__, proofs.__file__]
@@ -32,8 +32,8 @@ class OnPostgresql(SinkContract, LaterEpochs):
         schema = _schema_of(place)
         with self.server.connect() as connection:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        made = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
-        return PostgresqlSink.model_validate({**made, **self.settings})
+        section = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
+        return PostgresqlSink.model_validate({**section, **self.settings})
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
@@ -66,7 +66,7 @@ class TestATableForEach(OnPostgresql):
 
 
 class TestTwoPhase(TestATableForEach):
-    """On a server that prepares transactions."""
+    """A server that prepares transactions."""
 
     settings: ClassVar = {"two_phase": True}
 
@@ -95,7 +95,7 @@ class TestTwoPhase(TestATableForEach):
         return True
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Some of them, and of what all databases share; all in the long profile."""
+        """Kill at some lines of this sink and of the code shared by all databases; all run in the long profile."""
         self.kill_before_lines(tmp_path / "own", apart=4)
         self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
         assert self.prepared() == []
@@ -103,7 +103,7 @@ class TestTwoPhase(TestATableForEach):
     @pytest.mark.slow
     @pytest.mark.long
     @pytest.mark.timeout(1800)
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path / "own")
         self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
         assert self.prepared() == []
@@ -115,10 +115,10 @@ class TestTwoPhaseWithTags(TestTwoPhase):
     settings: ClassVar = {"two_phase": True, "table": "rows", "tags": True}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
+        """Disabled: the lines are the same as in the base class and take a minute."""
 
-    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines."""
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Disabled: the lines are the same as in the base class."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         return tagged_rows(self, place)
@@ -128,21 +128,21 @@ class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
+        """Disabled: the lines are the same as in the base class and take a minute."""
 
 
 class TestOneTableWithTags(OnPostgresql):
     settings: ClassVar = {"table": "rows", "tags": True}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines, and take a minute."""
+        """Disabled: the lines are the same as in the base class and take a minute."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         return tagged_rows(self, place)
 
 
 def tagged_rows(target: OnPostgresql, place: Path) -> list[tuple[str, int]]:
-    """What is in one table for all, by the tags that the ledger knows."""
+    """Return the rows of the shared table, by the tags in the ledger."""
     if not target.tables(place):
         return []
     joined = sql.SQL('SELECT dataset, "offset" FROM {} JOIN {} ON tag = _distcommit_of')

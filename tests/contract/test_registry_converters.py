@@ -1,4 +1,4 @@
-"""Converters by a schema registry keep what a converter has to keep, on a real one."""
+"""Converters with a schema registry fulfill the converter contract, on a real registry."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class TestRegistryConverters(ConverterContract):
             each.close()
 
     def make_converter(self) -> Converter:
-        made: Converter = validated("converter", self.section)
-        self.made.append(made)
-        return made
+        instance: Converter = validated("converter", self.section)
+        self.made.append(instance)
+        return instance
 
     def converter(self) -> Converter:
         self.made.append(super().converter())

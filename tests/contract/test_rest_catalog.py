@@ -1,5 +1,5 @@
-"""Many tables of a REST catalog: changed by few calls where the catalog has a call for that and means it, one by one
-where not; whatever becomes of one, or of an answer, the others are committed, and each once."""
+"""Changes to many tables of a REST catalog. They are sent in few calls if the catalog applies such calls correctly, and
+one by one otherwise. If one change or one answer fails, the other tables are committed, each once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TOGETHER_IN_USE = "distcommit.sinks.iceberg.catalog.rest_tables.commit_together"
 
 @dataclass
 class Target:
-    """A namespace of its own in a catalog; tables' files are in a folder."""
+    """A separate namespace in a catalog; the tables' files are in a folder."""
 
     folder: Path
     uri: str
@@ -91,7 +91,7 @@ class Target:
             client.drop_table((self.namespace, name))
 
     def change(self, name: str) -> Change:
-        """One that adds a snapshot without files to the table as it is now."""
+        """Return a change that adds a snapshot without files to the table's present version."""
         change = NewSnapshot.of(self.table(name)).change([], frozenset(), {"by": "us"}, {})
         assert change is not None
         return change
@@ -99,18 +99,18 @@ class Target:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a catalog was told to change tables, by how."""
-    found, sending = Counter[str](), requests.Session.send
+    """Count the catalog's change calls by kind."""
+    counts, sending = Counter[str](), requests.Session.send
 
     def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
         if request.method == "POST" and "/tables/" in str(request.url):
-            found[ALONE] += 1
+            counts[ALONE] += 1
         if str(request.url).endswith("transactions/commit"):
-            found[TOGETHER] += 1
+            counts[TOGETHER] += 1
         return sending(self, request, **settings)
 
     monkeypatch.setattr(requests.Session, "send", send)
-    return found
+    return counts
 
 
 @pytest.fixture(autouse=True)
@@ -125,19 +125,19 @@ def target(tmp_path: Path, nessie_server: NessieServer) -> Target:
 
 
 def test_many_tables_are_changed_by_one_call(target: Target, calls: Counter[str]) -> None:
-    """After one of them has shown whether the catalog leaves a change out: this one takes no two of one table."""
+    """A probe first shows that the catalog accepts only one change of each table per call."""
     names = [f"t{number}" for number in range(10)]
     assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
     assert calls == {TOGETHER: 2, ALONE: 1}
     calls.clear()
     assert set(target.commit(*(target.prepare(name, 2, 2) for name in names))) == {Committed()}
-    assert calls == {TOGETHER: 1}, "it is not tried again"
+    assert calls == {TOGETHER: 1}, "the probe is not repeated"
     assert target.commit(target.prepare("t0", 3, 3)) == [Committed()]
-    assert calls == {TOGETHER: 1, ALONE: 1}, "one table by itself"
+    assert calls == {TOGETHER: 1, ALONE: 1}, "a single table is sent alone"
     assert [target.rows(name) for name in names] == [[1, 2, 3], *[[1, 2]] * 9]
 
 
-def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
+def test_missing_tables_are_created_and_narrow_ones_widened_concurrently(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch, calls: Counter[str]
 ) -> None:
     target = Target(tmp_path, iceberg_rest_server.url)
@@ -146,8 +146,8 @@ def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
 
     def waits(self: RestCatalog, *arguments: Any, **named: Any) -> Table:
         together.wait(30)
-        made: Table = creating(self, *arguments, **named)
-        return made
+        table: Table = creating(self, *arguments, **named)
+        return table
 
     monkeypatch.setattr(RestCatalog, "create_table", waits)
     target.sink().announce(names, pa.schema([("id", pa.int32())]), "run-1")
@@ -156,19 +156,19 @@ def test_missing_tables_are_made_and_narrow_ones_widened_many_at_a_time(
     evolving = target.sink().model_copy(update={"evolve": "add_columns"})
     evolving.announce(names, pa.schema([("id", pa.int64()), ("note", pa.string())]), "run-2")
     assert all(target.table(name).schema().column_names == ["id", "note"] for name in names)
-    assert calls == {ALONE: 6}, "nothing shows whether the catalog leaves such a change out: it is not tried with them"
+    assert calls == {ALONE: 6}, "schema changes can't reveal a skipped change, so that they are sent alone"
     assert set(target.commit(*(target.prepare(name, 2, 2**40) for name in names))) == {Committed()}
     assert [target.rows(name) for name in names] == [[2**40]] * 6
 
 
-def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(
+def test_catalog_that_skips_changes_receives_one_table_per_call(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, calls: Counter[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Iceberg's own server: it answers success also where a table has changed between its check and its commit."""
+    """Iceberg's reference server returns success even if a table has changed between its check and its commit."""
     target = Target(tmp_path, iceberg_rest_server.url)
     names = [f"t{number}" for number in range(5)]
     assert set(target.commit(*(target.prepare(name, 1, 1) for name in names))) == {Committed()}
-    assert calls == {TOGETHER: 1, ALONE: 5}, "one to try, one that takes its mark away, and the others alone"
+    assert calls == {TOGETHER: 1, ALONE: 5}, "one probe, one removal of its mark, and the other tables alone"
     assert "has skipped one of its changes" in caplog.text
     assert [target.rows(name) for name in names] == [[1]] * 5
     assert "distcommit.probe" not in target.table("t0").properties
@@ -176,20 +176,20 @@ def test_a_catalog_that_leaves_changes_out_is_not_trusted_with_several(
     assert calls == {TOGETHER: 1, ALONE: 10}
 
 
-def test_what_such_a_catalog_leaves_out_is_said_to_be_there(
+def test_skipped_change_of_such_a_catalog_is_reported_as_success(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer
 ) -> None:
-    """Why it is tried: two changes of one table by one call, both answered with success, and one of them lost."""
+    """This is why the probe exists: one call with two changes of one table succeeds, and one of them is lost."""
     target = Target(tmp_path, iceberg_rest_server.url)
     target.prepare("t", 1, 1)
     commit_together(target.tables._rest, [target.change("t"), target.change("t")])
     assert len(target.table("t").snapshots()) == 1
 
 
-def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
+def test_catalog_that_applies_both_changes_of_one_table_is_trusted(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Polaris does, by its code; here each table's changes are put together before they are sent."""
+    """Polaris does so according to its code; here each table's changes are merged before they are sent."""
     sizes = list[int]()
 
     def put_together(rest: Any, changes: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
         for change in changes:
             of_tables.setdefault(change.table.name(), []).append(change)
         for first, *more in of_tables.values():
-            updates = (*first.updates, *(update for each in more for update in each.updates))
+            updates = (*first.updates, *(update for change in more for update in change.updates))
             rest.commit_table(first.table, first.requirements, updates)
 
     monkeypatch.setattr(TOGETHER_IN_USE, put_together)
@@ -206,12 +206,12 @@ def test_a_catalog_that_makes_both_changes_of_one_table_is_trusted(
     names = [f"t{number}" for number in range(4)]
     for epoch in (1, 2):
         assert set(target.commit(*(target.prepare(name, epoch, epoch) for name in names))) == {Committed()}
-    assert sizes == [2, 3, 4], "one table to try, the others, and then all"
+    assert sizes == [2, 3, 4], "a probe of one table twice, the others, then all"
     assert [target.rows(name) for name in names] == [[1, 2]] * 4
     assert "distcommit.probe" not in target.table("t0").properties
 
 
-def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: Counter[str]) -> None:
+def test_tables_changed_by_others_are_isolated_by_bisection(target: Target, calls: Counter[str]) -> None:
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
     changes = [target.change(name) for name in names]
@@ -219,13 +219,13 @@ def test_tables_that_changed_meanwhile_are_bisected_out(target: Target, calls: C
     target.commit(*(target.prepare(name, 2, 2) for name in changed))
     calls.clear()
     assert target.tables.commit(changes, lambda: None) == [name not in changed for name in names]
-    assert calls == {TOGETHER: 1 + 2 + 4, ALONE: 4}, "all, halves, quarters, and of two quarters each by itself"
+    assert calls == {TOGETHER: 1 + 2 + 4, ALONE: 4}, "all, halves, quarters, and the tables of two quarters alone"
     assert [target.rows(name) for name in changed] == [[1, 2], [1, 2]]
     by_us = [name for name in names if target.table(name).properties.get("by") == "us"]
     assert by_us == [name for name in names if name not in changed]
 
 
-def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None:
+def test_missing_table_does_not_affect_other_tables(target: Target) -> None:
     names = [f"t{number}" for number in range(6)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
     asked = [target.prepare(name, 2, 2) for name in names]
@@ -237,7 +237,7 @@ def test_one_table_that_is_gone_does_not_harm_the_others(target: Target) -> None
     assert outcomes == [Committed()] * 5
 
 
-def test_table_that_is_altered_between_the_look_and_the_commit_takes_nothing(
+def test_table_altered_between_the_lookup_and_the_commit_receives_nothing(
     tmp_path: Path, iceberg_rest_server: IcebergRestServer
 ) -> None:
     """The catalog compares the schema that the files were checked against, and not only the newest snapshot."""
@@ -252,7 +252,7 @@ def test_table_that_is_altered_between_the_look_and_the_commit_takes_nothing(
 
 
 @pytest.mark.parametrize("which", [TOGETHER, ALONE])
-def test_an_answer_that_is_lost_is_looked_up(tmp_path: Path, nessie_server: NessieServer, which: str) -> None:
+def test_lost_answer_to_a_commit_is_looked_up(tmp_path: Path, nessie_server: NessieServer, which: str) -> None:
     with LossyProxy(nessie_server.port) as proxy:
         target = Target(tmp_path, nessie_server.url.replace(str(nessie_server.port), str(proxy.port)))
         names = [f"t{number}" for number in range(6)]
@@ -268,10 +268,10 @@ def test_an_answer_that_is_lost_is_looked_up(tmp_path: Path, nessie_server: Ness
         assert [target.rows(name) for name in names] == [[1, 2] if which == TOGETHER else [1]] * 6
 
 
-def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_again_once_that_works(
+def test_unknown_outcome_reduces_the_tables_per_call_until_calls_succeed_again(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A catalog, or what is in front of it, that has too little time for so many."""
+    """Models a catalog, or a proxy before it, that times out for large calls."""
     monkeypatch.setattr("distcommit.sinks.iceberg.catalog.rest_tables._MOST_TOGETHER", 8)
     names = [f"t{number}" for number in range(8)]
     target.commit(*(target.prepare(name, 1, 1) for name in names))
@@ -292,17 +292,17 @@ def test_after_an_unknown_outcome_each_goes_alone_then_fewer_together_and_more_a
 
     in_time(2)
     assert outcomes(2) == {Committed()}
-    assert sizes == [8], "then each by itself"
+    assert sizes == [8], "after the failed call each table is sent alone"
     assert outcomes(3) == {Committed()}
     assert sizes == [2] * 4
     in_time(8)
     assert outcomes(4) == {Committed()}
-    assert max(sizes) > 2, "more again"
+    assert max(sizes) > 2, "the tables per call increase again"
     assert all(target.rows(name) == [1, 2, 3, 4] for name in names)
 
 
-def test_tables_that_may_not_be_changed_wait_and_the_others_are_committed(tmp_path: Path) -> None:
-    """Nessie answers 500, by which nobody knows what became of the others in the same call."""
+def test_forbidden_tables_wait_and_the_others_are_committed(tmp_path: Path) -> None:
+    """Nessie returns 500, so that the outcome of the other tables in the same call is unknown."""
     with NessieServer(forbidden="denied") as server:
         target = Target(tmp_path, server.url)
         names = ["a", "denied", "b", "denied2", "c"]

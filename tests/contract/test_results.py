@@ -1,4 +1,4 @@
-"""The tables of contract results say what came out, and are not older than the contracts."""
+"""The tables of contract results contain all outcomes and are up to date with the contracts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.contract.test_file_systems import TestLocalFileSystemWithoutRenameat2
 from tests.contract.test_kafka_sink import TestKafkaSink as Kafka
 
 
-def test_each_test_has_a_row_and_what_failed_is_seen() -> None:
+def test_each_test_has_a_row_and_failures_are_visible() -> None:
     contract = CONTRACTS["file-systems"]
     first, second, *_ = contract.names()
     results = ContractResults(contract, {key_of(kind): kind for kind in (Local, WithoutRenameat2)})
@@ -23,10 +23,10 @@ def test_each_test_has_a_row_and_what_failed_is_seen() -> None:
     assert f"| {first.removeprefix('test_').replace('_', ' ')} | **6 of 7 pass** | not run |" in text
     assert "| large file is read as it was written | passes | not run |" in text
     assert "(1) |" in text
-    assert "1. A weaker test of its own. Not so by link and unlink" in text
+    assert "1. Replaced by a weaker test. Several renames by link and unlink" in text
 
 
-def test_what_was_skipped_or_had_nothing_to_try_says_why() -> None:
+def test_skipped_test_and_test_with_nothing_to_try_have_a_reason() -> None:
     contract = CONTRACTS["sinks"]
     results = ContractResults(contract, {key_of(Kafka): Kafka})
     first, second, *_ = contract.names()
@@ -40,8 +40,8 @@ def test_what_was_skipped_or_had_nothing_to_try_says_why() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({"file-systems", *parts()}))
-def test_the_committed_table_has_all_tests_and_they_passed(name: str) -> None:
-    """Else run `python -m tests.contract.results` with this name again."""
+def test_committed_table_contains_all_tests_and_all_passed(name: str) -> None:
+    """If this fails, run `python -m tests.contract.results` with this name again."""
     text = parts()[name]
     rows = re.findall(r"^\| ([a-z][^|]*) \|", text, re.MULTILINE)
     assert [f"test_{row.replace(' ', '_')}" for row in rows] == CONTRACTS[name].names()

@@ -1,4 +1,4 @@
-"""Our row checkers keep what a row checker has to keep."""
+"""The built-in row checkers fulfill the row checker contract."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.testing.contracts import RowCheckerContract
 
 
 class Even(RowChecker):
-    """A user's checker."""
+    """A custom row checker."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -43,7 +43,7 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def test_all_of_them_are_here() -> None:
+def test_every_built_in_row_checker_is_tested_by_the_contract() -> None:
     assert CASES.keys() == set(types_of("row_checker"))
 
 
@@ -55,8 +55,8 @@ class TestBuiltIn(RowCheckerContract):
         self.settings, self.batches = {"type": name, **settings}, (passing, failing)
 
     def make_checker(self) -> RowChecker:
-        made: RowChecker = validated("row_checker", self.settings)
-        return made
+        instance: RowChecker = validated("row_checker", self.settings)
+        return instance
 
     def passing(self) -> pa.RecordBatch:
         return pa.record_batch(self.batches[0])

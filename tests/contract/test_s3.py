@@ -1,4 +1,4 @@
-"""An object store keeps what the protocol needs, on the S3 server."""
+"""The S3 file system fulfills the object store contract, on an S3 server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _uploads(bucket: str) -> list[dict[str, Any]]:
     return list(boto3.client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads", ()))
 
 
-def test_a_file_of_many_parts_is_the_object_that_was_staged(fs: S3FileSystem, bucket: str) -> None:
+def test_object_of_many_parts_equals_the_staged_file(fs: S3FileSystem, bucket: str) -> None:
     data = bytes(range(251)) * 100_000  # 24 MiB
     writer = fs.create("/staging/a", "/output/a")
     for start in range(0, len(data), 5_000_000):
@@ -75,7 +75,7 @@ def test_a_file_of_many_parts_is_the_object_that_was_staged(fs: S3FileSystem, bu
     assert _uploads(bucket) == []
 
 
-def test_what_is_swept_has_no_upload_left(fs: S3FileSystem, bucket: str) -> None:
+def test_swept_file_leaves_no_upload(fs: S3FileSystem, bucket: str) -> None:
     _stage(fs, b"x")
     fs.create("/staging/b", "/output/b").write(b"never closed")
     assert len(_uploads(bucket)) == 2
@@ -84,7 +84,7 @@ def test_what_is_swept_has_no_upload_left(fs: S3FileSystem, bucket: str) -> None
     assert _uploads(bucket) == []
 
 
-def test_a_name_that_is_taken_leaves_no_upload(fs: S3FileSystem, bucket: str) -> None:
+def test_existing_name_leaves_no_upload(fs: S3FileSystem, bucket: str) -> None:
     fs.put_if_absent("/staging/a", b"")
     with pytest.raises(FileExistsError):
         fs.create("/staging/a", "/output/a")
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_leaves_no_upload(fs: S3FileSystem, bucket: str) ->
 
 
 @pytest.mark.parametrize("heard", ["retry is completed again", "retry is told the key is taken", "no answer at all"])
-def test_a_step_whose_answer_is_lost_is_done_once(fs: S3FileSystem, bucket: str, heard: str) -> None:
+def test_step_with_a_lost_answer_is_done_once(fs: S3FileSystem, bucket: str, heard: str) -> None:
     _stage(fs, b"x")
     step = _step(fs)
     deaf = _step(S3FileSystem(LosesAnswers(bucket, heard)))
@@ -108,7 +108,7 @@ def test_a_step_whose_answer_is_lost_is_done_once(fs: S3FileSystem, bucket: str,
 
 
 class LosesAnswers(S3Requests):
-    """Completes an upload, and hears of it what may be heard when the answer is lost."""
+    """Requests that complete an upload and return a result that is possible if the answer is lost."""
 
     def __init__(self, bucket: str, heard: str) -> None:
         super().__init__(bucket)
@@ -126,14 +126,14 @@ class LosesAnswers(S3Requests):
 @pytest.mark.parametrize(
     ("request_", "act"),
     [
-        (rb"^mine\Z", "put"),  # bodies come by themselves: the client waits for a word of the server first
+        (rb"^mine\Z", "put"),  # bodies are sent separately: the client first waits for the server's answer
         (b"POST /.{,80}/output/a\\?uploadId=", "rename"),
         (b"POST /.{,80}/output/b\\?uploads", "create"),
         (rb"^yz\Z", "create"),
         (b"DELETE /.{,80}/staging/a ", "delete"),
     ],
 )
-def test_a_request_whose_answer_is_cut_off_is_sent_again(
+def test_request_with_a_truncated_answer_is_repeated(
     fs: S3FileSystem, bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, request_: bytes, act: str
 ) -> None:
     before = _stage(fs, b"x")
@@ -149,17 +149,17 @@ def test_a_request_whose_answer_is_cut_off_is_sent_again(
                 cut.rename("/staging/a", "/output/a")
                 assert fs.status("/output/a") == before
             case "create":
-                made = _stage(cut, b"yz", "/staging/b", "/output/b")
+                staged = _stage(cut, b"yz", "/staging/b", "/output/b")
                 fs.rename("/staging/b", "/output/b")
-                assert fs.status("/output/b") == made
+                assert fs.status("/output/b") == staged
             case "delete":
                 assert cut.delete("/staging/a")
                 assert fs.status("/staging/a") is None
         assert proxy.wait_for_loss()
 
 
-def test_an_upload_that_somebody_gave_up_is_lost(fs: S3FileSystem, bucket: str) -> None:
-    """As a lifecycle rule does that is shorter than an outage."""
+def test_upload_aborted_by_another_client_is_lost(fs: S3FileSystem, bucket: str) -> None:
+    """A lifecycle rule shorter than an outage does so."""
     _stage(fs, b"x")
     step = _step(fs)
     assert step.verify() is Verdict.PENDING
@@ -170,7 +170,7 @@ def test_an_upload_that_somebody_gave_up_is_lost(fs: S3FileSystem, bucket: str) 
     assert fs.delete("/staging/a")
 
 
-def test_an_upload_with_other_parts_is_lost(fs: S3FileSystem, bucket: str) -> None:
+def test_upload_with_additional_parts_is_lost(fs: S3FileSystem, bucket: str) -> None:
     _stage(fs, b"x")
     step = _step(fs)
     upload_id = _uploads(bucket)[0]["UploadId"]
@@ -178,7 +178,7 @@ def test_an_upload_with_other_parts_is_lost(fs: S3FileSystem, bucket: str) -> No
     assert isinstance(step.verify(), Lost)
 
 
-def test_another_object_at_the_key_is_lost_and_stays(fs: S3FileSystem) -> None:
+def test_foreign_object_at_the_key_is_lost_and_kept(fs: S3FileSystem) -> None:
     _stage(fs, b"x")
     step = _step(fs)
     fs.put_if_absent("/output/a", b"y")
@@ -191,7 +191,7 @@ def test_another_object_at_the_key_is_lost_and_stays(fs: S3FileSystem) -> None:
     assert fs.read("/output/a") == b"y"
 
 
-def test_an_abandoned_step_can_not_be_executed_and_leaves_nothing(fs: S3FileSystem, bucket: str) -> None:
+def test_withdrawn_step_can_not_be_executed_and_leaves_nothing(fs: S3FileSystem, bucket: str) -> None:
     _stage(fs, b"x")
     zombie, step = _step(fs), _step(fs)
     step.withdraw()
@@ -202,8 +202,8 @@ def test_an_abandoned_step_can_not_be_executed_and_leaves_nothing(fs: S3FileSyst
     assert _uploads(bucket) == []
 
 
-def test_an_object_whose_etag_tells_nothing_is_known_by_its_checksum(fs: S3FileSystem, bucket: str) -> None:
-    """As with keys of a key management service."""
+def test_object_with_an_unusable_etag_is_recognized_by_its_checksum(fs: S3FileSystem, bucket: str) -> None:
+    """Objects encrypted with keys of a key management service have such etags."""
     _stage(fs, b"x")
     step = _step(fs)
     boto3.client("s3").put_object(Bucket=bucket, Key="output/a", Body=b"x")
@@ -213,7 +213,7 @@ def test_an_object_whose_etag_tells_nothing_is_known_by_its_checksum(fs: S3FileS
     assert _uploads(bucket) == []
 
 
-def test_a_store_on_it_is_probed_and_leaves_nothing_else(fs: S3FileSystem, bucket: str) -> None:
+def test_store_on_s3_is_probed_and_contains_nothing_else(fs: S3FileSystem, bucket: str) -> None:
     roots = Roots("/job/store", "/job/staging", "/job/output")
     open_store(fs, roots, "clicks", 2, create=True)
     assert open_store(fs, roots, "clicks", 2, create=False).buckets == 2
@@ -222,7 +222,7 @@ def test_a_store_on_it_is_probed_and_leaves_nothing_else(fs: S3FileSystem, bucke
 
 
 class IgnoresConditions(S3Requests):
-    """As stores do that do not know conditional requests, or know them for single PUTs only."""
+    """Requests of a store that ignores conditions, or supports them for single PUTs only."""
 
     def __init__(self, bucket: str, puts: bool) -> None:
         super().__init__(bucket)
@@ -237,7 +237,7 @@ class IgnoresConditions(S3Requests):
 
 
 @pytest.mark.parametrize(("puts", "why"), [(False, "put-if-absent"), (True, "rename without replacing")])
-def test_a_store_without_conditions_is_refused(bucket: str, puts: bool, why: str) -> None:
+def test_store_without_conditional_requests_is_rejected(bucket: str, puts: bool, why: str) -> None:
     roots = Roots("/job/store", "/job/staging", "/job/output")
     with pytest.raises(
         ConfigurationError, match=rf"this s3 file system lacks an ability that exactly-once needs: .*{why}"
@@ -245,7 +245,7 @@ def test_a_store_without_conditions_is_refused(bucket: str, puts: bool, why: str
         open_store(S3FileSystem(IgnoresConditions(bucket, puts)), roots, "clicks", 2, create=True)
 
 
-def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
+def test_missing_bucket_is_named(bucket: str) -> None:
     missing = S3FileSystem(S3Requests("nobody-has-this"))
     for ask in (missing.read, missing.status, missing.list_folder, lambda path: missing.put_if_absent(path, b"")):
         with pytest.raises(
@@ -264,7 +264,7 @@ def test_missing_credentials_are_named(bucket: str, monkeypatch: pytest.MonkeyPa
         S3FileSystem(S3Requests(bucket)).read("/a")
 
 
-def test_a_server_that_is_away_is_an_outage(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_an_outage(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(OSError, match="Could not connect"):
@@ -272,7 +272,7 @@ def test_a_server_that_is_away_is_an_outage(bucket: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("size_bytes", [0, 10, 20 << 20])
-def test_a_stream_is_an_object_once_it_is_closed_and_replaces_none(bucket: str, size_bytes: int) -> None:
+def test_closed_stream_is_an_object_and_replaces_none(bucket: str, size_bytes: int) -> None:
     requests, data = S3Requests(bucket), os.urandom(size_bytes)
     stream = S3Stream(requests, "a/b")
     for begin in range(0, size_bytes, 3_000_000):
@@ -289,7 +289,7 @@ def test_a_stream_is_an_object_once_it_is_closed_and_replaces_none(bucket: str, 
     assert requests.get("a/b")[1] == data
 
 
-def test_what_a_stream_that_died_had_sent_is_given_up_and_nothing_beside_it(bucket: str) -> None:
+def test_upload_of_a_dead_stream_is_aborted_alone(bucket: str) -> None:
     requests = S3Requests(bucket)
     dead, other = S3Stream(requests, "a/b"), S3Stream(requests, "a/bc")
     for stream in (dead, other):
@@ -299,4 +299,4 @@ def test_what_a_stream_that_died_had_sent_is_given_up_and_nothing_beside_it(buck
     assert requests.uploads_to("a/b") == []
     other.close()
     assert requests.head("a/bc") is not None
-    discard_stream(requests, "a/b")  # once more it does nothing
+    discard_stream(requests, "a/b")  # a second call does nothing

@@ -1,4 +1,4 @@
-"""The example of a sink keeps what a sink has to keep, and sinks with one flaw each do not get through."""
+"""The example sink fulfills the sink contract, and sinks with one flaw each fail it."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class TestSqliteSink(SinkContract):
 
 
 class Forgetful(SqliteCommitter):
-    """Has no ledger."""
+    """A committer without a ledger."""
 
     def _row(self, request: CommitRequest) -> LedgerRow | None:
         return None
 
 
 class ShortSighted(SqliteCommitter):
-    """Knows only of the newest epoch."""
+    """A committer that knows only the newest epoch."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         row = self._row(request)
@@ -77,7 +77,7 @@ class ShortSighted(SqliteCommitter):
 
 
 class InTwoTransactions(SqliteCommitter):
-    """Moves its ledger after the rows."""
+    """A committer that updates its ledger after the rows."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         row = self._row(request)
@@ -91,7 +91,7 @@ class InTwoTransactions(SqliteCommitter):
 
 
 class LooksTooEarly(SqliteCommitter):
-    """Looks at the ledger before its transaction; all committers look at once."""
+    """A committer that reads the ledger before its transaction; all committers read at once."""
 
     meeting = threading.Barrier(8)
 
@@ -108,14 +108,14 @@ class LooksTooEarly(SqliteCommitter):
 
 
 class KnowsNoBases(SqliteCommitter):
-    """Commits whatever epoch is newer, by whatever the ledger has."""
+    """A committer that accepts any newer epoch without comparing its base."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         return super()._commit(dataclasses.replace(request, bases=()))
 
 
 class LooksAtBasesFirst(SqliteCommitter):
-    """Refuses what is committed already, as that is no base of itself."""
+    """A committer that rejects a finished commit because it is not a base of itself."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         row = self._row(request)
@@ -125,14 +125,14 @@ class LooksAtBasesFirst(SqliteCommitter):
 
 
 class ForgetsWhatWasFiltered(SqliteCommitter):
-    """Its ledger has what rows were made of, and no more."""
+    """A committer whose ledger contains only the origins of rows."""
 
     def _put(self, request: CommitRequest, row: LedgerRow) -> None:
         super()._put(request, replace(row, covered=tuple(replace(part, filtered={}) for part in row.covered)))
 
 
 class CoversAllThatIsPrepared(SqliteCommitter):
-    """Takes nothing out of its ledger again."""
+    """A committer that removes nothing from its ledger on rollback."""
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         before = [self._row(request) for request in requests]
@@ -143,21 +143,21 @@ class CoversAllThatIsPrepared(SqliteCommitter):
 
 
 class TakesNothingBack(SqliteCommitter):
-    """Says that it takes back, and does not."""
+    """A committer that reports a rollback without executing it."""
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         pass
 
 
 class ForgetsWhatItTookBack(SqliteCommitter):
-    """Removes rows, and would commit them again."""
+    """A committer that removes rolled-back rows but would commit them again."""
 
     def _put(self, request: CommitRequest, row: LedgerRow) -> None:
         super()._put(request, replace(row, revoked=0))
 
 
 class TakesLostForCommitted(SqliteCommitter):
-    """Passes over staged files that are gone."""
+    """A committer that ignores missing staged files."""
 
     def _load(self, request: CommitRequest) -> None:
         root = Path(self._context.staging_root)
@@ -166,28 +166,28 @@ class TakesLostForCommitted(SqliteCommitter):
 
 
 class LeavesOneOut(SqliteCommitter):
-    """Does not answer for its last request."""
+    """A committer that omits the outcome of its last request."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return super().commit(requests)[:1]
 
 
 class SaysNothing(SqliteCommitter):
-    """Takes a target for working if it can be opened."""
+    """A committer that reports a target as available if it can be opened."""
 
     def probe(self) -> None:
         pass
 
 
 class TriesWithRows(SqliteCommitter):
-    """Tries its target with a row that readers see."""
+    """A committer that probes its target with a visible row."""
 
     def probe(self) -> None:
         self._db.execute("INSERT INTO records VALUES ('', 'a', 'main', 0, '{\"offset\": 0}')")
 
 
 class Eager(SqliteWriter):
-    """Its rows are visible as soon as they are written."""
+    """A writer whose rows are visible immediately."""
 
     committer: SqliteCommitter
     attempt: AttemptIdentity
@@ -199,7 +199,7 @@ class Eager(SqliteWriter):
 
 
 class InTuples(SqliteWriter):
-    """Its commit infos are no plain data."""
+    """A writer whose commit infos are not plain data."""
 
     def prepare_commit(self) -> Prepared:
         return Prepared([tuple(info.items()) for info in super().prepare_commit().infos])
@@ -207,7 +207,7 @@ class InTuples(SqliteWriter):
 
 @dataclass(frozen=True, slots=True)
 class FlawedSink(SqliteSink):
-    """The example with one of its parts replaced."""
+    """The example sink with one part replaced."""
 
     committer: type[SqliteCommitter] = SqliteCommitter
     writer: type[SqliteWriter] = SqliteWriter
@@ -224,7 +224,7 @@ class FlawedSink(SqliteSink):
 
 
 class _Suite(TestSqliteSink):
-    """Not collected: run by the test below."""
+    """A suite that pytest does not collect; the test below runs it."""
 
     __test__ = False
 
@@ -266,8 +266,8 @@ FLAWS: list[tuple[type[SqliteCommitter] | type[SqliteWriter], Test]] = [
 
 
 @pytest.mark.parametrize(("flawed", "test"), FLAWS, ids=lambda part: getattr(part, "__name__", None))
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # writers that nobody closes then
-def test_a_flaw_is_found_by_the_test_for_it(
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # some flawed writers are never closed
+def test_each_flaw_fails_its_test(
     flawed: type[SqliteCommitter] | type[SqliteWriter], test: Test, tmp_path: Path
 ) -> None:
     suite = _Suite(SqliteCommitter, flawed) if issubclass(flawed, SqliteWriter) else _Suite(flawed, SqliteWriter)
@@ -283,14 +283,14 @@ class ByFirstLetter(SqliteSink):
 
 
 class ByHash(ByFirstLetter):
-    """Its groups are other ones in each process."""
+    """A sink whose groups differ between processes."""
 
     def commit_group(self, dataset_urn: str) -> str:
         return str(hash(dataset_urn) % 1_000_003)
 
 
 class ByTurns(ByFirstLetter):
-    """Its groups depend on what it was asked before."""
+    """A sink whose groups depend on earlier calls."""
 
     asked: ClassVar[set[str]] = set()
 
@@ -309,7 +309,7 @@ class InBytes(ByFirstLetter):
 
 
 class _Grouped(TestSqliteSink):
-    """Not collected: run by the test below."""
+    """A suite that pytest does not collect; the test below runs it."""
 
     __test__ = False
 
@@ -320,18 +320,18 @@ class _Grouped(TestSqliteSink):
         return self.kind(str(place / "rows.db"))
 
 
-def test_groups_that_are_a_function_of_the_name_are_well(tmp_path: Path) -> None:
+def test_groups_that_depend_only_on_the_name_pass(tmp_path: Path) -> None:
     _Grouped(ByFirstLetter).test_commit_group_is_the_same_in_every_process(tmp_path)
 
 
 @pytest.mark.parametrize("kind", [ByHash, ByTurns, Unsaid, InBytes])
-def test_groups_that_are_none_are_found(kind: type[SqliteSink], tmp_path: Path) -> None:
+def test_invalid_groups_fail(kind: type[SqliteSink], tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ConfigurationError)):
         _Grouped(kind).test_commit_group_is_the_same_in_every_process(tmp_path)
 
 
 class UploadingWriter(SqliteWriter):
-    """Leaves a file beside the database, which its committer is to take away."""
+    """A writer that leaves a file beside the database for its committer to delete."""
 
     upload: Path
 
@@ -342,7 +342,7 @@ class UploadingWriter(SqliteWriter):
 
 
 class UploadingCommitter(SqliteCommitter):
-    """Takes uploads away as they are committed, or lost."""
+    """A committer that deletes uploads when they are committed or lost."""
 
     uploads: Path
 
@@ -353,21 +353,21 @@ class UploadingCommitter(SqliteCommitter):
                 (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        for each in lost:
-            (self.uploads / each.attempt).unlink(missing_ok=True)
+        for attempt in lost:
+            (self.uploads / attempt.attempt).unlink(missing_ok=True)
 
 
 class KeepsWhatIsTakenBack(UploadingCommitter):
-    """Takes nothing away of a dataset that was abandoned."""
+    """A committer that deletes nothing of an abandoned dataset."""
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
         revoked = {row.revoked for row in self.ledger()}
-        super().discard([each for each in lost if each.epoch not in revoked])
+        super().discard([attempt for attempt in lost if attempt.epoch not in revoked])
 
 
 @dataclass(frozen=True, slots=True)
 class UploadingSink(SqliteSink):
-    """The example, whose writers leave something at the target."""
+    """The example sink, whose writers leave a file at the target."""
 
     committer: type[UploadingCommitter] = UploadingCommitter
     discards: ClassVar[bool] = True
@@ -384,7 +384,7 @@ class UploadingSink(SqliteSink):
 
 
 class _Uploading(TestSqliteSink):
-    """Not collected: run by the test below."""
+    """A suite that pytest does not collect; the test below runs it."""
 
     __test__ = False
 
@@ -398,7 +398,7 @@ class _Uploading(TestSqliteSink):
         return len([*(place / "uploads").iterdir()])
 
 
-def test_what_stays_at_the_target_of_what_was_taken_back_is_found(tmp_path: Path) -> None:
+def test_files_left_at_the_target_after_a_rollback_fail_the_contract(tmp_path: Path) -> None:
     _Uploading(UploadingCommitter).test_rolled_back_before_commit_nothing_remains_at_the_target(tmp_path / "good")
     with pytest.raises(AssertionError, match="in_doubt"):
         _Uploading(KeepsWhatIsTakenBack).test_rolled_back_before_commit_nothing_remains_at_the_target(

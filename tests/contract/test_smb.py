@@ -1,4 +1,4 @@
-"""A file system of fsspec keeps what the protocol needs: SMB, on a real Samba."""
+"""An fsspec file system fulfills the file system contract: SMB, on a real Samba server."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ class TestSmbFileSystem(FileSystemContract):
         return fs, root
 
     def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
-        """It can't be set."""
+        """Access cannot be set."""
         self.write(fs, f"{root}/a", b"x")
         with pytest.raises(OSError, match="can't set owner"):
             fs.set_access(f"{root}/a", FileAccess(mode=0o640))
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
-        """Several that have it open may move it, one after the other: it is in one place, that of the last."""
+        """Several clients that have it open may move it in turn: it ends where the last one has moved it."""
         self.write(fs, f"{root}/a", b"x")
         won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
         assert fs.status(f"{root}/a") is None
-        (left,) = fs.list_folder(root)
-        assert won[int(left.name)]
-        assert fs.read(f"{root}/{left.name}") == b"x"
+        (remaining,) = fs.list_folder(root)
+        assert won[int(remaining.name)]
+        assert fs.read(f"{root}/{remaining.name}") == b"x"
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""The client says of handles on a lost connection that they were not closed."""
+"""The client reports unclosed handles of a lost connection."""
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def root(fs: FsspecFileSystem) -> str:
 
 @pytest.fixture
 def lossy(smb_server: SmbServer, fs: FsspecFileSystem) -> Iterator[tuple[LossyProxy, FsspecFileSystem]]:
-    """A proxy, and the file system behind it."""
+    """Return a proxy and the file system behind it."""
     with LossyProxy(smb_server.port) as proxy:
         yield proxy, smb(f"127.0.0.1:{proxy.port}")
-    gc.collect()  # so that it says so here
+    gc.collect()  # the client's warning is then raised here
 
 
 def roots_in(folder: str) -> Roots:
@@ -100,30 +100,28 @@ def steps_of(fs: FsspecFileSystem, root: str, many: int) -> list[FsRenameCommitS
     return [FsRenameCommitStep(context, f"{number}", f"folder/{number}") for number in range(many)]
 
 
-def test_a_store_is_made_where_names_are_kept_as_they_are(fs: FsspecFileSystem, root: str) -> None:
+def test_store_is_created_where_names_are_kept_unchanged(fs: FsspecFileSystem, root: str) -> None:
     open_store(fs, roots_in(root), "job", 2, create=True)
     assert {entry.name for entry in fs.list_folder(f"{root}/store")} == {"log", "store.json"}
     assert fs.list_folder(f"{root}/staging") == fs.list_folder(f"{root}/output") == []
 
 
-def test_samba_without_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lists names that Windows would not have under other ones."""
+def test_samba_with_default_settings_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a server lists names that Windows does not allow under other names."""
     with SmbServer(as_installed=True) as server:
         server.log_in(monkeypatch)
         with pytest.raises(ConfigurationError, match=r"store names unchanged.*dot\..*or correct its settings"):
             smb(server.authority).probe("/data/probe")
 
 
-def test_a_wrong_password_is_a_configuration_error(fs: FsspecFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_password_is_a_configuration_error(fs: FsspecFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fsspec.config.conf, "smb", {"username": "nobody-known", "password": "hush"})
     with pytest.raises(ConfigurationError, match=r"cannot be read.*LOGON_FAILURE") as caught:
         open_store(fs, roots_in("/data/refused"), "job", 2, create=True)
     assert "hush" not in str(caught.value)
 
 
-def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(
-    root: str, lossy: tuple[LossyProxy, FsspecFileSystem]
-) -> None:
+def test_put_with_a_lost_answer_is_complete_and_in_doubt(root: str, lossy: tuple[LossyProxy, FsspecFileSystem]) -> None:
     proxy, fs = lossy
     assert fs.put_if_absent(f"{root}/before", b"x")
     proxy.lose_answer_to(renaming_request("\\a"))
@@ -131,12 +129,12 @@ def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(
         fs.put_if_absent(f"{root}/a", b"mine")
     assert caught.value.errno == errno.EIO
     assert proxy.wait_for_loss()
-    assert fs.read(f"{root}/a") == b"mine", "it connects anew"
+    assert fs.read(f"{root}/a") == b"mine", "the client reconnects"
     assert not fs.put_if_absent(f"{root}/a", b"again")
     assert [entry.name for entry in fs.list_folder(root)] == ["a", "before"]
 
 
-def test_a_step_whose_answer_is_lost_is_done_by_the_next_try(
+def test_step_with_a_lost_answer_is_done_by_the_next_attempt(
     root: str, lossy: tuple[LossyProxy, FsspecFileSystem]
 ) -> None:
     proxy, fs = lossy
@@ -149,7 +147,7 @@ def test_a_step_whose_answer_is_lost_is_done_by_the_next_try(
     assert [step.verify() for step in steps] == [Verdict.DONE] * 3
 
 
-def test_it_connects_anew_to_a_server_that_was_killed(fs: FsspecFileSystem, root: str, smb_server: SmbServer) -> None:
+def test_client_reconnects_to_a_restarted_server(fs: FsspecFileSystem, root: str, smb_server: SmbServer) -> None:
     assert fs.put_if_absent(f"{root}/a", b"x")
     smb_server.restart()
     with suppress(OSError):
@@ -158,7 +156,7 @@ def test_it_connects_anew_to_a_server_that_was_killed(fs: FsspecFileSystem, root
 
 
 class Paused:
-    """A run that is paused in the middle of a rename: it has the file open, and has not said the new name yet."""
+    """A run that is paused in the middle of a rename: it has opened the file and not sent the new name yet."""
 
     def __init__(self, authority: str, path: str) -> None:
         host, _, port = authority.partition(":")
@@ -171,8 +169,8 @@ class Paused:
         )
         self._raw.open()
 
-    def go_on(self, target: str) -> None:
-        """It renames after all."""
+    def finish_rename(self, target: str) -> None:
+        """Send the new name and finish the rename."""
         with SMBFileTransaction(self._raw) as transaction:
             renamed = FileRenameInformation()
             renamed["replace_if_exists"] = False
@@ -180,19 +178,19 @@ class Paused:
             set_info(transaction, renamed)
 
     def end(self) -> None:
-        """It closes the file, as a killed run does."""
+        """Close the file, as the end of a killed run does."""
         self._raw.close()
 
 
-def test_what_a_paused_run_can_still_rename_is_not_called_deleted(
+def test_file_that_a_paused_run_can_still_rename_is_not_reported_deleted(
     fs: FsspecFileSystem, root: str, smb_server: SmbServer
 ) -> None:
-    """Samba lets it, and forgets that the file was deleted. That is why `delete` looks whether the name is gone."""
+    """Samba allows that rename and forgets the deletion. `delete` therefore checks whether the name is gone."""
     fs.put_if_absent(f"{root}/a", b"x")
     paused = Paused(smb_server.authority, f"{root}/a")
     with pytest.raises(OSError, match="busy"):
         fs.delete(f"{root}/a")
-    paused.go_on(f"{root}/b")
+    paused.finish_rename(f"{root}/b")
     paused.end()
     assert [entry.name for entry in fs.list_folder(root)] == ["b"]
     paused = Paused(smb_server.authority, f"{root}/b")
@@ -202,7 +200,7 @@ def test_what_a_paused_run_can_still_rename_is_not_called_deleted(
     assert fs.list_folder(root) == []
 
 
-def test_a_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
+def test_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
     fs: FsspecFileSystem, root: str, smb_server: SmbServer
 ) -> None:
     (step,) = steps_of(fs, root, 1)
@@ -210,7 +208,7 @@ def test_a_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
     paused = Paused(smb_server.authority, step.source)
     with pytest.raises(TransientError, match="could not be removed"):
         step.withdraw()
-    paused.go_on(step.target)
+    paused.finish_rename(step.target)
     paused.end()
     step.withdraw()
     step.undo()
@@ -218,20 +216,20 @@ def test_a_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
     assert fs.status(step.target) is None
 
 
-def test_listings_hold_while_names_come_and_go(fs: FsspecFileSystem, root: str) -> None:
+def test_listings_are_correct_while_names_are_created_and_deleted(fs: FsspecFileSystem, root: str) -> None:
     fs.put_if_absent(f"{root}/stays", b"x")
     done = threading.Event()
 
-    def come_and_go(number: int) -> None:
+    def create_and_delete(number: int) -> None:
         while not done.is_set():
             fs.put_if_absent(f"{root}/{number}", b"x")
             fs.delete(f"{root}/{number}")
 
     with ThreadPoolExecutor(2) as pool:
-        coming = [pool.submit(come_and_go, number) for number in range(2)]
+        coming = [pool.submit(create_and_delete, number) for number in range(2)]
         for _ in range(50):
             assert "stays" in {entry.name for entry in fs.list_folder(root)}
         done.set()
-        for each in coming:
-            each.result()
+        for future in coming:
+            future.result()
     assert [entry.name for entry in fs.list_folder(root)] == ["stays"]

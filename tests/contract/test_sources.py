@@ -1,4 +1,4 @@
-"""Our sources keep what a source has to keep."""
+"""The built-in sources fulfill the source contract."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TestKafkaSource(SourceContract):
 
 
 class TestFilesSource(SourceContract):
-    """Each work unit numbers the rows of its files in a partition of its own."""
+    """A source of files, in which each work unit numbers its rows in a partition of its own."""
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
@@ -91,13 +91,13 @@ class TestFilesSource(SourceContract):
 
 
 class TestKafkaSourceOfSmallPartitions(TestKafkaSource):
-    """Several partitions share a work unit."""
+    """A Kafka source in which several partitions share a work unit."""
 
     target = 100
 
 
 class TestSqlSource(SourceContract):
-    """Tables of SQLite: unique integers, the last of which is read too."""
+    """Tables of SQLite with unique integers, of which the last one is read too."""
 
     rows: ClassVar = {"orders": 10, "clicks": 3, "empty": 0}
 
@@ -118,7 +118,7 @@ class TestSqlSource(SourceContract):
 
 
 class TestQueriesOfSql(TestSqlSource):
-    """The same, each by a query whose key the job file names."""
+    """Queries of the same tables, with a key from the job file."""
 
     def make_source(self) -> Source:
         settings = {"type": "sql", "url": f"sqlite:///{self.file}", "watermark": "id", "lookback": 0, "batch_rows": 2}
@@ -135,7 +135,7 @@ class TestSnapshotsOfSql(TestSqlSource):
         return SqlSource.model_validate({**settings, "table_type": "snapshot_only"})
 
     def test_next_plan_continues_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
-        """All is read anew, as the next snapshot."""
+        """All rows are read again as the next snapshot."""
         for urn, plan in self.plan(source).items():
             again = self.plan(source, {urn: DatasetState(urn, watermark=self.reached(plan))})[urn]
             assert again.planned_low == self.reached(plan)
@@ -143,11 +143,11 @@ class TestSnapshotsOfSql(TestSqlSource):
             assert sum(self.count(extractor, unit) for unit in again.work_units) == self.rows[urn]
 
     def test_plan_is_empty_after_everything_was_read(self, source: Source, extractor: Extractor) -> None:
-        """There always is."""
+        """A snapshot always exists, so that the plan is never empty."""
 
 
 class TestSqlSourceOfPostgreSQL(TestSqlSource):
-    """Timestamps, which are the same in pairs, read up to the present."""
+    """Timestamps, equal in pairs, read up to the present."""
 
     @pytest.fixture(autouse=True)
     def _tables(self, tmp_path: Path, postgres_server: PostgresServer) -> None:
@@ -168,7 +168,7 @@ class TestSqlSourceOfPostgreSQL(TestSqlSource):
         )
 
     def test_planning_twice_gives_the_same(self, source: Source) -> None:
-        """But for the time of the plan."""
+        """The plans differ only in their time."""
         first, again = (self.plan(source) for _ in range(2))
         for urn, plan in first.items():
             assert [unit.size for unit in plan.work_units] == [unit.size for unit in again[urn].work_units]
@@ -185,8 +185,8 @@ class TestSqlSourceOfMariaDB(TestSqlSource):
             cursor.execute(f"CREATE DATABASE {self.name}")
             for table, rows in self.rows.items():
                 cursor.execute(f"CREATE TABLE {self.name}.{table} (id int PRIMARY KEY, s text)")
-                made = [(2 * row, "x") for row in range(rows)]
-                cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s)", made)
+                values = [(2 * row, "x") for row in range(rows)]
+                cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s)", values)
 
     def make_source(self) -> Source:
         url = self.server.url.replace("/shop", f"/{self.name}")
@@ -197,7 +197,7 @@ class TestSqlSourceOfMariaDB(TestSqlSource):
 
 
 class TestRestSource(SourceContract):
-    """Integers, each there once, whose end is known as they are read; records are numbered."""
+    """Unique integers whose end is known only after reading; records are numbered."""
 
     rows: ClassVar = {"orders": 10, "clicks": 3, "empty": 0}
     field: ClassVar = {"field": "id", "type": "integer", "since": "since", "lookback": 0, "unique": True}
@@ -206,8 +206,10 @@ class TestRestSource(SourceContract):
     def _lists(self, tmp_path: Path, rest_server: RestServer) -> None:
         self.server, self.prefix = rest_server, tmp_path.name
         for name, rows in self.rows.items():
-            made = [self.record(row) for row in range(rows)]
-            rest_server.put(f"{self.prefix}-{name}", rows=made, field="id", is_number=self.field["type"] == "integer")
+            records = [self.record(row) for row in range(rows)]
+            rest_server.put(
+                f"{self.prefix}-{name}", rows=records, field="id", is_number=self.field["type"] == "integer"
+            )
 
     def record(self, row: int) -> str:
         return f'{{"id": {row}, "name": "x"}}'
@@ -223,7 +225,7 @@ class TestRestSource(SourceContract):
 
 
 class TestRestSourceOfTimes(TestRestSource):
-    """Times, the same in pairs, read up to the present of the machine that plans."""
+    """Times, equal in pairs, read up to the present of the planning machine."""
 
     field: ClassVar = {"field": "id", "type": "time", "since": "since", "until": "until", "lookback": 0}
 

@@ -1,4 +1,4 @@
-"""The SQLite sink keeps what a sink has to keep."""
+"""The SQLite sink fulfills the sink contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distcommit.testing.contracts import LaterEpochs, SinkContract
 
 
 class OnSqlite(SinkContract, LaterEpochs):
-    """Each place has a file."""
+    """A file for each place."""
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.sqlite.committer"]
@@ -52,14 +52,14 @@ class TestUpsert(TestATableForEach):
     settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines."""
+        """Disabled: the lines are the same as in the base class."""
 
 
 class TestOneTableWithTags(OnSqlite):
     settings: ClassVar = {"table": "rows", "tags": True}
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """They are the same lines."""
+        """Disabled: the lines are the same as in the base class."""
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         with opened(place) as file:
@@ -71,7 +71,7 @@ class TestOneTableWithTags(OnSqlite):
 
 @contextmanager
 def opened(place: Path) -> Iterator[sqlite3.Connection]:
-    """The file as somebody else opens it."""
+    """Open the file as another program does."""
     file = sqlite3.connect(place / "rows.db")
     try:
         with file:
@@ -80,6 +80,6 @@ def opened(place: Path) -> Iterator[sqlite3.Connection]:
         file.close()
 
 
-def test_a_path_that_each_executor_takes_for_another_is_refused() -> None:
+def test_relative_path_is_rejected_because_executors_would_resolve_it_differently() -> None:
     with pytest.raises(ValueError, match="absolute path"):
         SqliteSink.model_validate({"type": "sqlite", "path": "rows.db"})

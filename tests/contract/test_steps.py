@@ -1,4 +1,4 @@
-"""Our commit steps keep what a commit step has to keep."""
+"""The built-in commit steps fulfill the commit step contract."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestFsRenameCommitStep(CommitStepContract):
 
 
 class TestFsRenameCommitStepWhoseTargetIsTaken(TestFsRenameCommitStep):
-    """Lost because somebody else's file stands at the final path."""
+    """A step that is lost because a foreign file exists at the final path."""
 
     def lose(self, place: Path, number: int) -> bool:
         target = place / "output" / "d" / "ü" / str(number)

@@ -1,4 +1,4 @@
-"""Our store keeps what a commit step store has to keep; and so can a small one that has nothing in common with it."""
+"""The log store fulfills the commit step store contract, and so does an unrelated minimal store."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class TestLogCommitStepStore(CommitStepStoreContract):
 
 @dataclass
 class Sealed:
-    """What a dict-backed store keeps of a job."""
+    """The sealed state of a job in a dict-backed store."""
 
     epoch: int = 0
     sequences: dict[str, tuple[StepBatch, ...]] = field(default_factory=dict)
 
 
 class DictCommitStepStore(CommitStepStore):
-    """All jobs in one dict that stands for the storage; each instance is one process."""
+    """All jobs in one dict that represents the storage; each instance is one process."""
 
     def __init__(self, jobs: dict[str, Sealed]) -> None:
         self._jobs = jobs
@@ -92,7 +92,7 @@ class DictCommitStepStore(CommitStepStore):
 
 
 def void(_: object) -> None:
-    """Forgets a result."""
+    """Discard a result."""
 
 
 class TestDictCommitStepStore(CommitStepStoreContract):

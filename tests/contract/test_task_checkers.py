@@ -1,4 +1,4 @@
-"""Our task checkers keep what a task checker has to keep."""
+"""The built-in task checkers fulfill the task checker contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = datetime.now(UTC)
 
 
 class EvenSum(TaskChecker):
-    """A user's checker."""
+    """A custom task checker."""
 
     def begin(self) -> TaskCheck:
         return EvenSumCheck()
@@ -53,7 +53,7 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Attempt, Attempt]] = {
 }
 
 
-def test_all_of_them_are_here() -> None:
+def test_every_built_in_task_checker_is_tested_by_the_contract() -> None:
     assert CASES.keys() == set(types_of("task_checker"))
 
 
@@ -65,8 +65,8 @@ class TestBuiltIn(TaskCheckerContract):
         self.settings = {"type": name, **settings}
 
     def make_checker(self) -> TaskChecker:
-        made: TaskChecker = validated("task_checker", self.settings)
-        return made
+        instance: TaskChecker = validated("task_checker", self.settings)
+        return instance
 
     def passes(self) -> tuple[list[pa.RecordBatch], BranchCounts]:
         return [pa.record_batch(self.passing[0])], BranchCounts(*self.passing[1])

@@ -1,4 +1,4 @@
-"""What is special about HDFS over HTTP: lost answers, durability, names, Kerberos."""
+"""Special cases of HDFS over HTTP: lost answers, durability, names and Kerberos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root(fs: HdfsFileSystem) -> str:
     return folder
 
 
-def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(root: str, hdfs_server: HdfsServer) -> None:
+def test_put_with_a_lost_answer_is_complete_and_in_doubt(root: str, hdfs_server: HdfsServer) -> None:
     with LossyProxy(int(hdfs_server.web_authority.rpartition(":")[2])) as proxy:
         fs = HdfsFileSystem(WebHdfs(f"127.0.0.1:{proxy.port}"))
         proxy.lose_answer_to(b"op=RENAME")
@@ -42,15 +42,15 @@ def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(root: str, hdfs_server
         assert [entry.name for entry in fs.list_folder(root)] == ["a"]
 
 
-def test_the_data_nodes_sync_nothing_for_it(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
-    """Which is why it is refused where commits have to be durable. Once Hadoop syncs, this says so."""
+def test_data_nodes_do_not_sync_files_written_over_http(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
+    """HDFS over HTTP is therefore rejected where commits must be durable. If Hadoop starts to sync, this test fails."""
     before = hdfs_server.blocks_synced()
     assert fs.put_if_absent(f"{root}/a", b"x")
     assert hdfs_server.blocks_synced() == before
 
 
-def test_who_makes_a_name_first_keeps_it(fs: HdfsFileSystem, root: str) -> None:
-    """Of two that found it free, the second to close is told."""
+def test_first_writer_to_close_keeps_the_name(fs: HdfsFileSystem, root: str) -> None:
+    """If two writers find the name free, closing the second one raises."""
     first, second = fs.create(f"{root}/a"), fs.create(f"{root}/a")
     first.write(b"first")
     second.write(b"second")
@@ -60,10 +60,8 @@ def test_who_makes_a_name_first_keeps_it(fs: HdfsFileSystem, root: str) -> None:
     assert fs.read(f"{root}/a") == b"first"
 
 
-def test_the_old_rename_goes_into_a_folder_that_is_there(
-    fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer
-) -> None:
-    """Why the newer one is asked for, which says so."""
+def test_old_rename_moves_into_an_existing_folder(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
+    """The newer rename operation is used because it raises instead."""
     fs.put_if_absent(f"{root}/a", b"x")
     fs.make_folder(f"{root}/there")
     with pytest.raises(FileExistsError):
@@ -71,10 +69,10 @@ def test_the_old_rename_goes_into_a_folder_that_is_there(
     old = f"http://{hdfs_server.web_authority}/webhdfs/v1{root}/a?op=RENAME&destination={root}/there"
     with urlopen(Request(f"{old}&user.name={getuser()}", method="PUT"), timeout=20) as answer:
         assert json.load(answer) == {"boolean": True}
-    assert [entry.name for entry in fs.list_folder(f"{root}/there")] == ["a"], "though the name asked for was `there`"
+    assert [entry.name for entry in fs.list_folder(f"{root}/there")] == ["a"], "although the requested name was `there`"
 
 
-def test_a_name_that_the_package_would_expand_is_refused(fs: HdfsFileSystem, root: str) -> None:
+def test_name_that_the_package_would_expand_is_rejected(fs: HdfsFileSystem, root: str) -> None:
     fs.put_if_absent(f"{root}/a", b"x")
     for call in (fs.read, fs.status, fs.delete, fs.list_folder, fs.make_folders):
         with pytest.raises(OSError, match="Invalid path"):
@@ -82,13 +80,13 @@ def test_a_name_that_the_package_would_expand_is_refused(fs: HdfsFileSystem, roo
     assert fs.read(f"{root}/a") == b"x"
 
 
-def test_a_server_that_is_not_there_is_a_connection_error() -> None:
+def test_unreachable_server_is_a_connection_error() -> None:
     with pytest.raises(OSError, match="Connection") as error:
         HdfsFileSystem(WebHdfs("127.0.0.1:9")).read("/a")
     assert error.value.errno
 
 
-def test_kerberos_is_taken_from_the_hadoop_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kerberos_is_read_from_the_hadoop_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
         "</configuration>"

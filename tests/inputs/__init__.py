@@ -1,1 +1,1 @@
-"""Inputs that once changed values, lost records or stopped a neighbour, each with its right value."""
+"""Inputs that once changed values, lost records or stopped another dataset, each with its right value."""

@@ -1,4 +1,5 @@
-"""`python -m tests.inputs`: the table of inputs, each with its right value and its result. `--json` for a program."""
+"""`python -m tests.inputs`: print the table of inputs, each with its right value and its result. `--json` for a
+program."""
 
 from __future__ import annotations
 

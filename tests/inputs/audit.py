@@ -1,4 +1,4 @@
-"""Inputs of operator actions, of a source's claims, and of the audit."""
+"""Inputs of operator actions, of a source's results, and of the audit."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def _negative(position: Position, _: Path) -> str:
 
 
 def _set(was: int, at: int, skipped: tuple[int, int] | None, incarnation: str, _: Path) -> str:
-    """A watermark of a dataset that began at 2, as `begins ORIGIN, skips RANGES`."""
+    """Return the watermark of a dataset that began at 2, as `begins ORIGIN, skips RANGES`."""
     ranges = (SkippedRange("0", *skipped, "x", incarnation="one"),) if skipped else ()
     state = DatasetState("t", watermark=Watermark({"0": was}, "one"), origin={"0": 2}, skipped=ranges)
-    origin, left = reach_after(state, Watermark({"0": at}, incarnation), "by hand")
-    return f"begins {origin['0']}, skips {[(each.low, each.high) for each in left]}"
+    origin, remaining = reach_after(state, Watermark({"0": at}, incarnation), "by hand")
+    return f"begins {origin['0']}, skips {[(skipped_range.low, skipped_range.high) for skipped_range in remaining]}"
 
 
 def _kept(stored: str | None, forgotten: str, there: str, _: Path) -> str:
-    """The incarnation that positions set by hand count in."""
+    """Return the incarnation of positions that an operator sets."""
     state = DatasetState(
         "t",
         watermark=None if stored is None else Watermark({"0": 5}, stored),
@@ -52,16 +52,16 @@ def _kept(stored: str | None, forgotten: str, there: str, _: Path) -> str:
 
 
 def _planned(low: int, skipped: tuple[int, int] | None, begin: int, _: Path) -> str:
-    """A plan of a dataset at `low` that skips a range and reads from `begin` on."""
+    """Return the plan of a dataset at `low` that skips a range and reads from `begin`."""
     unit = WorkUnit("", "t", Watermark({"0": begin}), Watermark({"0": 20}), 1)
     ranges = (SkippedRange("0", *skipped, "x"),) if skipped else ()
     plan = DatasetPlan("t", Watermark({"0": low}), Watermark({}), (unit,), ranges)
-    found = check_plan(plan, lambda urn: True, (), CommitGroups())
-    return "rejected: its range does not follow" if isinstance(found, DatasetProblem) else "planned"
+    outcome = check_plan(plan, lambda urn: True, (), CommitGroups())
+    return "rejected: its range does not follow" if isinstance(outcome, DatasetProblem) else "planned"
 
 
 def _read(offsets: list[list[int]], high: int, hole: tuple[int, int] | None, _: Path) -> str:
-    """Batches of a work unit from 3 to 9, with a hole in the last one, that claims to end at `high`."""
+    """Return the outcome of reading a work unit from 3 to 9 with a hole in the last batch and a reported `high`."""
     unit = WorkUnit("u", "t", Watermark({"0": 3}), Watermark({"0": 9}), 1)
     delivered = PositionCheck(unit, Provenance("p", "o"))
     try:

@@ -30,23 +30,23 @@ Run = Callable[[Path], str]
 
 
 def inferred(*values: str) -> Run:
-    """What the last of these objects becomes, read together."""
+    """Return the result of the last of these objects, read together."""
 
     def run(folder: Path) -> str:
         of = JsonConverter.model_validate({"type": "json", "keep_column": False})
         of.begin_work_unit("a")
         texts = pa.array([value.encode() for value in values], pa.binary())
-        [made] = of.convert(pa.record_batch({"value": texts}))
-        if (why := made.rejected.get(len(values) - 1)) is not None:
+        [converted] = of.convert(pa.record_batch({"value": texts}))
+        if (why := converted.rejected.get(len(values) - 1)) is not None:
             return f"rejected: {why.partition(':')[0]}"
-        last = made.records.to_pylist()[-1]
+        last = converted.records.to_pylist()[-1]
         return ", ".join(f"{name}={value}" for name, value in last.items())
 
     return run
 
 
 def avro(kind: Any, body: bytes) -> Run:
-    """What a datum of one field `x` becomes."""
+    """Return the result of a datum of one field `x`."""
 
     def run(folder: Path) -> str:
         schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
@@ -68,7 +68,7 @@ def sized(body: bytes) -> bytes:
 
 
 def container(codec: str, *blocks: tuple[int, bytes]) -> Run:
-    """How many records a container file has, or why it is refused."""
+    """Return the number of records in a container file, or why it is rejected."""
 
     def run(folder: Path) -> str:
         schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
@@ -88,7 +88,7 @@ def snappy(plain: bytes, wrong: int = 0) -> bytes:
 
 
 def json_schema(schema: Any, value: str) -> Run:
-    """What a value of a property of that schema becomes."""
+    """Return the result of a value of a property with that schema."""
 
     def run(folder: Path) -> str:
         root = {"type": "object", "properties": {"x": schema}}
@@ -202,7 +202,7 @@ CASES: list[Case] = [
         "registry",
         "5,000 unknown schema ids",
         "the dataset fails alone, with the bound",
-        test=f"{HOSTILE}::test_thousands_of_unknown_schema_ids_fail_their_work_unit_alone",
+        test=f"{HOSTILE}::test_thousands_of_unknown_schema_ids_fail_only_their_work_unit",
     ),
     Case(
         "registry",
@@ -214,18 +214,18 @@ CASES: list[Case] = [
         "registry",
         "a schema of 3 kB with millions of columns",
         "rejected, with the bound",
-        test=f"{HOSTILE}::test_an_avro_schema_that_expands_to_millions_of_columns_is_refused_at_once",
+        test=f"{HOSTILE}::test_avro_schema_that_expands_to_millions_of_columns_is_rejected_at_once",
     ),
     Case(
         "registry",
         "a registry without any schema",
         "the records wait",
-        test="tests/unit/constructs/registry/test_empty_registry.py::test_an_empty_registry_is_reported_as_that_and_records_wait",
+        test="tests/unit/constructs/registry/test_empty_registry.py::test_empty_registry_is_reported_as_an_outage",
     ),
     Case(
         "registry",
         "a recursive field that the pinned schema lacks",
         "passed over",
-        test="tests/unit/constructs/registry/test_empty_registry.py::test_a_recursive_field_that_the_pinned_schema_lacks_is_passed_over",
+        test="tests/unit/constructs/registry/test_empty_registry.py::test_recursive_field_that_the_pinned_schema_lacks_is_skipped",
     ),
 ]

@@ -1,4 +1,4 @@
-"""One row of the table of inputs."""
+"""A row of the table of inputs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An input, its right value, and the code that shows it.
+    """An input, its right value, and the code that checks it.
 
-    Exactly one of `run` and `test` is set: `run` for whatever needs neither Spark nor a server, `test` for the others.
+    Exactly one of `run` and `test` is set: `run` if the input needs neither Spark nor a server, otherwise `test`.
     """
 
     point: str

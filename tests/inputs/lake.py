@@ -1,4 +1,4 @@
-"""Inputs of sinks whose records go to partitions and to tables of a lake: values, names of columns, altered tables."""
+"""Inputs of sinks whose records go to partitions and to tables of a lake: values, column names and altered tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DELTA = DeltaSink.model_validate({"type": "delta", "location": "/tables", "part
 
 
 def _folder(value: str | None) -> Callable[[Path], str]:
-    """Return the folder of a record with that value, or that it is rejected."""
+    """Return the folder of a record with that value, or `rejected`."""
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string())})
@@ -44,7 +44,7 @@ def _folder(value: str | None) -> Callable[[Path], str]:
 
 
 def _delta_partition(value: str | None) -> Callable[[Path], str]:
-    """Return the value that a Delta table has of a record that was partitioned by it, or that it is rejected."""
+    """Return the value in a Delta table of a record that was partitioned by it, or `rejected`."""
 
     def run(folder: Path) -> str:
         batch = pa.record_batch({"k": pa.array([value], pa.string()), "id": [1]})
@@ -60,7 +60,7 @@ def _delta_partition(value: str | None) -> Callable[[Path], str]:
 
 
 def _names(sink: SinkSettings, *names: str, struct: str = "") -> Callable[[Path], str]:
-    """Return `stored`, or why the sink can't have such columns, or such fields of a struct."""
+    """Return `stored`, or why the sink rejects such columns or struct fields."""
 
     def run(folder: Path) -> str:
         fields = [pa.field(name, pa.string()) for name in names]
@@ -78,7 +78,7 @@ def _shown(sink: SinkSettings) -> str:
 
 
 def _delta_after(change: str) -> Callable[[Path], str]:
-    """Return what a commit of files is answered after something happened to their table, shortened."""
+    """Return the shortened outcome of committing files after a change of their table."""
 
     def run(folder: Path) -> str:
         target = Target(folder)
@@ -110,8 +110,8 @@ _LAKE: list[SinkSettings] = [
 _NO_FOLDER = "rejected: its value can not name a folder"
 _ABANDON, _RESTART = (f"rejected: release the dataset with {way}" for way in ("abandon", "restart"))
 _DDL = "tests/unit/sinks/iceberg/test_iceberg_altered.py::"
-_REFUSED = f"{_DDL}test_files_whose_values_the_table_would_not_show_are_refused"
-_SHOWN = f"{_DDL}test_files_whose_values_the_table_still_shows_are_committed"
+_REFUSED = f"{_DDL}test_files_whose_values_the_altered_table_would_hide_are_rejected"
+_SHOWN = f"{_DDL}test_files_whose_values_the_altered_table_still_shows_are_committed"
 
 CASES: list[Case] = [
     *(
@@ -180,6 +180,6 @@ CASES: list[Case] = [
         f"text {NO_VALUE}, text of 300 bytes, an empty text",
         "each as it is",
         test="tests/unit/sinks/files/test_partition_values.py::"
-        "test_iceberg_keeps_partition_values_that_no_folder_could_be_named_after",
+        "test_iceberg_keeps_partition_values_that_can_not_be_folder_names",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Inputs of the Protobuf converter: schemas and messages, whole, damaged and hostile."""
+"""Inputs of the Protobuf converter: schemas and messages, intact, damaged and hostile."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def _observed(text: str, body: bytes, pinned: str, references: tuple[tuple[str, 
 def read(
     text: str, hexadecimal: str, pinned: str = "", references: tuple[tuple[str, str], ...] = ()
 ) -> Callable[[Path], str]:
-    """A message of a schema's text, read as the product reads it."""
+    """Read a message of a schema's text as the product does."""
     return lambda folder: _observed(text, bytes.fromhex(hexadecimal), pinned, references)
 
 
 def message(given: str, right: str, text: str, hexadecimal: str, pinned: str = "") -> Case:
-    """A message as a case."""
+    """Return a message as a case."""
     return Case("protobuf", given, right, read(text, hexadecimal, pinned))
 
 
 def named(name: str) -> Callable[[Path], str]:
-    """A schema that refers to a file of that name."""
+    """Return a schema that refers to a file of that name."""
     return read(P3 + "message M { int32 x = 1; }", "", "", ((name, P3),))
 
 

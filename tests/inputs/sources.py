@@ -1,4 +1,4 @@
-"""Inputs of the sources: pages of REST servers, files, texts that are cast, Kafka's timestamps."""
+"""Inputs of the sources: pages of REST servers, files, cast texts and Kafka timestamps."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ _REST = [
 
 def _cast(kind: pa.DataType, written: str, value: Any) -> Callable[[Path], str]:
     def run(_: Path) -> str:
-        found = cast_to(written, array_of(kind, [value]))
-        value_found = found.records.column("amount")[0].as_py() if found.records.num_rows else REJECTED
+        result = cast_to(written, array_of(kind, [value]))
+        value_found = result.records.column("amount")[0].as_py() if result.records.num_rows else REJECTED
         return f"{value_found:f}" if isinstance(value_found, Decimal) else str(value_found)
 
     return run
@@ -125,16 +125,16 @@ _KAFKA = [
 ]
 
 _HOSTILE = "tests/unit/sources/rest/test_hostile_servers.py::"
-_SLOW = _HOSTILE + "test_answer_that_takes_too_long_fails_and_names_the_bound"
-_LARGE = _HOSTILE + "test_body_that_is_too_large_once_it_is_unpacked_fails_and_names_the_bound"
-_REGISTRY = _HOSTILE + "test_registry_that_answers_so_does_not_answer"
+_SLOW = _HOSTILE + "test_answer_that_takes_too_long_fails_and_the_error_names_the_bound"
+_LARGE = _HOSTILE + "test_body_too_large_after_decompression_fails_and_the_error_names_the_bound"
+_REGISTRY = _HOSTILE + "test_hostile_registry_counts_as_unavailable"
 _SERVERS = [
     Case("rest", "a body of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
     Case("rest", "a header of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
     Case("rest", "a body without an end", "rejected: at most 268,435,456 bytes", test=_LARGE),
     Case("rest", "260 MiB of blanks, compressed", "rejected: at most 268,435,456 bytes", test=_LARGE),
     Case("rest", "Content-Encoding: gzip, gzip", "rejected: compressed more than once",
-         test=_HOSTILE + "test_body_that_is_packed_more_than_once_fails"),
+         test=_HOSTILE + "test_body_compressed_more_than_once_fails"),
     Case("registry", "a body or header of one byte each 20 ms", "an outage, with the bound", test=_REGISTRY),
     Case("registry", "a body without an end", "an outage, with the bound", test=_REGISTRY),
     Case("registry", "17 MiB of blanks, compressed", "an outage, with the bound", test=_REGISTRY),
@@ -148,8 +148,8 @@ def _csv(data: bytes, dialect: Dialect) -> Callable[[Path], str]:
 
 def _lines(data: bytes) -> Callable[[Path], str]:
     def run(_: Path) -> str:
-        found = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
-        return str([value for batch in found for value in batch.column("value").to_pylist()])
+        batches = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+        return str([value for batch in batches for value in batch.column("value").to_pylist()])
 
     return run
 
@@ -173,8 +173,15 @@ _FILES = [
     ),
     *(Case("json-lines", repr(data)[:120], str(right), _lines(data)) for data, right in JSON_LINES),
     *(Case("rest", repr(record)[:120], str([record]), _lone(record)) for record in LONE),
-    Case("csv", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_file_of_utf_16_fails_and_says_so"),
-    Case("json-lines", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_file_of_utf_16_fails_and_says_so"),
+    Case(
+        "csv", "a file of UTF-16", _UTF_16, test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding"
+    ),
+    Case(
+        "json-lines",
+        "a file of UTF-16",
+        _UTF_16,
+        test=_TEXT_FILES + "test_utf_16_file_fails_and_the_error_names_the_encoding",
+    ),
 ]
 
 CASES: list[Case] = [*_REST, *_CASTS, *_KAFKA, *_SERVERS, *_FILES]

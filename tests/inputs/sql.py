@@ -1,4 +1,4 @@
-"""Inputs of the SQL source and of the sinks that put rows into tables of databases."""
+"""Inputs of the SQL source and of the sinks that write rows to database tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.inputs.case import Case
 
 
 def _verification(url: str, tls: Tls = "verify") -> Callable[[Path], str]:
-    """Return the check of the server that a connection to this URL makes, or why the URL is rejected."""
+    """Return the server verification of a connection to this URL, or why the URL is rejected."""
 
     def run(folder: Path) -> str:
         try:
@@ -143,51 +143,55 @@ _UPSERTS = [
     (
         "value, tombstone, value at offsets 1, 2, 3 in one commit",
         "value of offset 3",
-        "value_tombstone_value_in_one_commit_ends_as_the_last_value",
+        "test_value_tombstone_value_in_one_commit_ends_as_the_last_value",
     ),
     (
         "value, tombstone, value in three runs",
         "value of offset 3",
-        "value_tombstone_value_over_three_commits_ends_as_the_last_value",
+        "test_value_tombstone_value_over_three_commits_ends_as_the_last_value",
     ),
     (
         "offsets 1 and 3 of one schema before offset 2 of another one",
         "value of offset 3",
-        "rows_that_a_converter_has_grouped_by_schema_end_as_the_newest",
+        "test_rows_grouped_by_schema_end_as_the_newest",
     ),
     (
         "a wide row of offset 2, then narrow ones of offsets 1 and 3",
         "narrow row of offset 3",
-        "schemas_that_evolve_to_and_fro_end_as_the_newest",
+        "test_alternating_schemas_end_as_the_newest",
     ),
     (
         "offset 6 read again over offset 7",
         "value of offset 7",
-        "a_range_that_is_read_again_takes_the_place_of_no_newer_row",
+        "test_range_that_is_read_again_replaces_no_newer_row",
     ),
-    ("offset 5 reprocessed over offset 9", "value of offset 9", "a_reprocessed_row_takes_the_place_of_no_newer_one"),
-    ("offset 5 reprocessed over offset 1", "value of offset 5", "a_reprocessed_row_takes_the_place_of_an_older_one"),
+    ("offset 5 reprocessed over offset 9", "value of offset 9", "test_reprocessed_row_replaces_no_newer_row"),
+    ("offset 5 reprocessed over offset 1", "value of offset 5", "test_reprocessed_row_replaces_an_older_row"),
     (
         "partition 1 of run 2 reprocessed over partition 0 of run 3",
         "value of run 3",
-        "a_reprocessed_row_of_another_partition_is_compared_by_its_run",
+        "test_reprocessed_row_of_another_partition_is_compared_by_its_run",
     ),
     (
         "offset 1 of a recreated topic over offset 100",
         "value of the recreated topic",
-        "rows_of_a_recreated_topic_are_newer_than_all_of_the_former_one",
+        "test_rows_of_a_recreated_topic_are_newer_than_all_earlier_rows",
     ),
     (
         "a commit that is replayed after a later one",
         "value of the later one",
-        "a_commit_that_is_replayed_after_a_later_one_changes_nothing",
+        "test_commit_replayed_after_a_later_one_changes_nothing",
     ),
     (
         "version 3 at offset 9 over version 5 at offset 1",
         "value of version 5",
-        "a_version_column_says_which_row_is_newer",
+        "test_version_column_decides_which_row_is_newer",
     ),
-    ("a null version over version 1", "value of version 1", "a_row_without_version_is_older_than_one_with"),
+    (
+        "a null version over version 1",
+        "value of version 1",
+        "test_row_without_version_is_older_than_one_with_a_version",
+    ),
 ]
 _VALUES = [
     ("-0.0 in REAL", "SQLite", _sqlite("REAL", pa.array([-0.0])), "rejected: -0.0, which SQLite stores as 0.0"),
@@ -278,7 +282,7 @@ CASES = [
         Case("column name", f"{given} in {rule.database}", right, run=_named(rule, *names))
         for given, rule, names, right in _COLUMNS
     ),
-    *(Case("upsert", given, right, test=f"{_NEWEST}test_{test}") for given, right, test in _UPSERTS),
+    *(Case("upsert", given, right, test=_NEWEST + test) for given, right, test in _UPSERTS),
     *[
         Case(
             "tls", f"{url} with tls: {tls}", right, run=_verification(url, "verify" if tls == "verify" else "insecure")

@@ -29,7 +29,7 @@ from tests.inputs.case import Case
 
 
 class Step(CommitStep):
-    """A custom step: it notes that it was executed, and then raises or returns what it is given."""
+    """A custom step that records its execution, and then raises or returns the given object."""
 
     type_name = "inputs-step"
 
@@ -63,12 +63,12 @@ class OtherStep(Step):
 
 
 def _sequence(*steps: tuple[type[Step], str, object, object], folder: Path) -> str:
-    """What commit() answered, and the steps that were executed."""
+    """Return the result of commit() and the executed steps."""
     del folder
     done: list[str] = []
-    made = tuple(kind(done, name, ends, verifies) for kind, name, ends, verifies in steps)
+    created = tuple(kind(done, name, ends, verifies) for kind, name, ends, verifies in steps)
     try:
-        answer = f"commit() returned {CommitSequence('d', made, lambda: done.append('closed')).commit()}"
+        answer = f"commit() returned {CommitSequence('d', created, lambda: done.append('closed')).commit()}"
     except LostError as error:
         answer = f"rejected: lost, expected {error.expected}"
     except DistcommitError as error:
@@ -91,8 +91,8 @@ _FAILED = RuntimeError("no such table")
 def _renames(folder: Path, *, nested: bool, paths: tuple[tuple[str, str], ...]) -> str:
     staging = folder / "staging"
     output = staging if nested else folder / "output"
-    for each in {staging, output}:
-        each.mkdir()
+    for folder_path in {staging, output}:
+        folder_path.mkdir()
     context = StepContext(LocalFileSystem(durable=False), str(staging), str(output))
     steps = []
     for number, (source, target) in enumerate(paths):
@@ -113,14 +113,14 @@ def _renames(folder: Path, *, nested: bool, paths: tuple[tuple[str, str], ...]) 
 
 
 def _job(place: Path, name: str, **moved: Path) -> Roots:
-    roots = Roots(*(str(moved.get(each, place / name / each)) for each in ("store", "staging", "output")))
+    roots = Roots(*(str(moved.get(part, place / name / part)) for part in ("store", "staging", "output")))
     store = open_store(LocalFileSystem(durable=False), roots, name, 1, create=True)
     begin_run(store, f"run of {name}")
     return roots
 
 
 def _second(folder: Path, *, which: str, at: str) -> str:
-    """What becomes of a second job that has one of its folders there, below the folders of the first."""
+    """Return the outcome of creating a second job with one folder at `at`, below the folders of the first job."""
     _job(folder, "first")
     try:
         _job(folder, "second", **{which: folder / at})
@@ -147,7 +147,7 @@ def _roots(given: str, right: str, which: str, at: str) -> Case:
 
 
 def _swept(folder: Path, *, link: str, target: str) -> str:
-    """The files elsewhere that a sweep of staging has left."""
+    """Return the files elsewhere that remain after a sweep of staging."""
     staging, elsewhere = folder / "staging", folder / "elsewhere"
     for below in ("", "00000_000000-a", bucket_folder(1, 0).partition("/")[2] + "/00000_000000-a"):
         (elsewhere / below).mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _imported(folder: Path, *, code: str) -> str:
-    """What becomes of a class whose module has that code."""
+    """Return the outcome of loading a class whose module has that code."""
     (folder / "inputs_custom_class.py").write_text(code)
     with _importable(folder):
         try:
@@ -184,8 +184,8 @@ def _imported(folder: Path, *, code: str) -> str:
 
 
 def _not_started(_: Path, *, error: Exception) -> str:
-    found = not_started(error, "local[2]")
-    return f"rejected: {found.what}, exit code {found.exit_code}"
+    problem = not_started(error, "local[2]")
+    return f"rejected: {problem.what}, exit code {problem.exit_code}"
 
 
 def _class(given: str, right: str, code: str) -> Case:

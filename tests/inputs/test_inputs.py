@@ -37,12 +37,12 @@ def _exists(test: str) -> bool:
         return False
     scope: ast.AST = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     for name in names:
-        found = [
+        nodes = [
             node
             for node in ast.iter_child_nodes(scope)
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
         ]
-        if not found:
+        if not nodes:
             return False
-        scope = found[0]
+        scope = nodes[0]
     return True

@@ -9,59 +9,58 @@ _UPSERTS = [
     (
         "offset 9 through one branch, then offset 5 of the same key through another",
         "value of offset 9",
-        "of_two_branches_with_one_key_the_later_position_wins",
+        "test_later_position_wins_between_two_branches_with_one_key",
     ),
     (
         "offset 5 reprocessed through another branch over offset 9",
         "value of offset 9",
-        "a_reprocessed_row_of_another_branch_is_compared_by_its_position",
+        "test_reprocessed_row_of_another_branch_is_compared_by_its_position",
     ),
     (
         "row 100 of files, rejected before a restart, reprocessed over row 1 that was read after it",
         "value of row 1",
-        "a_reprocessed_row_that_was_numbered_before_a_restart_takes_the_place_of_no_later_one",
+        "test_reprocessed_row_numbered_before_a_restart_replaces_no_later_row",
     ),
     (
         "row 1 of files, rejected after a restart, reprocessed over row 100 that was read before it",
         "value of row 1",
-        "a_reprocessed_row_of_a_later_numbering_takes_the_place_of_an_earlier_one",
+        "test_reprocessed_row_of_a_later_numbering_replaces_an_earlier_row",
     ),
 ]
-_REPROCESSED = (
-    "tests/integration/test_reprocess.py::test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed"
-)
-_LOOPS = "tests/unit/app/test_loops.py::test_"
+_REPROCESSED = "tests/integration/test_reprocess.py::"
+_LOOPS = "tests/unit/app/test_loops.py::"
 _LOOP_CASES = [
     (
         "source and sink of one Kafka cluster and topic, at addresses with nothing in common",
-        "refused when it is planned",
-        f"{_LOOPS}one_kafka_cluster_at_addresses_that_differ_is_a_loop",
+        "rejected by the plan checks",
+        _LOOPS + "test_one_kafka_cluster_at_addresses_that_differ_is_a_loop",
     ),
     (
         "Iceberg table lake.shop.orders to shop.orders of a catalog at another address",
         "accepted",
-        f"{_LOOPS}iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
+        _LOOPS + "test_iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
     ),
     (
         "Iceberg catalogs https://Catalog.example:443/api/ and https://catalog.example/api",
-        "refused: one catalog",
-        f"{_LOOPS}iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
+        "rejected: one catalog",
+        _LOOPS + "test_iceberg_tables_of_one_name_are_apart_if_their_catalogs_are",
     ),
     (
         "SQL source without schema, sink in another schema of its database",
-        "refused, naming source.schema",
-        f"{_LOOPS}source_without_schema_is_told_to_name_it",
+        "rejected, naming source.schema",
+        _LOOPS + "test_source_without_schema_is_told_to_name_it",
     ),
 ]
-_ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::test_"
+_ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::"
+_UNDONE = _ABANDONED + "test_sequence_whose_step_was_not_taken_back_stays_in_revocation"
 _COMMITTERS = "tests/unit/steps/test_sink.py::test_committer_callback_that_returns_false_has_failed"
 _CALLBACKS = [
-    ("withdraw() of a custom step", "rejected: stays revoking", f"{_ABANDONED}sequence_whose_step_was_not_taken_back"),
-    ("undo() of a custom step", "rejected: stays revoking", f"{_ABANDONED}sequence_whose_step_was_not_taken_back"),
+    ("withdraw() of a custom step", "rejected: stays revoking", _UNDONE),
+    ("undo() of a custom step", "rejected: stays revoking", _UNDONE),
 ]
 CASES = [
     *(
-        Case("steps", f"{given} returns {answer}", right, test=f"{test}_stays_in_revocation")
+        Case("steps", f"{given} returns {answer}", right, test=test)
         for given, right, test in _CALLBACKS
         for answer in ("False", "0", "'failed'")
     ),
@@ -69,7 +68,7 @@ CASES = [
         "steps",
         "make_durable() of a custom step returns False",
         "rejected: the step failed",
-        test=f"{_ABANDONED}effect_that_was_not_made_durable_is_a_failed_step",
+        test=_ABANDONED + "test_effect_that_was_not_made_durable_is_a_failed_step",
     ),
     Case(
         "watermarks set by hand",
@@ -82,9 +81,9 @@ CASES = [
         Case(
             "folders",
             f"partition values {given}",
-            "a folder each; the column stays in the files",
+            "separate folders; the column stays in the files",
             test="tests/unit/sinks/files/test_partition_values.py::"
-            "test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files",
+            "test_values_that_differ_in_case_or_unicode_form_have_separate_folders_and_stay_in_the_files",
         )
         for given in ("DE and de", "caf\\u00e9 and cafe\\u0301")
     ),
@@ -100,7 +99,7 @@ CASES = [
         "a message without fields where there is no other column",
         "rejected: no column would be left; keep_column: true helps",
         test="tests/unit/constructs/registry/test_policy.py::"
-        "test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps",
+        "test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy",
     ),
     Case(
         "sql",
@@ -114,11 +113,11 @@ CASES = [
         for callback in ("abort", "allow", "discard")
     ),
     *(Case("loops", given, right, test=test) for given, right, test in _LOOP_CASES),
-    *(Case("upsert", given, right, test=f"{_NEWEST}test_{name}") for given, right, name in _UPSERTS),
+    *(Case("upsert", given, right, test=_NEWEST + name) for given, right, name in _UPSERTS),
     Case(
         "upsert",
         "a record of run 1 that is rejected twice and then reprocessed over one of run 2 in another partition",
         "value of run 2",
-        test=f"{_REPROCESSED}_twice",
+        test=_REPROCESSED + "test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed_twice",
     ),
 ]

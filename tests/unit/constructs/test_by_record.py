@@ -1,4 +1,4 @@
-"""Converters that take records one at a time: what does not fit the schema that they say is turned away."""
+"""Converters that process one record at a time: a record that does not fit the declared schema is rejected."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SCHEMA = pa.schema(
 
 
 class Given(RecordConverter):
-    """Makes of its second record what it is given."""
+    """A converter that returns a given object for its second record."""
 
-    def __init__(self, made: Any) -> None:
-        self.made = made
+    def __init__(self, given_object: Any) -> None:
+        self.made = given_object
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         return SCHEMA
@@ -33,14 +33,14 @@ class Given(RecordConverter):
         return self.made if record["id"] == 1 else {"id": record["id"]}
 
 
-def converted(made: Any) -> tuple[list[Any], dict[int, str]]:
-    (found,) = Given(made).convert(pa.record_batch({"id": [0, 1, 2]}))
-    found.records.validate(full=True)
-    return found.records.select(["id"]).to_pylist(), dict(found.rejected)
+def converted(given_object: Any) -> tuple[list[Any], dict[int, str]]:
+    (result,) = Given(given_object).convert(pa.record_batch({"id": [0, 1, 2]}))
+    result.records.validate(full=True)
+    return result.records.select(["id"]).to_pylist(), dict(result.rejected)
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    ("given_object", "why"),
     [
         ({"id": 1, "nots": "x"}, "nots is not in the converter's schema"),
         ({"note": "x"}, "id must not be null or missing"),
@@ -53,17 +53,17 @@ def converted(made: Any) -> tuple[list[Any], dict[int, str]]:
         ({"ib": 1}, "ib is not in the converter's schema; id must not be null or missing"),
     ],
 )
-def test_a_record_that_does_not_fit_is_turned_away_and_the_others_are_not(made: Any, why: str) -> None:
-    assert converted(made) == ([{"id": 0}, {"id": 2}], {1: why})
+def test_record_that_does_not_fit_is_rejected_alone(given_object: Any, why: str) -> None:
+    assert converted(given_object) == ([{"id": 0}, {"id": 2}], {1: why})
 
 
 @pytest.mark.parametrize(
-    "made",
+    "given_object",
     [
         {"id": 1},
         {"id": 1, "note": None, "lines": [None, {"sku": "a"}], "by_name": {"k": 1}},
         {"id": 1, "lines": [], "by_name": [("k", 1)]},
     ],
 )
-def test_what_a_record_does_not_have_is_null_where_that_may_be(made: Any) -> None:
-    assert converted(made) == ([{"id": 0}, {"id": 1}, {"id": 2}], {})
+def test_missing_nullable_column_of_a_record_is_null(given_object: Any) -> None:
+    assert converted(given_object) == ([{"id": 0}, {"id": 1}, {"id": 2}], {})

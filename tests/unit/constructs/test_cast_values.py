@@ -95,49 +95,49 @@ CASTS: Sequence[tuple[pa.DataType, str, Any, Any]] = [
 
 
 def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Values that may lie beyond what Python's times hold."""
+    """Return an array of values, including times that Python can't represent."""
     if pa.types.is_temporal(kind):
         return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
     return pa.array(values, kind)
 
 
 def cast_to(written: str, column: pa.Array) -> Converted:
-    (found,) = Cast(type="cast", columns={"amount": written}).convert(pa.record_batch([column], ["amount"]))
-    return found
+    (result,) = Cast(type="cast", columns={"amount": written}).convert(pa.record_batch([column], ["amount"]))
+    return result
 
 
 @pytest.mark.parametrize(("kind", "written", "value", "right"), CASTS, ids=lambda value: str(value)[:30])
-def test_cast_gives_the_right_value_or_rejects_its_record(
+def test_cast_returns_the_right_value_or_rejects_its_record(
     kind: pa.DataType, written: str, value: Any, right: Any
 ) -> None:
-    found = cast_to(written, array_of(kind, [value, None]))
+    result = cast_to(written, array_of(kind, [value, None]))
     if right == REJECTED:
-        assert found.records.column("amount").to_pylist() == [None]
-        assert "amount" in found.rejected[0]
+        assert result.records.column("amount").to_pylist() == [None]
+        assert "amount" in result.rejected[0]
     else:
-        assert found.records.column("amount").to_pylist() == [right, None]
-        assert not found.rejected
+        assert result.records.column("amount").to_pylist() == [right, None]
+        assert not result.rejected
 
 
 def test_only_the_bad_records_of_a_batch_are_rejected_and_each_reason_names_column_and_value() -> None:
     column = array_of(US, [0, 2**63 - 1, 1, -(2**63), 2])
-    found = cast_to("date", column)
-    assert found.records.column("amount").to_pylist() == [date(1970, 1, 1)] * 3
-    assert sorted(found.rejected) == [1, 3]
-    assert "column 'amount'" in found.rejected[1]
-    assert str(2**63 - 1) in found.rejected[1]
+    result = cast_to("date", column)
+    assert result.records.column("amount").to_pylist() == [date(1970, 1, 1)] * 3
+    assert sorted(result.rejected) == [1, 3]
+    assert "column 'amount'" in result.rejected[1]
+    assert str(2**63 - 1) in result.rejected[1]
 
 
-def test_reason_names_the_column_that_failed_among_several() -> None:
+def test_reason_names_the_failed_column_among_several() -> None:
     batch = pa.record_batch([pa.array(["1"]), pa.array(["x"])], ["a", "b"])
-    (found,) = Cast(type="cast", columns={"a": "int64", "b": "int64"}).convert(batch)
-    assert "column 'b'" in found.rejected[0]
-    assert "column 'a'" not in found.rejected[0]
+    (result,) = Cast(type="cast", columns={"a": "int64", "b": "int64"}).convert(batch)
+    assert "column 'b'" in result.rejected[0]
+    assert "column 'a'" not in result.rejected[0]
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
 @pytest.mark.parametrize("kind", [US, pa.list_(US), pa.map_(pa.string(), US), pa.struct([("at", US)])])
-def test_json_times_that_leave_the_calendar_in_utc_are_rejected(text: str, kind: pa.DataType) -> None:
+def test_json_times_outside_the_calendar_in_utc_are_rejected(text: str, kind: pa.DataType) -> None:
     of = pa.types
     shape = {of.is_list: f'["{text}"]', of.is_map: f'{{"k":"{text}"}}', of.is_struct: f'{{"at":"{text}"}}'}
     written = next((shape[is_it] for is_it in shape if is_it(kind)), f'"{text}"')
@@ -156,8 +156,8 @@ class _Same(RecordConverter):
 
 
 @pytest.mark.parametrize("kind", [US, pa.date32(), pa.timestamp("s")])
-def test_record_whose_time_python_does_not_hold_is_rejected_by_itself(kind: pa.DataType) -> None:
+def test_record_whose_time_python_can_not_represent_is_rejected_alone(kind: pa.DataType) -> None:
     column = array_of(kind, [0, 2**31 - 1 if kind == pa.date32() else 2**63 - 1, 1])
-    (found,) = _Same().convert(pa.record_batch([column], ["at"]))
-    assert found.records.num_rows == 2
-    assert list(found.rejected) == [1]
+    (result,) = _Same().convert(pa.record_batch([column], ["at"]))
+    assert result.records.num_rows == 2
+    assert list(result.rejected) == [1]

@@ -1,4 +1,4 @@
-"""Whatever the code of a custom class raises before records are read is an error that names the class."""
+"""Any exception of a custom class before records are read becomes an error that names the class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distcommit.sources.python.source import PythonSource
 ROWS = pa.schema([("id", pa.int64())])
 ERRORS = [KeyError("price"), RuntimeError("no"), SystemExit(3), BaseException("a panic")]
 RAISED: list[BaseException] = []
-"""What the hostile classes raise."""
+"""The error that the hostile classes raise."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _raises(*_: object, **__: object) -> Any:
 
 
 def _hostile(kind: type, *methods: str, **more: object) -> Any:
-    """A subclass of which some methods raise, and all else is as little as can be."""
+    """Return a minimal subclass whose given methods raise."""
     abstract = dict.fromkeys(kind.__abstractmethods__, lambda self, *args, **options: None)  # type: ignore[attr-defined]
     return type(f"Hostile{kind.__name__}", (kind,), {**abstract, **dict.fromkeys(methods, _raises), **more})
 
@@ -79,7 +79,7 @@ CALLS: list[tuple[str, str, Callable[[], object]]] = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(("section", "name", "call"), CALLS, ids=[f"{n}-{i}" for i, (_, n, _) in enumerate(CALLS)])
-def test_an_error_of_a_custom_class_names_it(
+def test_exception_of_a_custom_class_names_the_class(
     section: str, name: str, call: Callable[[], object], error: BaseException
 ) -> None:
     with raising(error), pytest.raises(ConfigurationError, match=f"the {section}'s class") as caught:
@@ -89,11 +89,11 @@ def test_an_error_of_a_custom_class_names_it(
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("no server"), TimeoutError("too slow")])
-def test_a_connection_that_a_custom_class_can_not_open_is_no_wrong_setting(error: OSError) -> None:
+def test_connection_error_of_a_custom_class_is_transient(error: OSError) -> None:
     with raising(error), pytest.raises(TransientError, match="the source's class"):
         _ = instance(PythonSource, "HostileSource").batch_schema
 
 
-def test_a_typed_error_of_a_custom_class_is_raised_as_it_is() -> None:
+def test_typed_error_of_a_custom_class_is_raised_unchanged() -> None:
     with raising(DistcommitError("no such column")), pytest.raises(DistcommitError, match=r"^no such column$"):
         instance(PythonConverter, "HostileConverter").convert_schema(ROWS)

@@ -1,4 +1,4 @@
-"""Declared columns, and which schemas are compatible with them."""
+"""Declared columns, and the schemas that are compatible with them."""
 
 from __future__ import annotations
 
@@ -59,26 +59,26 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("kind", "declared"), NARROWER)
-def test_a_narrower_type_is_compatible(kind: pa.DataType, declared: pa.DataType) -> None:
+def test_narrower_type_is_compatible(kind: pa.DataType, declared: pa.DataType) -> None:
     assert is_narrower(kind, declared)
 
 
 @pytest.mark.parametrize(("kind", "declared"), OTHERS)
-def test_another_type_is_not(kind: pa.DataType, declared: pa.DataType) -> None:
+def test_other_type_is_not_compatible(kind: pa.DataType, declared: pa.DataType) -> None:
     assert not is_narrower(kind, declared)
 
 
-@pytest.mark.parametrize("kind", [each for pair in NARROWER + OTHERS for each in pair])
-def test_a_type_is_compatible_with_itself(kind: pa.DataType) -> None:
+@pytest.mark.parametrize("kind", [kind for pair in NARROWER + OTHERS for kind in pair])
+def test_type_is_compatible_with_itself(kind: pa.DataType) -> None:
     assert is_narrower(kind, kind)
 
 
-def test_columns_that_do_not_fit_are_told() -> None:
+def test_columns_that_do_not_fit_are_listed() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.int8()), ("b", pa.int8()), ("c", pa.int8())])
-    found = list(misfits(schema, {"b": "int64", "d": "string", "a": "int32"}, "refused"))
-    assert found == ["b exists 2 times", "d is missing", "a is int64, not int32", "c is not declared"]
+    problems = list(misfits(schema, {"b": "int64", "d": "string", "a": "int32"}, "refused"))
+    assert problems == ["b exists 2 times", "d is missing", "a is int64, not int32", "c is not declared"]
     assert list(misfits(schema, {"c": "int32"}, "allowed")) == []
 
 
-def test_they_are_told_as_arrow_shows_them() -> None:
+def test_columns_are_described_as_arrow_shows_them() -> None:
     assert describe_columns({"a": "decimal(9, 2)", "b": ["date"]}) == "a decimal128(9, 2), b list<item: date32[day]>"

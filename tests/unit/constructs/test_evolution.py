@@ -1,4 +1,4 @@
-"""Which schemas are compatible: as a relation, and by reading files of several as one table."""
+"""Compatibility of schemas: as a relation, and by reading files of several schemas as one table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMAS = st.lists(FIELDS, max_size=3, unique_by=lambda field: field.name).map(p
 
 
 def in_order(schema: pa.Schema | None) -> Any:
-    """The fields without regard to their order, at all depths."""
+    """Return the fields sorted by name, at all depths."""
     return None if schema is None else sorted(map(_field, schema), key=str)
 
 
@@ -60,7 +60,7 @@ def _type(kind: pa.DataType) -> Any:
 
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
-def test_it_does_not_matter_which_of_two_comes_first(one: pa.Schema, two: pa.Schema) -> None:
+def test_compatibility_is_symmetric(one: pa.Schema, two: pa.Schema) -> None:
     there, back = compare_schemas(one, two), compare_schemas(two, one)
     assert there.kind == back.kind
     assert in_order(there.merged) == in_order(back.merged)
@@ -70,33 +70,35 @@ def test_it_does_not_matter_which_of_two_comes_first(one: pa.Schema, two: pa.Sch
 
 @given(st.lists(SCHEMAS, min_size=3, max_size=3))
 @settings(max_examples=500, deadline=None)
-def test_nor_in_what_order_several_come(schemas: list[pa.Schema]) -> None:
-    """So whoever joins them one by one, from whatever end, comes to the same schema, or to none."""
+def test_merged_schema_does_not_depend_on_the_order_of_merging(schemas: list[pa.Schema]) -> None:
+    """Merging schemas one by one, from any end, results in the same schema or in none."""
 
     def joined(of: list[pa.Schema]) -> pa.Schema | None:
         return reduce(
-            lambda known, found: None if known is None else compare_schemas(known, found).merged, of[1:], of[0]
+            lambda merged, next_schema: None if merged is None else compare_schemas(merged, next_schema).merged,
+            of[1:],
+            of[0],
         )
 
     nullable = [pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas]
     one, two, three = nullable
-    found = [joined(order) for order in ([one, two, three], [three, two, one], [two, three, one])]
-    assert len({str(in_order(each)) for each in found}) == 1
+    merged_schemas = [joined(order) for order in ([one, two, three], [three, two, one], [two, three, one])]
+    assert len({str(in_order(schema)) for schema in merged_schemas}) == 1
 
 
 @given(SCHEMAS)
-def test_a_schema_is_identical_to_itself_and_compatible_with_what_it_was_merged_to(schema: pa.Schema) -> None:
+def test_schema_is_identical_to_itself_and_compatible_with_its_merged_schema(schema: pa.Schema) -> None:
     assert compare_schemas(schema, schema).kind == "identical"
     assert compare_schemas(schema, pa.schema(list(schema)[::-1])).kind == "identical"
 
 
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
-def test_both_are_compatible_with_what_they_can_be_read_as(one: pa.Schema, two: pa.Schema) -> None:
+def test_both_schemas_are_compatible_with_their_merged_schema(one: pa.Schema, two: pa.Schema) -> None:
     merged = compare_schemas(one, two).merged
     if merged is not None:
-        for each in (one, two):
-            again = compare_schemas(merged, each)
+        for schema in (one, two):
+            again = compare_schemas(merged, schema)
             assert in_order(again.merged) == in_order(merged)
 
 
@@ -129,17 +131,17 @@ WIDER = [
 
 
 @pytest.mark.parametrize(("old", "new", "wider"), WIDER)
-def test_what_is_wider(old: pa.DataType, new: pa.DataType, wider: pa.DataType | None) -> None:
+def test_merged_type_is_the_wider_one(old: pa.DataType, new: pa.DataType, wider: pa.DataType | None) -> None:
     for pair in ((old, new), (new, old)):
         merged = compare_schemas(*(pa.schema([("x", kind)]) for kind in pair)).merged
         assert (None if merged is None else _type(merged.field("x").type)) == (None if wider is None else _type(wider))
 
 
-def test_a_column_that_may_be_null_in_one_may_be_in_both() -> None:
-    never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=each)]) for each in (False, True))
+def test_column_that_is_nullable_in_one_schema_is_nullable_in_the_merged_one() -> None:
+    never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=is_nullable)]) for is_nullable in (False, True))
     for pair in ((never, at_times), (at_times, never)):
-        found = compare_schemas(*pair)
-        assert (found.kind, found.merged) == ("compatible", at_times)
+        comparison = compare_schemas(*pair)
+        assert (comparison.kind, comparison.merged) == ("compatible", at_times)
     assert compare_schemas(never, never).merged == never
 
 
@@ -152,7 +154,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             ("counts", pa.map_(pa.string(), pa.int32())),
         ]
     )
-    found = pa.schema(
+    changed = pa.schema(
         [
             ("price", pa.string()),
             ("buyer", pa.struct([("name", pa.int32())])),
@@ -161,7 +163,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
-    assert compare_schemas(known, found).reasons == (
+    assert compare_schemas(known, changed).reasons == (
         "price is string here, and int64 before",
         "buyer.name is int32 here, and string before",
         "buyer.zip is missing, and is not nullable",
@@ -172,7 +174,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
 
 
 def values(schema: pa.Schema) -> pa.Table:
-    """A record with a value in each column, and one with none."""
+    """Return a record with a value in each column, and one without any."""
     return pa.Table.from_pylist([{field.name: _value(field.type) for field in schema}, {}], schema=schema)
 
 
@@ -197,21 +199,21 @@ NESTED = [
 
 @pytest.mark.parametrize(("old", "new"), [*((old, new) for old, new, wider in WIDER if wider), *NESTED])
 @pytest.mark.parametrize("first", [True, False])
-def test_what_is_compatible_is_one_table_to_those_who_read_it(old: pa.DataType, new: pa.DataType, first: bool) -> None:
+def test_files_of_compatible_types_are_read_as_one_table(old: pa.DataType, new: pa.DataType, first: bool) -> None:
     require_one_table([pa.schema([("x", kind)]) for kind in ((old, new) if first else (new, old))])
 
 
 @given(st.lists(SCHEMAS, min_size=2, max_size=3))
 @settings(max_examples=150, deadline=None)
-def test_files_of_compatible_schemas_are_one_table_to_those_who_read_them(schemas: list[pa.Schema]) -> None:
+def test_files_of_compatible_schemas_are_read_as_one_table(schemas: list[pa.Schema]) -> None:
     require_one_table([pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas])
 
 
 def require_one_table(nullable: list[pa.Schema]) -> None:
-    """If they are compatible."""
+    """Check that files of these schemas are read as one table if the schemas are compatible."""
     merged: pa.Schema | None = nullable[0]
-    for each in nullable[1:]:
-        merged = None if merged is None else compare_schemas(merged, each).merged
+    for schema in nullable[1:]:
+        merged = None if merged is None else compare_schemas(merged, schema).merged
     if merged is None or not len(merged):
         return
     with TemporaryDirectory() as folder:
@@ -225,14 +227,16 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
         expected = [row for schema in nullable if len(schema) for row in widened(values(schema), merged)]
         assert rows.to_pylist() == expected
         read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table()
-        assert [same(row) for row in read.select(merged.names).to_pylist()] == [same(row) for row in expected]
+        assert [comparable_value(row) for row in read.select(merged.names).to_pylist()] == [
+            comparable_value(row) for row in expected
+        ]
 
 
 @given(st.lists(SCHEMAS, min_size=2, max_size=2))
 @settings(max_examples=200, deadline=None)
-def test_nullable_columns_are_incompatible_for_their_types_alone(schemas: list[pa.Schema]) -> None:
+def test_nullable_columns_are_incompatible_only_by_their_types(schemas: list[pa.Schema]) -> None:
     plain, free = (compare_schemas(*of) for of in (schemas, list(map(nullable, schemas))))
-    assert free.reasons == tuple(each for each in plain.reasons if not each.endswith("and is not nullable"))
+    assert free.reasons == tuple(reason for reason in plain.reasons if not reason.endswith("and is not nullable"))
     if plain.merged is not None and free.merged is not None:
         assert in_order(free.merged) == in_order(nullable(plain.merged))
 
@@ -242,8 +246,10 @@ LINE = [pa.field("sku", pa.string(), False), pa.field("n", pa.int32(), False)]
 
 @pytest.mark.parametrize("within", [pa.struct, lambda of: pa.list_(pa.field("item", pa.struct(of), False))])
 @pytest.mark.parametrize("before", [True, False])
-def test_a_plain_field_that_one_of_two_files_has_within_others(within: Any, before: bool, tmp_path: Path) -> None:
-    """Nobody has to say what all files can be read as: pyarrow, DuckDB and whole commits find it."""
+def test_plain_nested_field_of_one_of_two_files_is_read_by_all_readers(
+    within: Any, before: bool, tmp_path: Path
+) -> None:
+    """No merged schema needs to be given: pyarrow, DuckDB and reads of whole commits determine it."""
     kinds = [within(LINE[:1]), within(LINE)] if before else [within(LINE), within(LINE[:1])]
     tables = [values(nullable(pa.schema([("x", kind)]))) for kind in kinds]
     paths = [str(tmp_path / f"{number}.parquet") for number in range(2)]
@@ -253,13 +259,13 @@ def test_a_plain_field_that_one_of_two_files_has_within_others(within: Any, befo
     expected = [row for table in tables for row in widened(table, merged)]
     assert ds.dataset(paths, schema=merged).to_table().to_pylist() == expected
     read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table().to_pylist()
-    assert [same(row) for row in read] == [same(row) for row in expected]
+    assert [comparable_value(row) for row in read] == [comparable_value(row) for row in expected]
     (both,) = pa.concat_tables(tables, promote_options="permissive").schema
     assert both.type == merged.field("x").type
 
 
 def widened(table: pa.Table, schema: pa.Schema) -> list[Any]:
-    """The records as the merged schema has them, by plain Python."""
+    """Convert the records to the merged schema in plain Python."""
     return [{field.name: _widened(row.get(field.name), field.type) for field in schema} for row in table.to_pylist()]
 
 
@@ -269,16 +275,16 @@ def _widened(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _widened(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
-        return [_widened(each, kind.value_type) for each in value]
+        return [_widened(item, kind.value_type) for item in value]
     if pa.types.is_map(kind):
-        return [(key, _widened(each, kind.item_type)) for key, each in value]
+        return [(key, _widened(item, kind.item_type)) for key, item in value]
     return value
 
 
-def same(value: Any) -> Any:
-    """A value as DuckDB has it: times without a zone are in UTC, and fields of structs are in any order."""
+def comparable_value(value: Any) -> Any:
+    """Return a value as DuckDB returns it: times without a zone are in UTC, and struct fields are in any order."""
     if isinstance(value, dict):
-        return {name: same(below) for name, below in sorted(value.items())}
+        return {name: comparable_value(below) for name, below in sorted(value.items())}
     if isinstance(value, (list, tuple)):
-        return [same(below) for below in value]
+        return [comparable_value(below) for below in value]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value

@@ -1,4 +1,4 @@
-"""Classes of users are made anew in each process: what they keep does not travel."""
+"""Instances of custom classes are created in each process: their state is never pickled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from distcommit.core.interfaces.constructs import (
 
 
 class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
-    """All in one, with something that can't be pickled."""
+    """A class of all custom kinds, with state that can't be pickled."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -47,7 +47,7 @@ class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
 
 
 @pytest.mark.parametrize("section", ["converter", "row_checker", "task_checker", "fork"])
-def test_what_it_keeps_stays_where_it_is(section: Section) -> None:
+def test_state_of_a_custom_class_is_not_pickled(section: Section) -> None:
     instance = validated(section, {"type": "python", "class": f"{__name__}:Keeps"})
     assert instance.instance is instance.instance
     travelled = pickle.loads(pickle.dumps(instance))

@@ -1,4 +1,4 @@
-"""Task checkers: what passes, what is told, and settings and records that are refused."""
+"""Task checkers: which attempts pass, the reported details, and rejected settings and records."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ KEYS = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.one_of(st.
 
 
 def outcome(settings: dict[str, Any], *batches: dict[str, Any] | pa.RecordBatch, **counts: int) -> tuple[bool, str]:
-    """Of an attempt that wrote these batches."""
-    made: TaskChecker = validated("task_checker", settings)
-    check = made.begin()
-    found = [batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch) for batch in batches]
-    for batch in found:
+    """Return the outcome for an attempt that wrote these batches."""
+    instance: TaskChecker = validated("task_checker", settings)
+    check = instance.begin()
+    record_batches = [batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch) for batch in batches]
+    for batch in record_batches:
         check.see(batch)
-    written = sum(batch.num_rows for batch in found)
+    written = sum(batch.num_rows for batch in record_batches)
     return check.outcome(BranchCounts(**{"read": written, "written": written, "rejected": 0, "filtered": 0, **counts}))
 
 
 @given(batches=st.lists(KEYS, max_size=3), columns=st.sampled_from([["a"], ["b"], ["a", "b"]]))
-def test_unique_is_what_python_says(batches: list[list[tuple[int | None, str | None]]], columns: list[str]) -> None:
+def test_unique_equals_a_python_reference(
+    batches: list[list[tuple[int | None, str | None]]], columns: list[str]
+) -> None:
     kinds = {"a": pa.int64(), "b": pa.string()}
-    made = [
+    record_batches = [
         pa.record_batch({name: pa.array([row[i] for row in rows], kinds[name]) for i, name in enumerate("ab")})
         for rows in batches
     ]
     keys = [tuple(row["ab".index(name)] for name in columns) for rows in batches for row in rows]
     whole = [key for key in keys if None not in key]
-    assert outcome({"type": "unique", "columns": columns}, *made)[0] == (len(whole) == len(set(whole)))
+    assert outcome({"type": "unique", "columns": columns}, *record_batches)[0] == (len(whole) == len(set(whole)))
 
 
-def test_unique_says_how_many_and_names_one() -> None:
+def test_unique_reports_the_number_of_duplicates_and_one_example() -> None:
     settings = {"type": "unique", "columns": ["a", "b"]}
     passed, detail = outcome(settings, {"a": [1, 1, 2], "b": ["x\n", "y", "x"]}, {"a": [1, 3], "b": ["x\n", "x"]})
     assert not passed
@@ -52,7 +54,7 @@ def test_unique_says_how_many_and_names_one() -> None:
     assert outcome(settings, {"a": [1], "b": ["x"]})[1] == "expected each a, b once, found 1 different ones"
 
 
-def test_keys_of_a_type_that_was_widened_are_compared() -> None:
+def test_keys_of_widened_types_are_compared() -> None:
     def one(number: int, kind: pa.DataType) -> pa.RecordBatch:
         return pa.record_batch({"a": pa.array([number], kind)})
 
@@ -74,38 +76,38 @@ def test_keys_of_types_that_can_not_be_compared_do_not_pass() -> None:
     assert not outcome(settings, {"a": [big, big + 1]}, {"a": [0.5]})[0]
 
 
-def test_zero_is_zero_and_nan_is_one_value() -> None:
+def test_unique_treats_both_zeros_and_all_nans_as_equal() -> None:
     settings = {"type": "unique", "columns": ["a"]}
     assert not outcome(settings, {"a": [0.0, -0.0]})[0]
     assert not outcome(settings, {"a": [float("nan")]}, {"a": [float("nan")]})[0]
 
 
 @given(written=st.integers(0, 9), low=st.integers(0, 9), more=st.one_of(st.none(), st.integers(0, 9)))
-def test_row_count_is_what_python_says(written: int, low: int, more: int | None) -> None:
+def test_row_count_equals_a_python_reference(written: int, low: int, more: int | None) -> None:
     high = None if more is None else low + more
-    found, detail = outcome({"type": "row_count", "min": low, "max": high}, written=written)
-    assert found == (written >= low and (high is None or written <= high))
+    passed, detail = outcome({"type": "row_count", "min": low, "max": high}, written=written)
+    assert passed == (written >= low and (high is None or written <= high))
     assert detail.endswith(f"found {written}")
 
 
 @given(counts=st.tuples(*[st.integers(0, 20)] * 4), percent=st.integers(0, 100))
 def test_shares_are_exact(counts: tuple[int, int, int, int], percent: int) -> None:
     read, written, rejected, filtered = counts
-    known = {"read": read, "written": written, "rejected": rejected, "filtered": filtered}
+    arguments = {"read": read, "written": written, "rejected": rejected, "filtered": filtered}
     off = abs(written + rejected + filtered - read)
-    passed, _ = outcome({"type": "row_count_of_source", "tolerance": percent / 100}, **known)
+    passed, _ = outcome({"type": "row_count_of_source", "tolerance": percent / 100}, **arguments)
     assert passed == (100 * off <= percent * read)
-    passed, _ = outcome({"type": "fraction_rejected", "max": percent / 100}, **known)
+    passed, _ = outcome({"type": "fraction_rejected", "max": percent / 100}, **arguments)
     assert passed == (100 * rejected <= percent * read)
 
 
-def test_a_share_that_is_just_allowed_is_allowed() -> None:
+def test_share_at_its_exact_bound_passes() -> None:
     counts = {"read": 100, "written": 71, "rejected": 29, "filtered": 0}  # as floats, 0.29 * 100 is less than 29
     assert outcome({"type": "fraction_rejected", "max": 0.29}, **counts)[0]
     assert outcome({"type": "row_count_of_source", "tolerance": 0.29}, **{**counts, "rejected": 0})[0]
 
 
-def test_shares_are_told() -> None:
+def test_details_report_the_counts() -> None:
     counts = {"read": 2000, "written": 1500, "rejected": 400, "filtered": 99}
     assert outcome({"type": "row_count_of_source"}, **counts) == (
         False,
@@ -129,7 +131,7 @@ def ago(**span: float) -> datetime:
 @pytest.mark.parametrize(
     "kind", [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")]
 )
-def test_freshness_by_the_clock(kind: pa.DataType) -> None:
+def test_freshness_is_measured_by_the_clock(kind: pa.DataType) -> None:
     old, new = (
         pa.array([ago(hours=hours)]).cast(pa.timestamp("us", "UTC")).cast(kind, safe=False) for hours in (50, 2)
     )
@@ -142,13 +144,13 @@ def test_freshness_by_the_clock(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
-def test_days_begin_at_midnight(kind: pa.DataType) -> None:
+def test_days_begin_at_midnight_utc(kind: pa.DataType) -> None:
     days = pa.array([datetime.now(UTC).date() - timedelta(days=2)]).cast(kind)
     assert outcome({"type": "freshness", "column": "a", "max_age_s": 3 * 86_400}, {"a": days})[0]
     assert not outcome({"type": "freshness", "column": "a", "max_age_s": 2 * 86_400 - 1}, {"a": days})[0]
 
 
-def test_freshness_by_the_time_of_records() -> None:
+def test_freshness_is_measured_by_the_time_of_records() -> None:
     settings = {"type": "freshness", "column": "a", "max_age_s": 60, "record_time": "at"}
     noon = datetime(2024, 1, 1, 12)
     times = {"a": [noon, None], "at": [noon + timedelta(seconds=59), noon + timedelta(seconds=60)]}
@@ -158,17 +160,17 @@ def test_freshness_by_the_time_of_records() -> None:
     )
     assert not outcome(settings, times, {"a": [noon], "at": [noon + timedelta(seconds=60, microseconds=1)]})[0]
     assert outcome({**settings, "column": "at", "max_age_s": 0}, times)[0]
-    assert outcome({**settings, "column": "at", "record_time": "a"}, times)[0], "times to come are not too old"
-    assert not outcome({**settings, "max_age_s": 59, "of": "oldest"}, times)[0], "the newest of the record times counts"
+    assert outcome({**settings, "column": "at", "record_time": "a"}, times)[0], "future times are not too old"
+    assert not outcome({**settings, "max_age_s": 59, "of": "oldest"}, times)[0], "the newest record time counts"
 
 
-def test_times_far_off_are_no_error() -> None:
+def test_times_far_from_now_do_not_raise() -> None:
     for value, passed in ((-(2**63), False), (2**63 - 1, True)):
         times = pa.array([value], pa.int64()).cast(pa.timestamp("s"))
         assert outcome({"type": "freshness", "column": "a", "max_age_s": 60}, {"a": times})[0] is passed
 
 
-def test_records_without_a_time_are_too_old_and_no_records_are_not() -> None:
+def test_records_without_a_time_fail_and_an_attempt_without_records_passes() -> None:
     settings = {"type": "freshness", "column": "a", "max_age_s": 60}
     nothing = pa.array([None], pa.timestamp("us"))
     assert outcome(settings, {"a": nothing}) == (
@@ -176,11 +178,11 @@ def test_records_without_a_time_are_too_old_and_no_records_are_not() -> None:
         "expected the newest a at most 60 s old, found no value of a",
     )
     assert outcome(settings)[0]
-    known = {"a": [datetime(2024, 1, 1)], "at": nothing}
-    assert outcome({**settings, "record_time": "at"}, known)[1].endswith("found no value of at")
+    records = {"a": [datetime(2024, 1, 1)], "at": nothing}
+    assert outcome({**settings, "record_time": "at"}, records)[1].endswith("found no value of at")
 
 
-def test_each_schema_is_held_against_what_is_declared() -> None:
+def test_each_schema_is_compared_with_the_declared_columns() -> None:
     settings = {"type": "schema", "columns": {"a": "int64", "b": ["string"]}, "extra": "refused"}
     assert outcome(settings, {"a": [1], "b": [[""]]}, {"b": [None], "a": [None]}) == (
         True,
@@ -195,7 +197,7 @@ def test_each_schema_is_held_against_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "batch", "said"),
+    ("settings", "batch", "message"),
     [
         ({"type": "unique", "columns": ["b"]}, {"a": [1]}, "construct=unique"),
         ({"type": "unique", "columns": ["a"]}, {"a": [[1]]}, "numbers, text"),
@@ -208,13 +210,13 @@ def test_each_schema_is_held_against_what_is_declared() -> None:
         ),
     ],
 )
-def test_records_that_can_not_be_checked_are_told(settings: dict[str, Any], batch: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_records_that_can_not_be_checked_raise(settings: dict[str, Any], batch: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         outcome(settings, batch)
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "problem"),
     [
         ({"type": "unique", "columns": []}, "at least 1"),
         ({"type": "row_count"}, "a min, a max, or both"),
@@ -230,11 +232,11 @@ def test_records_that_can_not_be_checked_are_told(settings: dict[str, Any], batc
         ({"type": "row_count", "min": 1, "level": "warn"}, "optional"),
     ],
 )
-def test_settings_that_can_not_work_are_refused(settings: dict[str, Any], found: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(found)):
+def test_invalid_task_checker_settings_are_rejected(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
         validated("task_checker", settings)
 
 
-def test_a_class_that_is_no_task_checker_is_told() -> None:
+def test_class_that_is_not_a_task_checker_raises() -> None:
     with pytest.raises(ConfigurationError, match="TaskChecker"):
         outcome({"type": "python", "class": "builtins:dict"})

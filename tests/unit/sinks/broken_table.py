@@ -1,4 +1,4 @@
-"""One table that can't be read: clean-up and audit of a sink's other tables go on."""
+"""A check that one unreadable table does not stop clean-up and audit of a sink's other tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from distcommit.core.interfaces.committer import AbortedAttempt
 _NAMES = ("a", "broken", "z")
 
 
-def require_others_go_on(target: Any, ids: Callable[[int], pa.Table], told: str, metadata: Path) -> None:
-    """Breaks one of three tables, each with a lost attempt.
+def require_other_tables_work(target: Any, ids: Callable[[int], pa.Table], table_name: str, metadata: Path) -> None:
+    """Break one of three tables, each with an aborted attempt, and check the other two.
 
     Args:
-        target: where they are, as the tests of its sink have it.
-        ids: a record of that id.
-        told: the table's name in errors.
-        metadata: the folder of what it can't be read without, of which only JSON is broken.
+        target: The tables, as provided by the tests of their sink.
+        ids: Returns a record with the given id.
+        table_name: The broken table's name in errors.
+        metadata: The folder without which the table can't be read; only its JSON files are damaged.
     """
     sink = target.sink()
     for name in _NAMES:
@@ -32,12 +32,12 @@ def require_others_go_on(target: Any, ids: Callable[[int], pa.Table], told: str,
     for path in metadata.rglob("*.json"):
         path.write_bytes(b"{")
     lost = [AbortedAttempt(2, "unit", f"dead-{name}", f"dead-{name}") for name in _NAMES]
-    is_named = re.escape(f"names={told}]")
+    is_named = re.escape(f"names={table_name}]")
     for _ in range(2):
         with pytest.raises(TransientError, match=is_named):
             target.committer(sink).discard(lost)
-    left = {name: sum("dead" in path for path in target.data(name)) for name in _NAMES}
-    assert left == {"a": 0, "broken": 1, "z": 0}
+    dead_files = {name: sum("dead" in path for path in target.data(name)) for name in _NAMES}
+    assert dead_files == {"a": 0, "broken": 1, "z": 0}
     rows = list[str]()
     with pytest.raises(TransientError, match=is_named):
         rows.extend(row.dataset_urn for row in target.committer(sink).ledger())

@@ -1,4 +1,4 @@
-"""Delta tables in a folder, and what a job does with them."""
+"""Delta tables in a folder, and a job's operations on them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Target:
 
     def committer(self, sink: DeltaSink) -> DeltaCommitter:
         context = CommitterContext(self.fs, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
-        made = sink.open_committer(context)
-        assert isinstance(made, DeltaCommitter)
-        return made
+        committer = sink.open_committer(context)
+        assert isinstance(committer, DeltaCommitter)
+        return committer
 
     def commit(self, sink: DeltaSink, *requests: CommitRequest) -> list[CommitOutcome]:
         return list(self.committer(sink).commit(requests))

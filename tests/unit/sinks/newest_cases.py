@@ -1,4 +1,4 @@
-"""An upsert leaves the newest row of each key, in whatever order, run and way rows come."""
+"""Cases for upserts: the newest row of each key wins, for any order, run and path of rows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def rows_of(*rows: Row) -> pa.RecordBatch:
 
 
 def origin(*, incarnation: str = "one", again: tuple[int, ...] = ()) -> Origin:
-    """Where rows come from; `again`: the epochs of the error files that are fed again."""
+    """Return the origin of rows; `again` has the epochs of reprocessed error files."""
     return Origin(_PROVENANCE, incarnation, replaces=again)
 
 
 class NewestCases:
-    """To be subclassed where there is a fixture `target`, a `TableTarget`."""
+    """Cases to subclass where a fixture `target` is a `TableTarget`."""
 
     @staticmethod
     def request(
@@ -67,52 +67,54 @@ class NewestCases:
             self.put(target, epoch, rows_of(("k", 0, epoch, value)))
             assert target.rows("a", "k, v") == [("k", value)]
 
-    def test_rows_that_a_converter_has_grouped_by_schema_end_as_the_newest(self, target: TableTarget) -> None:
+    def test_rows_grouped_by_schema_end_as_the_newest(self, target: TableTarget) -> None:
         values = rows_of(("k", 0, 1, "old"), ("k", 0, 3, "new"), ("l", 0, 4, "old"))
         self.put(target, 1, values, rows_of(("k", 0, 2, None), ("l", 0, 5, None)))
         assert target.rows("a", "k, v") == [("k", "new"), ("l", None)]
 
-    def test_schemas_that_evolve_to_and_fro_end_as_the_newest(self, target: TableTarget) -> None:
+    def test_alternating_schemas_end_as_the_newest(self, target: TableTarget) -> None:
         narrow = rows_of(("k", 0, 1, "1"), ("k", 0, 3, "3"))
         wide = rows_of(("k", 0, 2, "2")).append_column("w", pa.array([2]))
         self.put(target, 1, narrow, evolve="add_columns")
         self.put(target, 2, wide, narrow, evolve="add_columns")
         assert target.rows("a", "k, v, w") == [("k", "3", None)]
 
-    def test_a_range_that_is_read_again_takes_the_place_of_no_newer_row(self, target: TableTarget) -> None:
+    def test_range_that_is_read_again_replaces_no_newer_row(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 7, "new"), ("l", 0, 1, "wrong")))
         self.put(target, 2, rows_of(("k", 0, 6, "old"), ("l", 0, 1, "corrected"), ("m", 0, 2, "more")))
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "corrected"), ("m", "more")]
 
-    def test_a_reprocessed_row_takes_the_place_of_no_newer_one(self, target: TableTarget) -> None:
+    def test_reprocessed_row_replaces_no_newer_row(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 1, "before")))
         self.put(target, 2, rows_of(("k", 0, 9, "new")))
         self.put(target, 3, rows_of(("k", 0, 5, "mended"), ("only", 0, 6, "mended")), of=origin(again=(1,)))
         assert target.rows("a", "k, v") == [("k", "new"), ("only", "mended")]
 
-    def test_a_reprocessed_row_takes_the_place_of_an_older_one(self, target: TableTarget) -> None:
+    def test_reprocessed_row_replaces_an_older_row(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 1, "before")))
         self.put(target, 2, rows_of(("k", 0, 5, "mended")), of=origin(again=(1,)))
         assert target.rows("a", "k, v") == [("k", "mended")]
 
-    def test_a_reprocessed_row_of_another_partition_is_compared_by_its_run(self, target: TableTarget) -> None:
+    def test_reprocessed_row_of_another_partition_is_compared_by_its_run(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 1, "first"), ("l", 0, 2, "first")))
         self.put(target, 3, rows_of(("l", 0, 3, "third")))
         self.put(target, 4, rows_of(("k", 1, 1, "second"), ("l", 1, 2, "second")), of=origin(again=(2,)))
         assert target.rows("a", "k, v") == [("k", "second"), ("l", "third")]
 
-    def test_a_row_of_another_partition_takes_the_place_of_an_earlier_one(self, target: TableTarget) -> None:
+    def test_row_of_another_partition_replaces_an_earlier_row(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 100, "first")))
         self.put(target, 2, rows_of(("k", 1, 1, "second")))
         assert target.rows("a", "k, v") == [("k", "second")]
 
-    def test_rows_of_a_recreated_topic_are_newer_than_all_of_the_former_one(self, target: TableTarget) -> None:
+    def test_rows_of_a_recreated_topic_are_newer_than_all_earlier_rows(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 100, "former")))
         self.put(target, 2, rows_of(("k", 0, 1, "present")), of=origin(incarnation="two"))
         self.put(target, 3, rows_of(("k", 0, 101, "mended")), of=origin(again=(1,)))
         assert target.rows("a", "k, v") == [("k", "present")]
 
-    def test_rows_after_those_of_another_partition_or_topic_count_from_there(self, target: TableTarget) -> None:
+    def test_rows_after_a_change_of_partition_or_topic_are_compared_by_their_new_positions(
+        self, target: TableTarget
+    ) -> None:
         self.put(target, 1, rows_of(("k", 0, 100, "former"), ("l", 0, 101, "former"), ("m", 0, 102, "former")))
         self.put(target, 2, rows_of(("k", 1, 1, "moved")))
         self.put(target, 3, rows_of(("k", 1, 2, "next")))
@@ -122,8 +124,8 @@ class NewestCases:
         self.put(target, 7, rows_of(("m", 1, 3, "next")))
         assert target.rows("a", "k, v") == [("k", "next"), ("l", "next"), ("m", "next")]
 
-    def test_rows_that_are_numbered_anew_once_the_watermark_is_forgotten_are_newer(self, target: TableTarget) -> None:
-        """Files and lists number what is read: after a restart the newest version of a key may get a lower number."""
+    def test_rows_renumbered_after_a_watermark_reset_are_newer(self, target: TableTarget) -> None:
+        """Files and lists number the rows read: after a restart the newest version of a key may have a lower number."""
         counted = Origin(Provenance("p", "o", counts_reading=True))
         self.put(target, 1, rows_of(("k", 0, 100, "old"), ("l", 0, 101, "old"), ("k", 0, 102, "older")), of=counted)
         self.put(target, 2, rows_of(("k", 0, 1, "read again"), ("k", 0, 2, "new"), ("l", 0, 3, "new")), of=counted)
@@ -133,7 +135,7 @@ class NewestCases:
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
 
     @pytest.mark.parametrize("counts_reading", [False, True])
-    def test_of_two_branches_with_one_key_the_later_position_wins(
+    def test_later_position_wins_between_two_branches_with_one_key(
         self, target: TableTarget, counts_reading: bool
     ) -> None:
         of = Origin(Provenance("p", "o", counts_reading=counts_reading))
@@ -142,15 +144,13 @@ class NewestCases:
         self.put(target, 1, older, of=of, branch="second")
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "new")]
 
-    def test_a_reprocessed_row_of_another_branch_is_compared_by_its_position(self, target: TableTarget) -> None:
+    def test_reprocessed_row_of_another_branch_is_compared_by_its_position(self, target: TableTarget) -> None:
         self.put(target, 1, rows_of(("k", 0, 9, "new"), ("l", 0, 1, "old")), branch="first")
         again = rows_of(("k", 0, 5, "mended"), ("l", 0, 7, "mended"))
         self.put(target, 2, again, of=origin(again=(1,)), branch="second")
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
 
-    def test_a_reprocessed_row_that_was_numbered_before_a_restart_takes_the_place_of_no_later_one(
-        self, target: TableTarget
-    ) -> None:
+    def test_reprocessed_row_numbered_before_a_restart_replaces_no_later_row(self, target: TableTarget) -> None:
         counted = Provenance("p", "o", counts_reading=True)
         self.put(target, 1, rows_of(("l", 0, 90, "old")), of=Origin(counted))
         self.put(target, 2, rows_of(("k", 0, 1, "new")), of=Origin(counted))
@@ -158,15 +158,13 @@ class NewestCases:
         self.put(target, 3, again, of=Origin(counted, replaces=(1,)))
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "mended")]
 
-    def test_a_reprocessed_row_of_a_later_numbering_takes_the_place_of_an_earlier_one(
-        self, target: TableTarget
-    ) -> None:
+    def test_reprocessed_row_of_a_later_numbering_replaces_an_earlier_row(self, target: TableTarget) -> None:
         counted = Provenance("p", "o", counts_reading=True)
         self.put(target, 1, rows_of(("k", 0, 100, "old")), of=Origin(counted))
         self.put(target, 3, rows_of(("k", 0, 1, "mended")), of=Origin(counted, replaces=(2,)))
         assert target.rows("a", "k, v") == [("k", "mended")]
 
-    def test_a_commit_that_is_replayed_after_a_later_one_changes_nothing(self, target: TableTarget) -> None:
+    def test_commit_replayed_after_a_later_one_changes_nothing(self, target: TableTarget) -> None:
         sink = target.sink(mode="upsert", keys=["k"])
         first = self.request(target, 1, rows_of(("k", 0, 1, "old")))
         assert target.commit(sink, first) == [Committed()]
@@ -174,20 +172,20 @@ class NewestCases:
         target.commit(sink, first)
         assert target.rows("a", "k, v") == [("k", "new")]
 
-    def test_a_source_without_positions_upserts_in_the_order_of_reading(self, target: TableTarget) -> None:
+    def test_source_without_positions_upserts_in_reading_order(self, target: TableTarget) -> None:
         for epoch, value in ((1, "first"), (2, "second")):
             self.put(target, epoch, rows_of(("k", 0, 1, value)), of=Origin())
         self.put(target, 3, rows_of(("k", 0, 1, "mended")), of=Origin(replaces=(1,)))
         assert target.rows("a", "k, v") == [("k", "second")]
 
-    def test_a_version_column_says_which_row_is_newer(self, target: TableTarget) -> None:
+    def test_version_column_decides_which_row_is_newer(self, target: TableTarget) -> None:
         target.sql("CREATE TABLE a (k varchar(9) PRIMARY KEY, p bigint, o bigint, v varchar(9))")
         self.put(target, 1, rows_of(("k", 5, 1, "new"), ("k", 4, 2, "old"), ("l", 1, 3, "old")), version="p")
         self.put(target, 2, rows_of(("k", 3, 9, "older"), ("l", 2, 1, "new")), version="p")
         self.put(target, 3, rows_of(("k", 1, 0, "mended")), of=origin(again=(2,)), version="p")
         assert target.rows("a", "k, v") == [("k", "new"), ("l", "new")]
 
-    def test_a_row_without_version_is_older_than_one_with(self, target: TableTarget) -> None:
+    def test_row_without_version_is_older_than_one_with_a_version(self, target: TableTarget) -> None:
         null = rows_of(("k", 0, 2, "old")).set_column(1, "p", pa.nulls(1, pa.int64()))
         self.put(target, 1, null, of=Origin(), version="p")
         assert target.rows("a", "k, v") == [("k", "old")]
@@ -196,7 +194,7 @@ class NewestCases:
         assert target.rows("a", "k, v") == [("k", "new")]
 
     @pytest.mark.parametrize("evolve", ["none", "add_columns"])
-    def test_a_table_without_columns_of_order_gets_them_or_is_refused(self, target: TableTarget, evolve: str) -> None:
+    def test_table_without_order_columns_gets_them_or_is_rejected(self, target: TableTarget, evolve: str) -> None:
         target.sql("CREATE TABLE a (k varchar(9) PRIMARY KEY, p bigint, o bigint, v varchar(9))")
         target.sql("INSERT INTO a (k, v) VALUES ('k', 'theirs')")
         sink = target.sink(mode="upsert", keys=["k"], evolve=evolve)

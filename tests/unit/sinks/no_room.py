@@ -1,4 +1,4 @@
-"""A disk that takes not a byte more, for all that this process writes."""
+"""A simulated full disk for all writes of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.core.interfaces.committer import Committed, RetryLater
 
 @contextmanager
 def no_room() -> Iterator[None]:
-    """Each write to a file fails with an error of the kernel's, as it does on a full disk."""
+    """Fail each write to a file with the kernel's error of a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -25,9 +25,13 @@ def no_room() -> Iterator[None]:
 
 
 def assert_full_disk_harmless(target: Any, ids: Callable[[int], Any]) -> None:
-    """Neither a commit nor an attempt that the disk is too full for is seen by half, the probe says that it is no
-    dataset's fault, and the same request works once there is room. `target`: tables as their sink's tests have them;
-    `ids`: a batch of one row with that id."""
+    """Check that a full disk leaves no commit or attempt half visible, that the probe reports an outage, and that the
+    same request succeeds later.
+
+    Args:
+        target: The tables, as provided by the tests of their sink.
+        ids: Returns a batch of one row with the given id.
+    """
     sink = target.sink()
     assert target.commit(sink, target.prepare(sink, "t", 1, ids(1))) == [Committed()]
     requests = [target.prepare(sink, urn, 2, ids(2)) for urn in ("t", "u")]

@@ -1,4 +1,4 @@
-"""The Delta sink on a local folder: what tables become, and what is refused with nothing written."""
+"""The Delta sink on a local folder: resulting tables, and rejections without any write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.delta.tables import DeltaTables
-from tests.unit.sinks.broken_table import require_others_go_on
+from tests.unit.sinks.broken_table import require_other_tables_work
 from tests.unit.sinks.delta_target import Target, ids
 from tests.unit.sinks.no_room import assert_full_disk_harmless
 
@@ -62,7 +62,7 @@ def failed(outcome: CommitOutcome) -> str:
 @pytest.mark.parametrize(
     "wrong", [{"location": "s3://bucket"}, {"location": "gs://b/x"}, {"location": "tables"}, {"table": "_{dataset}"}]
 )
-def test_a_setting_that_is_none_is_refused(wrong: dict[str, str]) -> None:
+def test_invalid_setting_is_rejected(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="but is"):
         DeltaSink.model_validate({"type": "delta", "location": "/tables", **wrong})
 
@@ -70,7 +70,7 @@ def test_a_setting_that_is_none_is_refused(wrong: dict[str, str]) -> None:
 # -- tables
 
 
-def test_tables_are_made_partitioned_as_the_job_says(target: Target) -> None:
+def test_tables_are_created_partitioned_as_configured(target: Target) -> None:
     sink = target.sink(partition_by=["kind", "day"], properties={"delta.appendOnly": "true"})
     day = datetime.date(2026, 2, 3)
     rows = ids(1, 2, 3, 4, kind=["a", "ü/= %", None, "a"], day=[day, None, day, day], value=[3, 2, 9, 1])
@@ -81,13 +81,13 @@ def test_tables_are_made_partitioned_as_the_job_says(target: Target) -> None:
     assert table.to_pyarrow_table().sort_by("id").select(rows.column_names) == rows.cast(
         pa.schema([("id", pa.int64()), ("kind", pa.string()), ("day", pa.date32()), ("value", pa.int64())])
     )
-    for value, found in (("ü/= %", [2]), ("a", [1, 4])):
-        assert sorted(table.to_pyarrow_table(filters=pc.field("kind") == value)["id"].to_pylist()) == found
+    for value, row_ids in (("ü/= %", [2]), ("a", [1, 4])):
+        assert sorted(table.to_pyarrow_table(filters=pc.field("kind") == value)["id"].to_pylist()) == row_ids
     pruned = table.to_pyarrow_dataset(file_pruning_predicate="kind = 'ü/= %'")
     assert len(list(pruned.get_fragments())) == 1, "the others are pruned"
 
 
-def test_each_type_comes_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     utc = datetime.UTC
     values: dict[str, pa.Array] = {
         "id": pa.array([1, 2], pa.int64()),
@@ -109,32 +109,32 @@ def test_each_type_comes_back_as_it_was(target: Target) -> None:
     sink, rows = target.sink(), pa.table(values)
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
     table = target.table("t")
-    found = table.to_pyarrow_table()
-    assert set(found.column_names) == set(rows.column_names) - {"nothing"}
-    for name in found.column_names:
-        assert str(found[name].to_pylist()) == str(rows[name].cast(found.schema.field(name).type).to_pylist()), name
+    stored = table.to_pyarrow_table()
+    assert set(stored.column_names) == set(rows.column_names) - {"nothing"}
+    for name in stored.column_names:
+        assert str(stored[name].to_pylist()) == str(rows[name].cast(stored.schema.field(name).type).to_pylist()), name
     for name in ("id", "small", "unsigned", "text", "word", "day", "at", "local"):
         for row in range(2):
-            value = found[name][row]
+            value = stored[name][row]
             if value.is_valid:
                 hit = table.to_pyarrow_table(filters=pc.field(name) == value)["id"].to_pylist()
                 assert row + 1 in hit, name
 
 
-def test_files_have_no_bounds_as_a_missing_one_hides_rows(target: Target) -> None:
-    """The naive way is the client's own: once there is a column that older files do not have, these are passed over."""
+def test_files_have_no_column_bounds_because_a_missing_bound_hides_rows(target: Target) -> None:
+    """The client's own writer adds bounds: filters on a new column then skip the files that lack it."""
     sink = target.sink(evolve="add_columns")
     own, more = str(target.folder / "own"), ids(2, more=["x"])
     write_deltalake(own, ids(1), mode="append")
     write_deltalake(own, more, mode="append", schema_mode="merge")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     target.commit(sink, target.prepare(sink, "t", 2, more))
-    for table, found in ((DeltaTable(own), []), (target.table("t"), [1])):
-        assert table.to_pyarrow_table(filters=pc.field("more").is_null())["id"].to_pylist() == found
+    for table, row_ids in ((DeltaTable(own), []), (target.table("t"), [1])):
+        assert table.to_pyarrow_table(filters=pc.field("more").is_null())["id"].to_pylist() == row_ids
         assert table.count() == 2
 
 
-def test_columns_are_added_if_the_job_says_so_and_never_widened(target: Target) -> None:
+def test_columns_are_added_if_configured_and_never_widened(target: Target) -> None:
     narrow = pa.table({"id": pa.array([1], pa.int32())})
     assert target.commit(target.sink(), target.prepare(target.sink(), "t", 1, narrow)) == [Committed()]
     with pytest.raises(ConfigurationError, match="no column note"):
@@ -144,27 +144,27 @@ def test_columns_are_added_if_the_job_says_so_and_never_widened(target: Target) 
     wider = pa.table({"id": pa.array([2], pa.int32()), "note": ["x"], "at": at})
     assert target.commit(sink, target.prepare(sink, "t", 2, wider)) == [Committed()]
     assert target.commit(sink, target.prepare(sink, "t", 3, narrow)) == [Committed()], "older records still fit"
-    found = target.table("t").to_pyarrow_table().sort_by("id")
-    assert found["note"].to_pylist() == [None, None, "x"]
+    stored = target.table("t").to_pyarrow_table().sort_by("id")
+    assert stored["note"].to_pylist() == [None, None, "x"]
     with pytest.raises(ConfigurationError, match="column id is int32, and records have int64"):
         target.prepare(sink, "t", 4, ids(2**40))
     with pytest.raises(ConfigurationError, match=r"column=Note.*found the same name as 'note', but for its case"):
         target.prepare(sink, "t", 4, pa.table({"id": pa.array([1], pa.int32()), "Note": ["x"]}))
 
 
-def test_fields_within_columns_are_never_added(target: Target) -> None:
+def test_nested_fields_are_never_added(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     first, more = (pa.table({"id": [1], "lines": [[line]]}) for line in ({"sku": "a"}, {"sku": "b", "n": 2}))
     assert target.commit(sink, target.prepare(sink, "t", 1, first)) == [Committed()]
     with pytest.raises(ConfigurationError, match=r"no column lines\.element\.n"):
         target.prepare(sink, "t", 2, more)
     assert target.commit(sink, target.prepare(sink, "u", 2, more)) == [Committed()]
-    assert target.commit(sink, target.prepare(sink, "u", 3, first)) == [Committed()], "what is not there is null"
-    found = target.table("u").to_pyarrow_table()["lines"].to_pylist()
-    assert sorted(map(str, found)) == ["[{'sku': 'a', 'n': None}]", "[{'sku': 'b', 'n': 2}]"]
+    assert target.commit(sink, target.prepare(sink, "u", 3, first)) == [Committed()], "missing fields are null"
+    stored = target.table("u").to_pyarrow_table()["lines"].to_pylist()
+    assert sorted(map(str, stored)) == ["[{'sku': 'a', 'n': None}]", "[{'sku': 'b', 'n': 2}]"]
 
 
-def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
+def test_columns_that_do_not_fit_are_rejected_by_name(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     with pytest.raises(ConfigurationError, match="column id is int64, and records have string"):
@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
         target.prepare(sink, "t", 3, ids(1))
 
 
-def test_attempts_that_make_the_same_table_at_once_make_one(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_attempts_create_one_table(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink, making, others = target.sink(), DeltaTable.create, list[Any]()
 
     def overtaken(*arguments: Any, **more: Any) -> Any:
@@ -211,7 +211,7 @@ def test_attempts_that_make_the_same_table_at_once_make_one(target: Target, monk
     assert request.infos[0]["id"] == others[1].infos[0]["id"] == target.table("t").metadata().id
 
 
-def test_a_table_that_somebody_has_begun_to_make_is_none_and_one_with_a_damaged_log_is_never_made_anew(
+def test_unfinished_table_is_ignored_and_a_table_with_a_damaged_log_is_never_recreated(
     target: Target,
 ) -> None:
     sink = target.sink()
@@ -237,7 +237,7 @@ REFUSED: dict[str, Callable[[DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("setting", REFUSED)
-def test_a_table_that_would_forget_or_that_checks_rows_is_refused_and_nothing_written(
+def test_table_with_transaction_expiry_or_row_constraints_is_rejected_without_a_write(
     target: Target, setting: str
 ) -> None:
     sink = target.sink()
@@ -248,14 +248,14 @@ def test_a_table_that_would_forget_or_that_checks_rows_is_refused_and_nothing_wr
         target.prepare(sink, "t", 2, ids(2))
     one, two = target.commit(sink, request, other)
     assert setting in failed(one)
-    assert two == Committed(), "others are unharmed"
+    assert two == Committed(), "other tables are unaffected"
     assert (target.table("t").version(), target.rows("t")) == (before, [])
 
 
 @pytest.mark.parametrize(
     "setting", ["delta.columnMapping.mode", "delta.enableRowTracking", "delta.enableIcebergCompatV2"]
 )
-def test_settings_that_only_other_clients_can_make_are_refused(target: Target, setting: str) -> None:
+def test_settings_of_other_clients_that_can_not_be_honored_are_rejected(target: Target, setting: str) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     value = "name" if setting.endswith("mode") else "true"
@@ -264,7 +264,7 @@ def test_settings_that_only_other_clients_can_make_are_refused(target: Target, s
 
 
 @pytest.mark.parametrize("what", ["delta.invariants", "delta.generationExpression", "delta.identity.start"])
-def test_columns_that_somebody_would_have_to_check_or_make_are_refused(target: Target, what: str) -> None:
+def test_columns_that_need_checks_or_generated_values_are_rejected(target: Target, what: str) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     metadata = json.dumps(json.dumps({"metadata": {what: 1 if what.endswith("start") else "id > 0"}})[1:-1])[1:-1]
@@ -273,7 +273,7 @@ def test_columns_that_somebody_would_have_to_check_or_make_are_refused(target: T
 
 
 def alter_log(target: Target, old: str, new: str) -> None:
-    """The first commit of the table `t`, as another client would have made it."""
+    """Change the first commit of the table `t`, as another client would have written it."""
     log = target.location / "t" / "_delta_log" / f"{0:020}.json"
     text = log.read_text()
     line = next(line for line in text.splitlines() if line.startswith('{"metaData"'))
@@ -284,28 +284,28 @@ def alter_log(target: Target, old: str, new: str) -> None:
 # -- the proof
 
 
-def test_an_app_transaction_by_itself_keeps_nobody_from_committing_twice(target: Target) -> None:
-    """The naive ways: a version that was there, or a lower one, is taken again, and so is one that was looked at in
-    another version of the table than the one that is committed on."""
+def test_app_transaction_alone_does_not_prevent_a_double_commit(target: Target) -> None:
+    """The client accepts a version again if it exists or is lower. It also accepts one that was checked in another
+    version of the table than the one that is committed on."""
     path, rows = str(target.folder / "naive"), ids(1)
     for version in (7, 7, 3):
         properties = CommitProperties(app_transactions=[Transaction("job", version)])
         write_deltalake(path, rows, mode="append", commit_properties=properties)
     table = DeltaTable(path)
     assert (table.count(), table.transaction_version("job")) == (3, 3)
-    looks = [DeltaTable(path), DeltaTable(path)]  # two who look at the same version
+    looks = [DeltaTable(path), DeltaTable(path)]  # two committers that check the same version
     assert [look.transaction_version("job") for look in looks] == [3, 3]
-    for _ in looks:  # and leave it to the client to load the table that it writes to
+    for _ in looks:  # the client loads the table version that it writes to
         properties = CommitProperties(app_transactions=[Transaction("job", 8)])
         write_deltalake(path, rows, mode="append", commit_properties=properties)
     assert DeltaTable(path).count() == 5
     own = CommitProperties(app_transactions=[Transaction("job", 9)])
     write_deltalake(looks[0], rows, mode="append", commit_properties=CommitProperties(max_commit_retries=15))
-    with pytest.raises(CommitFailedError):  # on the version that was looked at it is refused
+    with pytest.raises(CommitFailedError):  # rejected on the version that was checked
         write_deltalake(looks[1], rows, mode="append", commit_properties=own)
 
 
-def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_committers_at_one_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     committing, others = DeltaTables.commit, list[Any]()
@@ -320,12 +320,10 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
     assert target.commit(sink, request) == [AlreadyCommitted()]
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
-    assert len(target.ledgers()) == 1, "what the loser had put is gone"
+    assert len(target.ledgers()) == 1, "the losing commit's files are deleted"
 
 
-def test_who_reads_a_ledger_that_was_just_superseded_looks_again(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_of_a_just_superseded_ledger_reads_again(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     request, later = target.prepare(sink, "t", 2, ids(2)), list[Any]()
@@ -343,7 +341,7 @@ def test_who_reads_a_ledger_that_was_just_superseded_looks_again(
     assert target.rows("t") == [1, 2]
 
 
-def test_a_foreign_writer_in_between_loses_nothing_and_doubles_nothing(
+def test_concurrent_foreign_writer_loses_nothing_and_doubles_nothing(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = target.sink()
@@ -362,17 +360,17 @@ def test_a_foreign_writer_in_between_loses_nothing_and_doubles_nothing(
     assert len(target.ledgers()) == 1
 
 
-def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answer_to_a_commit_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     committing, lost = DeltaTables.commit, list[bool]()
 
     def without_answer(*arguments: Any) -> bool:
-        made = committing(*arguments)
+        committed = committing(*arguments)
         if not lost:
-            lost.append(made)
+            lost.append(committed)
             raise ConnectionResetError("gone")
-        return made
+        return committed
 
     monkeypatch.setattr(DeltaTables, "commit", without_answer)
     assert target.commit(sink, request) == [AlreadyCommitted()]
@@ -381,7 +379,7 @@ def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest
 
 
 class Watched(LocalFileSystem):
-    """Says in which order it was asked to sync and to delete."""
+    """A file system that records the order of syncs and deletions."""
 
     def __init__(self, asked: list[str]) -> None:
         super().__init__(durable=False)
@@ -396,33 +394,33 @@ class Watched(LocalFileSystem):
         return super().delete(path)
 
 
-def test_a_commit_is_durable_before_anybody_is_told_or_what_it_replaces_goes(
+def test_commit_is_durable_before_it_is_reported_or_its_predecessor_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, committing = list[str](), DeltaTables.commit
     target = Target(tmp_path, Watched(asked))
     sink = target.sink()
     first, second = (target.prepare(sink, "t", epoch, ids(epoch), bases=(epoch - 1,)) for epoch in (1, 2))
-    assert asked == ["sync", "sync"], "data files, before an attempt counts"
+    assert asked == ["sync", "sync"], "data files are synced before the attempt is recorded"
 
-    def told(*arguments: Any) -> bool:
+    def recorded_commit(*arguments: Any) -> bool:
         asked.append("commit")
         return committing(*arguments)
 
-    monkeypatch.setattr(DeltaTables, "commit", told)
+    monkeypatch.setattr(DeltaTables, "commit", recorded_commit)
     target.commit(sink, first)
     asked.clear()
     assert target.commit(sink, second) == [Committed()]
     assert asked == ["commit", "sync", "delete"]
     asked.clear()
-    assert target.commit(sink, second) == [AlreadyCommitted()], "by somebody who may have died before the sync"
+    assert target.commit(sink, second) == [AlreadyCommitted()], "the earlier committer may have died before its sync"
     assert asked == ["sync"]
     asked.clear()
     target.committer(sink).abort([second])
     assert asked == ["commit", "sync", "delete"]
 
 
-def test_the_proof_outlives_log_entries_and_vacuum(target: Target) -> None:
+def test_proof_of_a_commit_survives_log_expiry_and_vacuum(target: Target) -> None:
     properties = {"delta.logRetentionDuration": "interval 0 days", "delta.checkpointInterval": "3"}
     sink = target.sink(table="all", properties=properties)
     requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
@@ -435,13 +433,13 @@ def test_the_proof_outlives_log_entries_and_vacuum(target: Target) -> None:
     table.create_checkpoint()
     table.cleanup_metadata()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
-    assert not (log / f"{1:020}.json").exists(), "the commit's own entry is gone"
+    assert not (log / f"{1:020}.json").exists(), "the commit's log entry has expired"
     assert set(target.commit(sink, *requests)) == {AlreadyCommitted()}
     assert target.commit(sink, target.prepare(sink, "d0", 2, ids(77), bases=(1,))) == [Committed()]
     assert target.rows("all") == [*range(60), 77, *range(1000, 1008)]
 
 
-def test_the_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
+def test_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
     sink = target.sink(table="all")
     target.commit(sink, *[target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)])
     for epoch in range(2, 40):
@@ -452,7 +450,7 @@ def test_the_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Targe
     assert (rows["d0"].epoch, rows["d0"].base, rows["d0"].covered[0].rows) == (39, 38, 39)
 
 
-def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
+def test_missing_or_damaged_ledger_is_never_guessed(target: Target) -> None:
     sink = target.sink(table="all")
     requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
     target.commit(sink, *requests)
@@ -471,7 +469,7 @@ def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
 
 
 @pytest.mark.parametrize("how", ["the folder", "the folder and the output"])
-def test_an_older_table_or_store_is_refused_and_nothing_written(target: Target, how: str) -> None:
+def test_older_table_or_store_is_rejected_without_a_write(target: Target, how: str) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     for name in ("tables", "output"):
@@ -486,8 +484,8 @@ def test_an_older_table_or_store_is_refused_and_nothing_written(target: Target, 
     assert target.rows("t") == [1]
 
 
-def test_rows_that_restore_takes_away_are_not_committed_again_and_are_told(target: Target) -> None:
-    """RESTORE is a commit of its own, which leaves what the table knows of transactions."""
+def test_rows_removed_by_restore_are_not_committed_again_and_are_reported(target: Target) -> None:
+    """RESTORE is a commit that keeps the table's record of transactions."""
     sink = target.sink()
     first, second = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "t", 2, ids(2, 3))
     target.commit(sink, first)
@@ -498,7 +496,7 @@ def test_rows_that_restore_takes_away_are_not_committed_again_and_are_told(targe
     assert target.commit(sink, second) == [AlreadyCommitted()]
     (row,) = target.committer(sink).ledger()
     assert sum(part.rows for part in row.covered) == 3
-    assert target.committer(sink).visible_rows("t", "main") == 1, "by which the deep audit finds it"
+    assert target.committer(sink).visible_rows("t", "main") == 1, "the deep audit detects the missing rows"
     with pytest.raises(ConflictError, match="can't be taken out"):
         target.committer(sink).abort([second])
 
@@ -506,14 +504,14 @@ def test_rows_that_restore_takes_away_are_not_committed_again_and_are_told(targe
 # -- bad luck with one table
 
 
-def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Target) -> None:
+def test_dropped_or_recreated_table_does_not_affect_other_tables(target: Target) -> None:
     sink = target.sink()
     dropped, again, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("dropped", "again", "fine"))
     shutil.rmtree(target.location / "dropped")
-    kept = [target.location / "again" / name for name in target.data("again")]
+    staged_files = [target.location / "again" / name for name in target.data("again")]
     shutil.rmtree(target.location / "again" / "_delta_log")
     write_deltalake(str(target.location / "again"), ids(9), mode="append")
-    assert all(path.exists() for path in kept), "its files would be found"
+    assert all(path.exists() for path in staged_files), "the staged files still exist"
     one, two, three = target.commit(sink, dropped, again, fine)
     assert "there is no table" in failed(one)
     assert "was recreated" in failed(two)
@@ -523,8 +521,8 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert target.rows("again") == [9]
 
 
-def test_recreated_table_that_another_dataset_already_uses_is_never_to_be_dropped(target: Target) -> None:
-    """The rows in it are those of the other dataset, as its ledger says."""
+def test_error_of_a_recreated_table_used_by_another_dataset_does_not_suggest_dropping_it(target: Target) -> None:
+    """The table contains rows of the other dataset, as its ledger records."""
     sink = target.sink(table="events")
     target.commit(sink, *(target.prepare(sink, urn, 1, ids(1)) for urn in ("a", "b")))
     shutil.rmtree(target.location / "events")
@@ -535,10 +533,10 @@ def test_recreated_table_that_another_dataset_already_uses_is_never_to_be_droppe
     assert target.rows("events") == [2]
 
 
-def test_tables_elsewhere_are_committed_to_at_once_each_with_its_own_answer(
+def test_remote_tables_are_committed_concurrently_with_separate_outcomes(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where calls wait, as on S3: as many as are worth it are in flight."""
+    """On S3, where calls wait, a bounded number of commits is in flight."""
     names, committing, together = [f"t{number}" for number in range(7)], DeltaTables.commit, threading.Barrier(6)
 
     def waits(self: DeltaTables, *arguments: Any) -> bool:
@@ -558,25 +556,23 @@ def test_tables_elsewhere_are_committed_to_at_once_each_with_its_own_answer(
     assert target.commit(sink, *requests[:3]) == [AlreadyCommitted()] * 3
 
 
-def test_a_table_that_is_made_again_while_it_is_committed_to_takes_nothing(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_recreated_during_the_commit_receives_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     request, committing = target.prepare(sink, "t", 2, ids(2)), DeltaTables.commit
 
-    def remade(*arguments: Any) -> bool:
+    def recreate_table(*arguments: Any) -> bool:
         monkeypatch.undo()
         shutil.rmtree(target.location / "t" / "_delta_log")
         write_deltalake(str(target.location / "t"), ids(9), mode="append")
         return committing(*arguments)
 
-    monkeypatch.setattr(DeltaTables, "commit", remade)
+    monkeypatch.setattr(DeltaTables, "commit", recreate_table)
     assert "was recreated" in failed(target.commit(sink, request)[0])
     assert target.rows("t") == [9]
 
 
-def test_columns_or_partitions_that_were_replaced_meanwhile_are_refused(target: Target) -> None:
+def test_columns_or_partitions_replaced_before_the_commit_are_rejected(target: Target) -> None:
     sink = target.sink()
     columns, partitions, more = (target.prepare(sink, name, 1, ids(1, k=["a"])) for name in ("c", "p", "m"))
     text = pa.table({"id": ["x"], "k": ["a"]})
@@ -587,11 +583,11 @@ def test_columns_or_partitions_that_were_replaced_meanwhile_are_refused(target: 
     one, two, three = target.commit(sink, columns, partitions, more)
     assert "column id is string, and the files have int64" in failed(one)
     assert "partitioned" in failed(two) or "was recreated" in failed(two)
-    assert three == Committed(), "a column that was added meanwhile is in nobody's way"
+    assert three == Committed(), "an added column does not conflict"
     assert target.rows("m") == [1, 2]
 
 
-def test_staged_files_outlive_vacuum_as_it_is_and_are_told_as_lost_if_it_takes_them(target: Target) -> None:
+def test_staged_files_survive_a_plain_vacuum_and_are_reported_lost_after_a_full_one(target: Target) -> None:
     sink = target.sink()
     request, taken = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "u", 1, ids(1))
     for full in (False, True):
@@ -604,7 +600,7 @@ def test_staged_files_outlive_vacuum_as_it_is_and_are_told_as_lost_if_it_takes_t
     assert target.rows("u") == []
 
 
-def test_a_location_that_is_not_there_is_an_outage(target: Target) -> None:
+def test_missing_location_is_an_outage(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     target.location.rename(target.folder / "away")
@@ -615,14 +611,14 @@ def test_a_location_that_is_not_there_is_an_outage(target: Target) -> None:
     assert target.commit(sink, request) == [Committed()]
 
 
-def test_a_full_disk_leaves_nothing_half_visible_and_the_same_request_works_once_there_is_room(target: Target) -> None:
+def test_full_disk_leaves_nothing_half_visible_and_the_same_request_succeeds_later(target: Target) -> None:
     assert_full_disk_harmless(target, ids)
 
 
 # -- what lost, and what is taken back
 
 
-def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(target: Target) -> None:
+def test_files_of_aborted_and_dead_attempts_are_deleted_and_no_others(target: Target) -> None:
     sink = target.sink()
     winner = target.prepare(sink, "t", 1, ids(1), attempt="won")
     loser = target.prepare(sink, "t", 1, ids(1), attempt="lost")
@@ -642,7 +638,7 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
 
 @pytest.mark.parametrize("died", [False, True])
 @pytest.mark.parametrize("compacted", [False, True])
-def test_files_that_a_version_has_stay_though_their_attempt_is_told_of_as_lost(
+def test_files_in_a_table_version_stay_even_if_their_attempt_is_reported_aborted(
     target: Target, died: bool, compacted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = target.sink()
@@ -663,8 +659,10 @@ def test_files_that_a_version_has_stay_though_their_attempt_is_told_of_as_lost(
     assert sorted(older.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
-def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplog: pytest.LogCaptureFixture) -> None:
-    """Its log may come back, as from a copy, and have them."""
+def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table's log may be restored from a copy and contain the files."""
     sink = target.sink()
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     (target.location / "t" / "_delta_log").rename(target.folder / "away")
@@ -673,7 +671,7 @@ def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplo
     assert "the table of these data files is gone" in caplog.text
 
 
-def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Target) -> None:
+def test_nothing_is_deleted_while_the_committed_files_are_unknown(target: Target) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
@@ -684,12 +682,12 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(target: Targ
     assert target.data("t") == before
 
 
-def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(target: Target) -> None:
-    require_others_go_on(target, ids, "broken", target.location / "broken" / "_delta_log")
+def test_unreadable_table_does_not_stop_clean_up_and_audit_of_others(target: Target) -> None:
+    require_other_tables_work(target, ids, "broken", target.location / "broken" / "_delta_log")
 
 
 @pytest.mark.parametrize("why", ["compacted", "append-only"])
-def test_what_was_compacted_or_is_append_only_can_not_be_taken_back(target: Target, why: str) -> None:
+def test_compacted_or_append_only_commit_can_not_be_rolled_back(target: Target, why: str) -> None:
     sink = target.sink()
     older, request = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "t", 2, ids(2), bases=(1,))
     target.commit(sink, older)

@@ -1,4 +1,4 @@
-"""Delta tables that are altered after data files were written, before these are committed."""
+"""Delta tables that are altered between the writing of data files and their commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def target(tmp_path: Path) -> Target:
 
 
 def altered(target: Target, alter: Alter, **settings: Any) -> CommitOutcome:
-    """What the commit of files is answered that were written before the table was altered."""
+    """Return the outcome of committing files that were written before the table was altered."""
     sink = target.sink(**settings)
     request = target.prepare(sink, "t", 1, WRITTEN)
     alter(str(target.location / "t"))
@@ -45,7 +45,7 @@ def altered(target: Target, alter: Alter, **settings: Any) -> CommitOutcome:
 
 
 def replaced_by(**columns: pa.DataType | None) -> Alter:
-    """The columns become these: None drops one, others come or have another type."""
+    """Return a change of the given columns to these types; None drops a column."""
 
     def alter(uri: str) -> None:
         kinds = {field.name: field.type for field in WRITTEN.schema} | columns
@@ -66,9 +66,9 @@ def dropped_and_added(uri: str) -> None:
 
 
 def required(uri: str) -> None:
-    """What ALTER COLUMN ... SET NOT NULL writes."""
+    """Write the table version of ALTER COLUMN ... SET NOT NULL."""
     table = DeltaTable(uri)
-    fields = [Field(each.name, each.type, nullable=each.name != "note") for each in table.schema().fields]
+    fields = [Field(field.name, field.type, nullable=field.name != "note") for field in table.schema().fields]
     put_schema(table, uri, fields)
 
 
@@ -78,7 +78,7 @@ def added_and_required(uri: str) -> None:
 
 
 def put_schema(table: DeltaTable, uri: str, fields: list[Field]) -> None:
-    """A version of the table with these columns, as a client writes it that can alter them."""
+    """Write a table version with these columns, as a client that can alter them does."""
     (metadata,) = (
         json.loads(line)
         for line in (Path(uri) / "_delta_log" / f"{table.version():020d}.json").read_text().splitlines()
@@ -89,7 +89,7 @@ def put_schema(table: DeltaTable, uri: str, fields: list[Field]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "said"),
+    ("alter", "message"),
     [
         (replaced_by(note=None), "column note was dropped"),
         (replaced_by(note=pa.int64()), "column note is int64, and the files have string"),
@@ -102,21 +102,23 @@ def put_schema(table: DeltaTable, uri: str, fields: list[Field]) -> None:
         (partitioned, "it is partitioned by ['note']"),
     ],
 )
-def test_files_whose_values_the_table_would_not_show_are_refused(target: Target, alter: Alter, said: str) -> None:
+def test_files_whose_values_the_altered_table_would_hide_are_rejected(
+    target: Target, alter: Alter, message: str
+) -> None:
     outcome = altered(target, alter)
     assert isinstance(outcome, FailedForGood)
-    assert said in outcome.reason
+    assert message in outcome.reason
 
 
-def test_files_of_a_partition_column_that_has_another_type_are_refused(target: Target) -> None:
+def test_files_of_a_partition_column_with_another_type_are_rejected(target: Target) -> None:
     outcome = altered(target, replaced_by(note=pa.int64()), partition_by=["note"])
     assert isinstance(outcome, FailedForGood)
     assert "partition columns ['note'] are ['int64'], and those of the files were ['string']" in outcome.reason
 
 
 @pytest.mark.parametrize("alter", [dropped_and_added, replaced_by(more=pa.string())], ids=["again", "more"])
-def test_files_whose_values_the_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
+def test_files_whose_values_the_altered_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
     assert altered(target, alter) == Committed()
-    found = target.table("t").to_pyarrow_table().sort_by("id").to_pydict()
-    assert (found["small"], found["note"]) == ([10, 20], ["a", "b"])
-    assert [each["y"] for each in found["inner"]] == ["p", "q"]
+    stored = target.table("t").to_pyarrow_table().sort_by("id").to_pydict()
+    assert (stored["small"], stored["note"]) == ([10, 20], ["a", "b"])
+    assert [inner["y"] for inner in stored["inner"]] == ["p", "q"]

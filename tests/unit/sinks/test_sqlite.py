@@ -1,4 +1,4 @@
-"""What goes wrong at an SQLite file: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Problems with an SQLite file: each one fails only its dataset, is reported, and leaves nothing half written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.sinks.odd_input_cases import OddInputCases
 
 
 class Target(TableTarget):
-    """A file of its own."""
+    """A database file of one test."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -59,7 +59,7 @@ def target(tmp_path: Path) -> Target:
 
 
 class TestSqlite(TableSinkCases, NewestCases, OddInputCases):
-    """As any database."""
+    """The cases of every database, with SQLite."""
 
 
 # -- what the rows are
@@ -87,29 +87,29 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
-def test_rows_that_the_table_does_not_take_fail_alone(
-    target: Target, columns: str, rows: pa.RecordBatch, said: str
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[bad_row[0] for bad_row in BAD_ROWS])
+def test_rows_that_the_table_rejects_fail_alone(
+    target: Target, columns: str, rows: pa.RecordBatch, message: str
 ) -> None:
-    target.refuses_rows(columns, rows, said)
+    target.refuses_rows(columns, rows, message)
 
 
 @pytest.mark.parametrize("evolve", ["none", "add_columns"])
-def test_a_column_of_the_same_name_but_for_its_case_is_neither_missing_nor_added(target: Target, evolve: str) -> None:
+def test_column_name_that_differs_only_in_case_is_neither_missing_nor_added(target: Target, evolve: str) -> None:
     target.sql("CREATE TABLE a (N INTEGER)")
     sink = target.sink(evolve=evolve)
     refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "has the column 'N', and the records have 'n'")
 
 
-def test_sqlite_by_itself_leaves_rows_out_and_makes_other_values_of_them(target: Target) -> None:
-    """Why types are compared here, and conflicts are asked to abort."""
+def test_sqlite_alone_drops_rows_and_converts_values(target: Target) -> None:
+    """This is why types are compared here and conflicts must abort."""
     target.sql("CREATE TABLE naive (n INTEGER UNIQUE ON CONFLICT IGNORE, i INTEGER, r REAL)")
     with closing(sqlite3.connect(target.path)) as naive, naive:
         naive.executemany("INSERT INTO naive VALUES (?, ?, ?)", [(1, "012", math.nan), (1, "x", 1)])
     assert target.rows("naive", "*") == [(1, 12, None)]
 
 
-def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
     columns: dict[str, tuple[pa.Array, Any]] = {
         "bool": (pa.array([True, None]), 1),
@@ -136,20 +136,20 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
         (pa.schema([("n", pa.int64()), ("N", pa.int64())]), "but for its case"),
     ],
 )
-def test_what_no_table_can_have_is_refused_before_a_record_is_read(
-    target: Target, schema: pa.Schema, said: str
+def test_schema_that_no_table_can_have_is_rejected_before_a_record_is_read(
+    target: Target, schema: pa.Schema, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         target.sink().check_schema(schema)
 
 
-def test_a_table_that_fails_to_be_filled_is_not_made(target: Target) -> None:
+def test_table_whose_first_commit_fails_is_not_created(target: Target) -> None:
     sink = target.sink()
     bad = target.prepare(sink, "bad", 1, numbers(1), pa.record_batch({"n": ["x"]}))
     refused(target.beside_others(sink, bad), "has the type string")
@@ -163,11 +163,11 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     target.sql("CREATE TABLE without (n INTEGER)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
-    assert isinstance(outcome, RetryLater), "until somebody makes the index"
+    assert isinstance(outcome, RetryLater), "until the index is created"
     assert "ON CONFLICT clause does not match" in outcome.reason
 
 
-def test_upsert_of_keys_alone_and_beside_another_unique_index(target: Target) -> None:
+def test_upsert_works_with_only_key_columns_and_fails_on_another_unique_index(target: Target) -> None:
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "a", 1), target.prepare(sink, "b", 1)) == [Committed()] * 2
     assert target.commit(sink, target.prepare(sink, "a", 2)) == [Committed()]
@@ -182,13 +182,13 @@ def test_upsert_of_keys_alone_and_beside_another_unique_index(target: Target) ->
 # -- what the tables are
 
 
-def test_what_is_no_table_is_refused(target: Target) -> None:
+def test_view_is_rejected_as_a_target(target: Target) -> None:
     target.sql("CREATE VIEW bad AS SELECT 1 AS n")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
-def test_a_trigger_that_leaves_rows_out_is_found(target: Target) -> None:
+def test_trigger_that_drops_rows_is_detected(target: Target) -> None:
     target.sql("CREATE TABLE bad (n INTEGER)")
     target.sql("CREATE TRIGGER leaves BEFORE INSERT ON bad WHEN NEW.n = 2 BEGIN SELECT RAISE(IGNORE); END")
     sink = target.sink()
@@ -199,8 +199,8 @@ def test_a_trigger_that_leaves_rows_out_is_found(target: Target) -> None:
 # -- transactions
 
 
-def test_what_ends_the_whole_transaction_commits_nothing_of_it(target: Target) -> None:
-    """A trigger may undo all; what is executed after it, the naive way, is committed by itself."""
+def test_trigger_that_ends_the_transaction_leaves_nothing_committed(target: Target) -> None:
+    """A trigger may roll back the transaction; statements executed after it would be committed separately."""
     target.sql("CREATE TABLE bad (n INTEGER)")
     target.sql("CREATE TRIGGER undoes BEFORE INSERT ON bad BEGIN SELECT RAISE(ROLLBACK, 'all of it'); END")
     target.sql("CREATE TABLE naive (n INTEGER)")
@@ -217,16 +217,16 @@ def test_what_ends_the_whole_transaction_commits_nothing_of_it(target: Target) -
         target.commit(sink, good, bad, target.prepare(sink, "b", 1))
     assert target.ledger() == []
     assert target.sql("SELECT name FROM sqlite_master WHERE name IN ('a', 'b')") == []
-    assert target.commit(sink, good) == [Committed()], "as each is then tried by itself"
+    assert target.commit(sink, good) == [Committed()], "each request is then committed alone"
 
 
-def test_a_transaction_that_is_gone_is_not_taken_for_committed(target: Target) -> None:
+def test_missing_transaction_is_not_reported_as_committed(target: Target) -> None:
     connection = connected(str(target.path))
     with closing(connection), pytest.raises(TransientError, match="not committed"), transaction(connection):
         connection.execute("ROLLBACK")
 
 
-def test_what_is_committed_is_on_disk_with_the_name_of_its_journal(target: Target) -> None:
+def test_committed_rows_are_durable_together_with_the_journal_s_name(target: Target) -> None:
     connection = connected(str(target.path))
     with closing(connection):
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
@@ -236,8 +236,8 @@ def test_what_is_committed_is_on_disk_with_the_name_of_its_journal(target: Targe
 
 
 @contextmanager
-def largest(size_bytes: int) -> Iterator[None]:
-    """Files of this process do not grow beyond it, as on a disk that is full."""
+def file_size_limit(size_bytes: int) -> Iterator[None]:
+    """Limit the size of this process's files, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
@@ -248,18 +248,18 @@ def largest(size_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_leaves_nothing_and_the_same_request_works_once_there_is_room(target: Target) -> None:
+def test_full_disk_leaves_nothing_and_the_same_request_succeeds_later(target: Target) -> None:
     sink = target.sink()
     large = pa.record_batch({"n": ["x" * 1000] * 1000})
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
     requests = [target.prepare(sink, "b", 1), target.prepare(sink, "large", 1, large)]
-    with largest(os.path.getsize(target.path) + 40_000), pytest.raises(sqlite3.OperationalError):
+    with file_size_limit(os.path.getsize(target.path) + 40_000), pytest.raises(sqlite3.OperationalError):
         target.commit(sink, *requests)
     assert target.ledger() == [("a", 1)]
     assert target.commit(sink, *requests) == [Committed()] * 2
 
 
-def test_a_file_that_is_none_or_can_not_be_made_is_an_outage(target: Target, tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_or_can_not_be_created_is_an_outage(target: Target, tmp_path: Path) -> None:
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     target.path.write_bytes(b"no database" * 1000)
@@ -277,7 +277,7 @@ def remove_file(target: Target) -> None:
     target.path.unlink()
 
 
-def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
+def test_ledger_without_table_marks_is_upgraded(target: Target) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
@@ -285,17 +285,17 @@ def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
-    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_a == (0,), "a table of another program has no mark"
     assert of_b > (0,)
 
 
-def test_tries_that_a_committer_makes_by_itself_are_counted(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink, left, locked = target.sink(), [1, 2], SqliteCommitter.locked
+def test_retries_within_a_committer_are_counted(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, collisions, locked = target.sink(), [1, 2], SqliteCommitter.locked
     request = replace(target.prepare(sink, "a", 1), infos_version=sink.infos_version)
 
     def collides(self: SqliteCommitter, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        if left:
-            raise CollisionError(str(left.pop()))
+        if collisions:
+            raise CollisionError(str(collisions.pop()))
         return locked(self, keys)
 
     monkeypatch.setattr(SqliteCommitter, "locked", collides)

@@ -1,4 +1,4 @@
-"""What a commit to a table that knows nothing of the dataset is answered."""
+"""The outcome of a commit to a table without a record of the dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def never() -> bool:
     [((0,), None, False), ((), None, False), ((3,), LedgerRow(dataset_urn="a", branch="main", epoch=3), True)],
     ids=["first", "unknown", "known"],
 )
-def test_no_commit_of_a_sound_table_lists_its_files(
+def test_commit_to_an_intact_table_does_not_list_its_files(
     bases: tuple[int, ...], row: LedgerRow | None, has_ledger: bool
 ) -> None:
     """A run may commit many new datasets to one table, and each listing takes time in proportion to its files."""
@@ -27,8 +27,8 @@ def test_no_commit_of_a_sound_table_lists_its_files(
 
 
 @pytest.mark.parametrize(("has_rows", "way"), [(True, "drop the table"), (False, "dropped and recreated")])
-def test_rows_of_a_table_without_ledger_may_be_the_datasets(has_rows: bool, way: str) -> None:
+def test_rows_of_a_table_without_ledger_may_be_the_dataset_s_own(has_rows: bool, way: str) -> None:
     request = CommitRequest("a", 4, (), bases=(3,))
-    found = was_emptied("t", request, None, has_ledger=False, has_rows=lambda: has_rows)
-    assert isinstance(found, FailedForGood)
-    assert way in found.reason
+    outcome = was_emptied("t", request, None, has_ledger=False, has_rows=lambda: has_rows)
+    assert isinstance(outcome, FailedForGood)
+    assert way in outcome.reason

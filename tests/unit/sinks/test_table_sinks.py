@@ -1,4 +1,4 @@
-"""Sections of sinks that put rows into tables: what they refuse, pin and name their tables."""
+"""Settings of sinks that write rows to tables: rejected values, pins and table names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVER = "mariadb://loader@db.example:3307/shop"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"url": "mariadb://loader:secret@db/shop"}, "must not contain a password"),
         ({"url": "mariadb://loader@db"}, "must name a database"),
@@ -27,12 +27,12 @@ SERVER = "mariadb://loader@db.example:3307/shop"
         ({"table": "{topic}"}, "`{dataset}` may stand once"),
     ],
 )
-def test_a_section_that_can_not_be_meant_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_section_is_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         MariadbSink.model_validate({"type": "mariadb", "url": SERVER, **settings})
 
 
-def test_where_the_proof_is_is_pinned_and_told_without_user_and_password() -> None:
+def test_target_is_pinned_and_shown_without_user_and_password() -> None:
     sink = MariadbSink.model_validate({"type": "mariadb", "url": f"{SERVER}?ssl_ca=/ca.pem", "password": "secret"})
     assert {name: pin.value for name, pin in sink.pins().items()} == {"database": "shop", "table": "{dataset}"}
     assert sink.published_in("orders", "/output") == "table shop.orders of db.example:3307"
@@ -52,13 +52,13 @@ def test_datasets_that_share_a_table_are_a_commit_group(two_phase: bool) -> None
 
 
 @pytest.mark.parametrize("urn", ["distcommit_ledger", "distcommit_prepared"])
-def test_no_dataset_goes_to_the_tables_that_say_what_is_committed(urn: str) -> None:
+def test_dataset_is_never_mapped_to_a_ledger_table(urn: str) -> None:
     sink = PostgresqlSink.model_validate({"type": "postgresql", "url": "postgresql://me@server/shop"})
     assert sink.table_of(urn) != urn
 
 
 @pytest.mark.parametrize("urn", ["Orders", "\U0001f600", "x" * 65, "distcommit_ledger", "distcommit_prepared", "a "])
-def test_what_the_database_would_not_keep_as_it_is_ends_in_a_hash(urn: str) -> None:
+def test_name_that_the_database_would_change_ends_in_a_hash(urn: str) -> None:
     sink = MariadbSink.model_validate({"type": "mariadb", "url": SERVER})
     name = sink.table_of(urn)
     assert name == name.lower()

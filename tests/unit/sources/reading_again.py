@@ -1,4 +1,4 @@
-"""States as a run gives them that reads again by itself what could not be read."""
+"""Source states for tests: states with read failures that a run retries separately."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from distcommit.core.watermark import Watermark
 
 
 class ReadingAgain(SourceState):
-    """What is to be read again before anything newer."""
+    """A state whose read failures are to be read again before newer records."""
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        left = self[urn].unread if urn in self else None
-        return left.expected_high if left else None
+        failure = self[urn].unread if urn in self else None
+        return failure.expected_high if failure else None
 
 
 def states_of(watermarks: Mapping[str, Watermark], again: Mapping[str, Watermark]) -> ReadingAgain:
-    """States of datasets that were read so far, or of which the last run could not read what ends there."""
-    left = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
+    """Return states of datasets read so far; `again` has the end of the last run's read failure."""
+    failures = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
     urns = [*watermarks, *(urn for urn in again if urn not in watermarks)]
-    return ReadingAgain({urn: DatasetState(urn, watermark=watermarks.get(urn), unread=left.get(urn)) for urn in urns})
+    return ReadingAgain(
+        {urn: DatasetState(urn, watermark=watermarks.get(urn), unread=failures.get(urn)) for urn in urns}
+    )

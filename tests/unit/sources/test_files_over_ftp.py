@@ -17,7 +17,7 @@ from tests.unit.sources.files.files_folder import NOW_S, Folder
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """A folder, and its URL."""
+    """Return a served folder and its URL."""
     folder = tmp_path_factory.mktemp("ftp")
     (port,) = free_ports(1)
     with ExitStack() as stack:
@@ -33,14 +33,14 @@ def _answers(port: int) -> bool:
     return True
 
 
-def test_files_of_an_ftp_server_are_read_once_by_the_time_of_their_listing(served: tuple[Path, str]) -> None:
+def test_ftp_files_are_read_once_by_the_time_of_their_listing(served: tuple[Path, str]) -> None:
     root, url = served
     folder = Folder(root, paths=[f"{url}in/{{dataset}}/*.jsonl"])
     folder.put("d/a.jsonl", "1\n2\n")
-    found = InputFolder(f"{url}in/d")
-    assert found.entries("") == [("a.jsonl", InputFile(4, int(NOW_S) * 1_000_000_000))]
-    assert found.status("a.jsonl") == InputFile(4, int(NOW_S) * 1_000_000_000)
-    assert found.status("b.jsonl") is None
+    input_folder = InputFolder(f"{url}in/d")
+    assert input_folder.entries("") == [("a.jsonl", InputFile(4, int(NOW_S) * 1_000_000_000))]
+    assert input_folder.status("a.jsonl") == InputFile(4, int(NOW_S) * 1_000_000_000)
+    assert input_folder.status("b.jsonl") is None
     assert folder.values() == ["1", "2"]
     folder.put("d/b.jsonl", "3\n", at=60)
     assert folder.values() == ["3"]

@@ -1,4 +1,4 @@
-"""A partition that was added, of which what was read first came to nothing: to have a state is no word of a person."""
+"""An added partition whose first reads published nothing: its stored state does not count as an operator's position."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def broker() -> Iterator[MockBroker]:
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-def test_what_came_to_nothing_is_read_again_from_its_beginning(broker: MockBroker, history: tuple[Record, ...]) -> None:
+def test_added_partition_whose_first_reads_published_nothing_is_read_from_its_beginning(
+    broker: MockBroker, history: tuple[Record, ...]
+) -> None:
     kafka = source(broker.bootstrap_servers, topics=["grown"], dataset="partition", start="latest")
     others = read_to("grown@0", p0=2)
     first = plans(kafka, Elsewhere(others), owned=lambda urn: urn == ADDED)
@@ -72,7 +74,7 @@ def test_what_came_to_nothing_is_read_again_from_its_beginning(broker: MockBroke
     for number, record in enumerate((Fence(3, "first"), *history), 1):
         apply(number, record, fold)
     assert not fold.ignored, fold.ignored
-    mine: dict[str, DatasetState] = {ADDED: fold.state_of(ADDED)}
-    assert mine[ADDED].watermark is None
-    again = plans(kafka, Elsewhere(others, mine), owned=lambda urn: urn == ADDED)
-    assert ranges(plan_of(again[ADDED])) == [{"1": (0, 5)}], "the next run begins where nothing is read yet"
+    own: dict[str, DatasetState] = {ADDED: fold.state_of(ADDED)}
+    assert own[ADDED].watermark is None
+    again = plans(kafka, Elsewhere(others, own), owned=lambda urn: urn == ADDED)
+    assert ranges(plan_of(again[ADDED])) == [{"1": (0, 5)}], "the next run begins at the first unpublished offset"

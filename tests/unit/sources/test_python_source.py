@@ -1,4 +1,4 @@
-"""What a source or a sink of one's own may say reaches the job that names its class."""
+"""Optional members of a custom source or sink are forwarded by the `python` wrapper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.sources.python.source import PythonSource
 
 
 class Behind(Source):
-    """Nothing to read, and far behind."""
+    """A source without records to read that reports a lag."""
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         return iter(())
@@ -28,7 +28,7 @@ class Behind(Source):
         return [Lag(urn, records=5) for urn in states]
 
 
-def test_how_far_it_is_behind_is_asked() -> None:
+def test_lag_of_a_custom_source_is_forwarded() -> None:
     source = validated("source", {"type": "python", "class": f"{__name__}:Behind"})
     assert list(source.lags({"a": DatasetState("a")})) == [Lag("a", records=5)]
 
@@ -36,9 +36,9 @@ def test_how_far_it_is_behind_is_asked() -> None:
 @pytest.mark.parametrize(
     ("kind", "named", "left_out"),
     [
-        (Source, PythonSource, {"named_by", "named_now"}),  # no other names by `rebucket`
+        (Source, PythonSource, {"named_by", "named_now"}),  # `rebucket` can't rename its datasets
         (Sink, PythonSink, set()),
     ],
 )
-def test_all_that_its_class_may_say_is_handed_on(kind: type, named: type, left_out: set[str]) -> None:
+def test_all_members_of_the_custom_class_are_forwarded(kind: type, named: type, left_out: set[str]) -> None:
     assert {name for name in vars(kind) if not name.startswith("_")} - set(vars(named)) == left_out

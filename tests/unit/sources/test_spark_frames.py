@@ -1,4 +1,4 @@
-"""What Spark has read, as it is staged and read again, without a Spark: ranges of a watermark column, and snapshots."""
+"""Rows read by Spark, staged and read again without Spark: ranges of a watermark column, and snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOON = "2024-05-01T12:00:00.000000Z"
 
 
 class Staged:
-    """One dataset `t`, staged by tasks of which each is started twice."""
+    """The dataset `t`, staged by tasks that each start twice."""
 
     def __init__(self, folder: Path) -> None:
         self.frames = StagedFrames(LocalFileSystem(), str(folder), ("t",))
@@ -40,8 +40,8 @@ class Staged:
         for values in partitions:
             batches = [pa.record_batch({"c": values.slice(at, 2)}) for at in range(0, len(values), 2)]
             list(spool(batches))
-            for found in spool(batches):
-                parts += [msgspec.json.decode(text, type=StagedPart) for text in found["part"].to_pylist()]
+            for spooled in spool(batches):
+                parts += [msgspec.json.decode(text, type=StagedPart) for text in spooled["part"].to_pylist()]
         self.parts = tuple(parts)
         values = [value for part in partitions for value in part.to_pylist() if value is not None]
         before = NOON if kind is Kind.TIME else about.pop("before", max(values, default=None))
@@ -56,8 +56,10 @@ class Staged:
     def plan_again(
         self, high: Position | None, position: Position | None = None, incarnation: str = "c:integer"
     ) -> Any:
-        """As it is planned if what a run could not read was to end there."""
-        read, again = ({} if each is None else {"t": Watermark({"": each}, incarnation)} for each in (position, high))
+        """Return the plan with a read failure that ends at `high`."""
+        read, again = (
+            {} if value is None else {"t": Watermark({"": value}, incarnation)} for value in (position, high)
+        )
         return planned(self.frames, states_of(read, again))
 
     def read(self, plan: DatasetPlan) -> list[Any]:
@@ -77,13 +79,13 @@ def integers(*values: int | None) -> pa.Array:
     return pa.array(values, pa.int32())
 
 
-def problem(found: list[Any]) -> str:
-    (only,) = found
+def problem(planned: list[Any]) -> str:
+    (only,) = planned
     assert isinstance(only, DatasetProblem)
     return only.error
 
 
-def test_rows_of_a_range_are_read_once_whatever_order_they_come_in(staged: Staged) -> None:
+def test_rows_of_a_range_are_read_once_in_any_order(staged: Staged) -> None:
     staged.stage([integers(4, -2, 3, 3), integers(), integers(5, 1)], "c")
     (plan,) = staged.plan()
     assert sorted(staged.read(plan)) == [-2, 1, 3, 3, 4]
@@ -93,7 +95,7 @@ def test_rows_of_a_range_are_read_once_whatever_order_they_come_in(staged: Stage
     assert staged.plan(5) == []
 
 
-def test_rows_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(staged: Staged) -> None:
+def test_read_failure_of_staged_rows_is_planned_up_to_its_end(staged: Staged) -> None:
     staged.stage([integers(4, 1, 3), integers(5, 2, 9)], "c")
     (plan,) = staged.plan_again(4, 2)
     assert plan.work_units[0].expected_high == Watermark({"": 4}, "c:integer")
@@ -103,22 +105,22 @@ def test_rows_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(st
         assert sorted(staged.read(plan)) == [2, 3, 4, 5]
 
 
-def test_what_another_task_saw_first_waits_for_what_was_there_before_any_read(staged: Staged) -> None:
-    """A task of Spark has read before 4 came, and another one after 5 did."""
+def test_rows_newer_than_the_first_read_wait(staged: Staged) -> None:
+    """The first Spark task has read before row 4 arrived, the second one after row 5 did."""
     staged.stage([integers(1, 2), integers(3, 5)], "c", before=3)
     (plan,) = staged.plan()
     assert sorted(staged.read(plan)) == [1, 2]
     assert plan.work_units[0].expected_high == Watermark({"": 3}, "c:integer")
 
 
-def test_the_end_stays_behind_by_lookback(staged: Staged) -> None:
+def test_end_of_a_range_is_reduced_by_the_lookback(staged: Staged) -> None:
     staged.stage([integers(1, 2, 5, 9)], "c", lookback=4)
     (plan,) = staged.plan()
     assert staged.read(plan) == [1, 2]
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", None])
-def test_times_are_read_up_to_the_present(staged: Staged, zone: str | None) -> None:
+def test_times_are_read_up_to_now(staged: Staged, zone: str | None) -> None:
     times = [datetime(2024, 5, 1, hour, tzinfo=UTC) for hour in (1, 11, 23)]
     values = [time if zone else time.replace(tzinfo=None) for time in times]
     staged.stage([pa.array(values, pa.timestamp("us", tz=zone))], "c", Kind.TIME)
@@ -127,25 +129,25 @@ def test_times_are_read_up_to_the_present(staged: Staged, zone: str | None) -> N
     assert plan.work_units[0].expected_high.positions == {"": NOON}
 
 
-def test_times_of_a_second_that_is_not_over_wait() -> None:
+def test_times_of_an_unfinished_second_wait() -> None:
     part = StagedPart("a", 1, 1, newest="2024-05-01T23:00:00.000000Z")
     assert end_of(Kind.TIME, [part], 0, "2024-05-01T12:00:00.999999Z") == NOON
 
 
-def test_the_newest_times_wait_for_later_ones(staged: Staged) -> None:
+def test_newest_times_wait_for_later_ones(staged: Staged) -> None:
     staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
     (plan,) = staged.plan()
     assert staged.read(plan) == [datetime(2024, 4, 1)]
 
 
-def test_rows_without_a_value_are_told_and_the_others_read(staged: Staged) -> None:
+def test_staged_rows_without_a_value_are_reported_and_the_others_are_read(staged: Staged) -> None:
     staged.stage([integers(None, 1, 2)], "c")
-    told, plan = staged.plan()
-    assert "NULL in 1 rows" in told.error
+    dataset_problem, plan = staged.plan()
+    assert "NULL in 1 rows" in dataset_problem.error
     assert staged.read(plan) == [1]
 
 
-def test_a_snapshot_is_all_there_is_and_each_run_has_the_next_number(staged: Staged) -> None:
+def test_snapshot_contains_all_rows_and_each_run_has_the_next_number(staged: Staged) -> None:
     staged.stage([integers(2, None), integers(2)], "")
     (plan,) = staged.plan()
     assert staged.read(plan) == [2, None, 2]
@@ -155,13 +157,13 @@ def test_a_snapshot_is_all_there_is_and_each_run_has_the_next_number(staged: Sta
     assert "expected a position of snapshot" in problem(staged.plan(7, "c:integer"))
 
 
-def test_an_empty_snapshot_is_one(staged: Staged) -> None:
+def test_empty_snapshot_is_read(staged: Staged) -> None:
     staged.stage([], "")
     (plan,) = staged.plan(1, "snapshot")
     assert staged.read(plan) == []
 
 
-def test_a_watermark_that_was_set_back_while_spark_read_waits_for_the_next_run(staged: Staged) -> None:
+def test_watermark_set_back_while_spark_reads_waits_for_the_next_run(staged: Staged) -> None:
     staged.stage([integers(5, 6, 7)], "c", bound=5)
     (plan,) = staged.plan(6)
     assert staged.read(plan) == [6]
@@ -169,27 +171,27 @@ def test_a_watermark_that_was_set_back_while_spark_read_waits_for_the_next_run(s
     assert "went back while Spark was reading" in problem(staged.plan())
 
 
-def test_a_column_that_ends_before_what_was_read_is_told_with_what_resolves_it(staged: Staged) -> None:
+def test_column_that_ends_before_the_watermark_is_reported_with_its_remedy(staged: Staged) -> None:
     staged.stage([integers(3, 5)], "c", bound=5)
     assert staged.plan(5) == []
     staged.stage([integers(None)], "c", bound=5, before=None)
-    _, told = staged.plan(5)
-    assert "ends before the stored position" in told.error
-    assert "expected values up to 5; found no value at or past it" in told.error
-    assert told.remedy == ("dataset set-watermark", "t", "null")
+    _, dataset_problem = staged.plan(5)
+    assert "ends before the stored position" in dataset_problem.error
+    assert "expected values up to 5; found no value at or past it" in dataset_problem.error
+    assert dataset_problem.remedy == ("dataset set-watermark", "t", "null")
     staged.stage([], "c", before=None)
     assert staged.plan() == []
 
 
-def test_times_that_end_before_what_was_read_are_told(staged: Staged) -> None:
+def test_times_that_end_before_the_watermark_are_reported(staged: Staged) -> None:
     staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
     assert staged.plan("2024-04-03T00:00:00.000000Z", "c:time") == []
-    found = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
-    assert "found nothing past '2024-04-03T00:00:00.000000Z'" in found
-    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to continue at its present end' in found
+    error = problem(staged.plan("2024-04-03T00:00:00.000001Z", "c:time"))
+    assert "found nothing past '2024-04-03T00:00:00.000000Z'" in error
+    assert 'or to {"": "2024-04-03T00:00:00.000000Z"} to continue at its present end' in error
 
 
-def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_says_where_it_begins(
+def test_changed_reader_stops_until_it_is_restored_or_an_operator_sets_the_position(
     staged: Staged,
 ) -> None:
     staged.stage([integers(1, 2, 5)], "c", reader="aaa")
@@ -197,16 +199,16 @@ def test_what_another_reader_has_read_stops_until_it_is_put_back_or_a_person_say
     assert plan.work_units[0].expected_high == Watermark({"": 5}, "c:integer of reader aaa")
     (plan,) = staged.plan(2, "c:integer of reader aaa")
     assert staged.read(plan) == [2]
-    (told,) = staged.plan(2, "c:integer of reader bbb")
-    assert "expected format and options of reader bbb; found format and options of reader aaa" in told.error
-    assert told.remedy == ("dataset set-watermark", "t", '{"": 2}')
+    (dataset_problem,) = staged.plan(2, "c:integer of reader bbb")
+    assert "expected format and options of reader bbb; found format and options of reader aaa" in dataset_problem.error
+    assert dataset_problem.remedy == ("dataset set-watermark", "t", '{"": 2}')
     for by_hand_or_of_an_older_program in ("", "c:integer"):
         (plan,) = staged.plan(2, by_hand_or_of_an_older_program)
         assert staged.read(plan) == [2]
     assert "is not one of the watermark column" in problem(staged.plan(2, "d:integer of reader aaa"))
 
 
-def test_what_is_not_whole_any_more_fails_its_work_unit(staged: Staged) -> None:
+def test_incomplete_staged_rows_fail_the_work_unit(staged: Staged) -> None:
     staged.stage([integers(1, 2, 3), integers(4)], "c")
     (plan,) = staged.plan()
     short = replace(staged.frames.get("t"), parts=(replace(staged.parts[0], rows=4), staged.parts[1]))
@@ -216,7 +218,7 @@ def test_what_is_not_whole_any_more_fails_its_work_unit(staged: Staged) -> None:
         staged.read(plan)
 
 
-def test_an_extraction_that_was_left_has_no_position(staged: Staged) -> None:
+def test_abandoned_extraction_has_no_position(staged: Staged) -> None:
     staged.stage([integers(1, 2, 3, 4, 5)], "c")
     (plan,) = staged.plan()
     extraction = staged.frames.open().extract(plan.work_units[0])
@@ -225,7 +227,7 @@ def test_an_extraction_that_was_left_has_no_position(staged: Staged) -> None:
         extraction.actual_high()
 
 
-def test_a_value_that_no_position_can_stand_for_is_told(staged: Staged) -> None:
+def test_value_that_can_not_be_a_position_raises(staged: Staged) -> None:
     with pytest.raises(SourceError, match="can't be a position"):
         staged.stage([pa.array([(1 << 63) - 1], pa.int64())], "c")
 
@@ -235,7 +237,7 @@ def settings(**changed: Any) -> SparkSource:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"watermark": "c"}, "watermark needs lookback"),
         ({"lookback": 1}, "lookback needs watermark"),
@@ -243,12 +245,12 @@ def settings(**changed: Any) -> SparkSource:
         ({"datasets": {}}, "at least 1 item"),
     ],
 )
-def test_settings_that_can_not_be_meant_are_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_spark_settings_are_rejected(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         settings(**changed)
 
 
-def test_a_password_is_read_from_its_file_when_it_is_used_and_shown_nowhere(tmp_path: Path) -> None:
+def test_password_is_read_from_its_file_on_use_and_never_shown(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     source = settings(password=f"${{file:{tmp_path}/secret}}", datasets={"t": {"fetchsize": 10, "a": True}})
     assert source.reader_options("t") == {"password": "s3cret", "fetchsize": "10", "a": "true"}
@@ -275,13 +277,13 @@ URL = "jdbc:postgresql://one:5432/shop?currentSchema=a"
         ({"format": "orc"}, False),
     ],
 )
-def test_a_reader_is_another_one_by_what_may_say_which_rows_there_are(changed: dict[str, Any], same: bool) -> None:
+def test_reader_identity_changes_only_with_options_that_select_rows(changed: dict[str, Any], same: bool) -> None:
     before = {"format": "jdbc", "options": {"url": URL}, "datasets": {"t": {"dbtable": "t"}}}
     reader = settings(**before).reader_of("t")
     assert (settings(**{**before, **changed}, password="${file:/gone}").reader_of("t") == reader) is same
 
 
-def test_positions_that_can_be_set(tmp_path: Path) -> None:
+def test_positions_that_can_be_set_are_validated(tmp_path: Path) -> None:
     snapshots, ranges = settings(), settings(watermark="c", lookback=0)
     assert not list(snapshots.position_problems({"t": {"": 4}}))
     assert not list(ranges.position_problems({"t": {"": -4}})) + list(ranges.position_problems({"t": {"": NOON}}))

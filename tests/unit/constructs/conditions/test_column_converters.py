@@ -1,4 +1,4 @@
-"""What each converter of columns makes of records, and which settings it refuses."""
+"""The output of each column converter, and the settings that it rejects."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.unit.covered_values import covered_arrays
 KEY = "0123456789abcdef"
 
 
-def made(**section: Any) -> Converter:
-    found: Converter = validated("converter", section)
-    return found
+def converter_of(**section: Any) -> Converter:
+    result: Converter = validated("converter", section)
+    return result
 
 
 def convert(given: dict[str, Any], /, **section: Any) -> Converted:
-    (only,) = made(**section).convert(pa.record_batch(given))
+    (only,) = converter_of(**section).convert(pa.record_batch(given))
     return only
 
 
@@ -57,10 +57,10 @@ def test_columns_are_selected_in_order_dropped_and_renamed_at_once() -> None:
         {"type": "tombstones", "column": "a", "marker": "b"},
     ],
 )  # fmt: skip
-def test_records_that_do_not_fit_are_refused_before_any_is_read(section: dict[str, Any]) -> None:
+def test_columns_that_do_not_fit_are_rejected_before_any_record_is_read(section: dict[str, Any]) -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.string()))])
     with pytest.raises(ConfigurationError) as raised:
-        made(**section).convert_schema(schema)
+        converter_of(**section).convert_schema(schema)
     assert raised.value.found
     assert raised.value.todo
 
@@ -78,15 +78,15 @@ def test_records_that_do_not_fit_are_refused_before_any_is_read(section: dict[st
         ]),
     ],
 )  # fmt: skip
-def test_settings_that_say_nothing_or_too_much_are_refused(section: dict[str, Any]) -> None:
+def test_incomplete_or_contradictory_settings_are_rejected(section: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        made(**section)
+        converter_of(**section)
 
 
-def test_a_hash_key_is_never_shown() -> None:
-    hashing = made(type="hash", columns=["a"], key="the very secret key")
+def test_hash_key_is_never_shown() -> None:
+    hashing = converter_of(type="hash", columns=["a"], key="the very secret key")
     with pytest.raises(ValidationError) as raised:
-        made(type="hash", columns=["a"], key="tiny secret")
+        converter_of(type="hash", columns=["a"], key="tiny secret")
     assert "secret" not in f"{hashing} {hashing!r} {hashing.model_dump_json()} {raised.value}"  # type: ignore[attr-defined]
 
 
@@ -102,7 +102,7 @@ def test_a_hash_key_is_never_shown() -> None:
         (["2024-02-29T12:00:00+01:00", "2024-02-29"], "timestamp", [datetime(2024, 2, 29, 11, tzinfo=UTC)]),
     ],
 )
-def test_a_value_that_the_type_does_not_hold_turns_its_record_away(given: list[Any], kind: str, expected: Any) -> None:
+def test_value_that_the_type_can_not_hold_rejects_its_record(given: list[Any], kind: str, expected: Any) -> None:
     cast = convert({"n": list(range(len(given))), "a": given}, type="cast", columns={"a": kind})
     assert cast.records.column("a").to_pylist() == expected
     assert cast.rows is not None
@@ -110,67 +110,67 @@ def test_a_value_that_the_type_does_not_hold_turns_its_record_away(given: list[A
     assert sorted([*cast.rows.to_pylist(), *cast.rejected]) == list(range(len(given)))
 
 
-def test_of_a_timestamp_as_a_date_the_day_in_its_zone_stays() -> None:
+def test_timestamp_cast_to_a_date_keeps_the_day_in_its_zone() -> None:
     given = pa.array([datetime(2024, 2, 29, 23, tzinfo=UTC)]).cast(pa.timestamp("us", "Europe/Berlin"))
     assert convert({"a": given}, type="cast", columns={"a": "date"}).records.to_pydict() == {"a": [date(2024, 3, 1)]}
 
 
-def test_text_of_a_dictionary_is_checked_as_other_text_is() -> None:
+def test_dictionary_text_is_validated_as_other_text() -> None:
     given = pa.array(["1", "1e-999999999"]).dictionary_encode()
     cast = convert({"a": given}, type="cast", columns={"a": "decimal(4, 2)"})
     assert cast.records.column("a").to_pylist() == [Decimal(1)]
 
 
-def test_sql_filters_and_computes_and_turns_away_what_fails() -> None:
+def test_sql_filters_and_computes_and_rejects_failing_records() -> None:
     columns = {"a": [1, 2, 3, None, 5], "s": ["1", "x", "3", "4", None], "row": [0, 1, 2, 3, 4]}
-    found = convert(
+    result = convert(
         columns,
         type="sql",
         where="a IS NULL OR a <> 3 -- not three",
         columns={"n": "CAST(s AS INTEGER) * 2", "s": "a + row"},
     )
-    assert found.records.to_pydict() == {"a": [1, None, 5], "s": [1, None, 9], "row": [0, 3, 4], "n": [2, 8, None]}
-    assert found.rows is not None
-    assert found.rows.to_pylist() == [0, 3, 4]
-    assert list(found.rejected) == [1]
-    assert "'x'" in found.rejected[1]
+    assert result.records.to_pydict() == {"a": [1, None, 5], "s": [1, None, 9], "row": [0, 3, 4], "n": [2, 8, None]}
+    assert result.rows is not None
+    assert result.rows.to_pylist() == [0, 3, 4]
+    assert list(result.rejected) == [1]
+    assert "'x'" in result.rejected[1]
 
 
-def test_sql_leaves_rows_that_are_filtered_alone_whatever_its_columns_make_of_them() -> None:
-    found = convert({"s": ["1", "x"]}, type="sql", where="s <> 'x'", columns={"n": "CAST(s AS INTEGER)"})
-    assert (found.records.column("n").to_pylist(), found.rejected) == ([1], {})
-    found = convert({"s": ["1", "x", "0"]}, type="sql", where="CAST(s AS INTEGER) > 0")
-    assert (found.records.column("s").to_pylist(), list(found.rejected)) == (["1"], [1])
+def test_sql_does_not_reject_filtered_rows_whose_columns_would_fail() -> None:
+    result = convert({"s": ["1", "x"]}, type="sql", where="s <> 'x'", columns={"n": "CAST(s AS INTEGER)"})
+    assert (result.records.column("n").to_pylist(), result.rejected) == ([1], {})
+    result = convert({"s": ["1", "x", "0"]}, type="sql", where="CAST(s AS INTEGER) > 0")
+    assert (result.records.column("s").to_pylist(), list(result.rejected)) == (["1"], [1])
 
 
-def test_sql_finds_many_bad_records_among_good_ones_and_nulls() -> None:
+def test_sql_rejects_each_bad_record_among_many_good_ones_and_nulls() -> None:
     given = [None if n % 7 == 0 else "x" if n % 5 == 0 else str(n) for n in range(500)]
-    found = convert({"s": given}, type="sql", columns={"n": "CAST(s AS INTEGER)"})
-    assert list(found.rejected) == [row for row, text in enumerate(given) if text == "x"]
-    assert found.records.column("n").to_pylist() == [None if s is None else int(s) for s in given if s != "x"]
+    result = convert({"s": given}, type="sql", columns={"n": "CAST(s AS INTEGER)"})
+    assert list(result.rejected) == [row for row, text in enumerate(given) if text == "x"]
+    assert result.records.column("n").to_pylist() == [None if s is None else int(s) for s in given if s != "x"]
 
 
-def test_sql_that_can_not_be_tried_still_finds_the_record_to_blame() -> None:
-    found = convert({"s": ["1", "x", "3"]}, type="sql", columns={"n": "CAST(s AS INTEGER) + random() * 0"})
-    assert (found.records.column("n").to_pylist(), list(found.rejected)) == ([1.0, 3.0], [1])
+def test_sql_without_try_still_rejects_only_the_failing_record() -> None:
+    result = convert({"s": ["1", "x", "3"]}, type="sql", columns={"n": "CAST(s AS INTEGER) + random() * 0"})
+    assert (result.records.column("n").to_pylist(), list(result.rejected)) == ([1.0, 3.0], [1])
 
 
-def test_sql_sees_no_other_columns_of_a_part_of_structs() -> None:
+def test_sql_reads_a_slice_of_structs_at_its_offset() -> None:
     batch = pa.record_batch({"p": pa.array([{"x": n} for n in range(9)]), "n": range(9)})
-    sql = made(type="sql", where="p.x >= 0", columns={"y": "p.x"})
+    sql = converter_of(type="sql", where="p.x >= 0", columns={"y": "p.x"})
     for start in range(9):
-        (found,) = sql.convert(batch.slice(start, 3))
-        assert found.records.column("y").to_pylist() == found.records.column("n").to_pylist()
+        (result,) = sql.convert(batch.slice(start, 3))
+        assert result.records.column("y").to_pylist() == result.records.column("n").to_pylist()
 
 
-def test_sql_refuses_names_that_differ_in_case_only_where_it_is_asked_for_them() -> None:
+def test_sql_rejects_names_that_differ_in_case_only_if_it_uses_them() -> None:
     columns = {"a": [1], "A": [2], "b": [3]}
     assert convert(columns, type="sql", where="b = 3").records.num_rows == 1
     with pytest.raises(ConfigurationError, match="same name in SQL"):
         convert(columns, type="sql", where="a = 1")
 
 
-def test_sql_reaches_no_file(tmp_path: Any) -> None:
+def test_sql_can_not_access_files(tmp_path: Any) -> None:
     from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 
     (tmp_path / "a.csv").write_text("a\n1\n")
@@ -199,7 +199,7 @@ def test_each_item_of_a_list_becomes_a_record_and_a_null_list_stays_one() -> Non
     assert exploded.records.to_pydict() == {"a": [1, 1, 3, 4], "l": ["x", None, None, "y"]}
     assert exploded.rows is not None
     assert exploded.rows.to_pylist() == [0, 0, 2, 3]
-    assert made(type="explode", column="l").makes_several
+    assert converter_of(type="explode", column="l").makes_several
 
 
 LISTS = [pa.list_(pa.string()), pa.large_list(pa.int8()), pa.list_(pa.list_(pa.string()))]
@@ -207,7 +207,7 @@ STRUCTS = [pa.struct([("f", kind), ("g", pa.struct([("h", pa.string())]))]) for 
 
 
 @given(st.sampled_from(LISTS), st.data())
-def test_of_what_a_null_list_covers_nothing_becomes(kind: pa.DataType, data: st.DataObject) -> None:
+def test_values_below_a_null_list_are_not_exploded(kind: pa.DataType, data: st.DataObject) -> None:
     column, values = data.draw(covered_arrays(kind))
     exploded = convert({"row": list(range(len(values))), "l": column}, type="explode", column="l")
     expected = [(row, item) for row, items in enumerate(values) for item in ([None] if items is None else items)]
@@ -218,14 +218,14 @@ def test_of_what_a_null_list_covers_nothing_becomes(kind: pa.DataType, data: st.
 
 
 @given(st.sampled_from(STRUCTS), st.data())
-def test_of_what_a_null_struct_covers_nothing_is_seen(kind: pa.DataType, data: st.DataObject) -> None:
+def test_values_below_a_null_struct_are_not_flattened(kind: pa.DataType, data: st.DataObject) -> None:
     column, values = data.draw(covered_arrays(kind))
     flat = convert({"s": column}, type="flatten").records
     assert flat["s.f"].to_pylist() == [value and value["f"] for value in values]
     assert flat["s.g.h"].to_pylist() == [value and value["g"] and value["g"]["h"] for value in values]
 
 
-def test_masked_values_are_not_to_be_seen() -> None:
+def test_masked_values_show_only_their_last_characters() -> None:
     columns = {"a": ["4929123456789012", "12345678", "", None], "n": [1, 2, 3, None]}
     masked = convert(columns, type="mask", columns=["a"], keep_last=4).records
     assert masked.column("a").to_pylist() == ["****9012", "****", "****", None]
@@ -242,7 +242,7 @@ def test_hashes_are_hmac_sha256_of_utf8() -> None:
     assert hashed.records.column("b").to_pylist() == [expected[2], expected[1], None, expected[1]]
 
 
-def test_provenance_is_added_behind() -> None:
+def test_provenance_columns_are_appended_after_the_others() -> None:
     before = datetime.now(UTC)
     added = convert(
         {"o": [7, 8]},
@@ -256,7 +256,7 @@ def test_provenance_is_added_behind() -> None:
     assert all(before - timedelta(seconds=1) <= at <= datetime.now(UTC) for at in added.column("at").to_pylist())
 
 
-def test_keys_are_decoded_as_kafkas_serializers_write_them() -> None:
+def test_keys_are_decoded_as_kafka_serializers_write_them() -> None:
     keys = [(-2).to_bytes(4, "big", signed=True), (2**40).to_bytes(8, "big"), None, b"", b"abc"]
     decoded = convert({"key": keys}, type="key", format="int")
     assert decoded.records.column("key").to_pylist() == [-2, 2**40, None]
@@ -267,7 +267,7 @@ def test_keys_are_decoded_as_kafkas_serializers_write_them() -> None:
     assert list(decoded.rejected) == [1]
 
 
-def test_a_tombstone_comes_through_with_its_key() -> None:
+def test_tombstone_keeps_its_key_through_all_converters() -> None:
     batch = pa.record_batch({"key": [b"a", b"b"], "value": pa.array([b'{"l": ["x"]}', None], pa.binary())})
     chain: list[dict[str, Any]] = [
         {"type": "tombstones"},
@@ -280,18 +280,18 @@ def test_a_tombstone_comes_through_with_its_key() -> None:
         {"type": "sql", "where": "is_deleted OR l IS NOT NULL"},
     ]
     for section in chain:
-        (found,) = made(**section).convert(batch)
-        batch = found.records
+        (result,) = converter_of(**section).convert(batch)
+        batch = result.records
     assert batch.to_pydict() == {"key": ["a", "b"], "is_deleted": [False, True], "l": ["****", None]}
 
 
-def test_a_class_of_ones_own_is_made_with_its_options_and_not_sent_along() -> None:
+def test_custom_class_receives_its_options_and_is_not_pickled() -> None:
     section = {"type": "python", "class": "tests.contract.test_converters:Doubled", "options": {"column": "a"}}
-    own = made(**section)
+    own = converter_of(**section)
     assert own.makes_several
     assert b"Doubled" not in pickle.dumps(own).replace(b"test_converters:Doubled", b"")
-    (found,) = own.convert(pa.record_batch({"a": ["x"]}))
-    assert found.records.to_pydict() == {"it": ["x", "x"]}
+    (result,) = own.convert(pa.record_batch({"a": ["x"]}))
+    assert result.records.to_pydict() == {"it": ["x", "x"]}
     for wrong in ({"class": "nowhere:At"}, {"class": "builtins:dict", "options": {}}, {"options": {"no": 1}}):
         with pytest.raises(ConfigurationError):
-            made(**{**section, **wrong}).convert_schema(pa.schema([("a", pa.string())]))
+            converter_of(**{**section, **wrong}).convert_schema(pa.schema([("a", pa.string())]))

@@ -1,4 +1,4 @@
-"""A condition in YAML has the answer of the same condition in SQL, whoever executes it: Arrow or DuckDB."""
+"""A YAML condition evaluated by Arrow has the same result as the equivalent SQL condition in DuckDB."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ def literal(value: Any) -> str:
 
 @settings(deadline=None)
 @given(CONDITIONS, st.integers(0, 12), st.integers(0, 12))
-def test_arrow_and_duckdb_find_the_same_rows(condition: dict[str, Any], start: int, length: int) -> None:
+def test_arrow_and_duckdb_select_the_same_rows(condition: dict[str, Any], start: int, length: int) -> None:
     check(condition, BATCH.slice(start, length))
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_each_operator_finds_the_same_rows_also_beside_nulls(operator: str) -> None:
+def test_each_operator_selects_the_same_rows_also_beside_nulls(operator: str) -> None:
     text, small = {"column": "text", "op": "==", "value": "A"}, {"column": "Small", "op": operator, "value": 1}
     check({"column": "n", "op": operator, "value": 5}, BATCH)
     check({"column": "text", "op": operator, "value": "ab"}, BATCH)
     for condition in ({"any": [small, text]}, {"all": [small, {"not": text}]}):
-        check(condition, BATCH)  # for some rows the one or the other comparison is null
+        check(condition, BATCH)  # in some rows one of the two comparisons is null
         check({"not": condition}, BATCH)
 
 

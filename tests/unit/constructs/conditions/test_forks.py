@@ -1,4 +1,4 @@
-"""Fork operators: where records go, and settings and schemas that are refused."""
+"""Fork operators: routing of records, and settings and schemas that are rejected."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ LEAVES = st.one_of(
 CONDITIONS = st.recursive(
     LEAVES,
     lambda below: st.one_of(
-        st.builds(lambda found: {"all": found}, st.lists(below, min_size=1, max_size=3)),
-        st.builds(lambda found: {"any": found}, st.lists(below, min_size=1, max_size=3)),
-        st.builds(lambda found: {"not": found}, below),
+        st.builds(lambda conditions: {"all": conditions}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda conditions: {"any": conditions}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda conditions: {"not": conditions}, below),
     ),
     max_leaves=6,
 )
@@ -54,14 +54,14 @@ ROWS = st.lists(st.tuples(st.one_of(st.none(), SMALL), st.one_of(st.none(), SMAL
 
 
 def meets(condition: Mapping[str, Any], row: Mapping[str, Any]) -> bool | None:
-    """What a condition is to be, by SQL's logic of three values."""
+    """Return the condition's result by SQL's three-valued logic."""
     match condition:
         case {"all": below}:
-            found = [meets(each, row) for each in below]
-            return False if False in found else None if None in found else True
+            answers = [meets(part, row) for part in below]
+            return False if False in answers else None if None in answers else True
         case {"any": below}:
-            found = [meets(each, row) for each in below]
-            return True if True in found else None if None in found else False
+            answers = [meets(part, row) for part in below]
+            return True if True in answers else None if None in answers else False
         case {"not": below}:
             answer = meets(below, row)
             return None if answer is None else not answer
@@ -79,26 +79,28 @@ def batch_of(rows: Sequence[tuple[int | None, int | None]]) -> pa.RecordBatch:
 
 
 def sent(settings: Mapping[str, Any], batch: pa.RecordBatch, branches: Sequence[str]) -> list[set[str]]:
-    """By row the branches that it goes to."""
+    """Return the branches of each row."""
     chosen = fork(settings).choose(batch, branches)
     masks = {branch: [True] * batch.num_rows if mask is None else mask.to_pylist() for branch, mask in chosen.items()}
     return [{branch for branch, mask in masks.items() if mask[row]} for row in range(batch.num_rows)]
 
 
 def fork(settings: Mapping[str, Any]) -> ForkOperatorSettings:
-    made: ForkOperatorSettings = validated("fork", settings)
-    return made
+    instance: ForkOperatorSettings = validated("fork", settings)
+    return instance
 
 
 @given(condition=CONDITIONS, rows=ROWS)
-def test_conditions_are_what_sql_says(condition: dict[str, Any], rows: list[tuple[int | None, int | None]]) -> None:
-    batch, made = batch_of(rows), Condition.model_validate(condition)
-    made.check_schema(batch.schema, "fork")
-    assert made.answers(batch, "fork").to_pylist() == [meets(condition, row) for row in batch.to_pylist()]
+def test_conditions_follow_three_valued_sql_logic(
+    condition: dict[str, Any], rows: list[tuple[int | None, int | None]]
+) -> None:
+    batch, instance = batch_of(rows), Condition.model_validate(condition)
+    instance.check_schema(batch.schema, "fork")
+    assert instance.answers(batch, "fork").to_pylist() == [meets(condition, row) for row in batch.to_pylist()]
 
 
 @given(conditions=st.lists(CONDITIONS, min_size=1, max_size=3), rows=ROWS, rest=st.booleans())
-def test_forks_are_what_conditions_say(
+def test_first_match_and_every_match_route_by_the_conditions(
     conditions: list[dict[str, Any]], rows: list[tuple[int | None, int | None]], rest: bool
 ) -> None:
     when = {f"{number}": condition for number, condition in enumerate(conditions)}
@@ -107,39 +109,41 @@ def test_forks_are_what_conditions_say(
     met = [[branch for branch in when if meets(when[branch], row)] for row in batch.to_pylist()]
     otherwise = {"rest"} if rest else set()
     first = sent({"type": "first_match", **settings}, batch, branches)
-    assert first == [set(found[:1]) or otherwise for found in met]
-    assert sent({"type": "every_match", **settings}, batch, branches) == [set(found) or otherwise for found in met]
+    assert first == [set(branch_names[:1]) or otherwise for branch_names in met]
+    assert sent({"type": "every_match", **settings}, batch, branches) == [
+        set(branch_names) or otherwise for branch_names in met
+    ]
 
 
 @given(condition=CONDITIONS, rows=ROWS)
-def test_a_filter_keeps_what_meets_its_condition(
+def test_filter_keeps_records_that_meet_its_condition(
     condition: dict[str, Any], rows: list[tuple[int | None, int | None]]
 ) -> None:
-    batch, made = batch_of(rows), validated("converter", {"type": "filter", "when": condition})
-    assert made.convert_schema(batch.schema) == batch.schema
-    (found,) = made.convert(batch)
-    kept = [row for row, record in enumerate(batch.to_pylist()) if meets(condition, record)]
-    assert (found.rows.to_pylist(), found.rejected) == (kept, {})
-    assert found.records.equals(batch.take(pa.array(kept, pa.int64())))
+    batch, instance = batch_of(rows), validated("converter", {"type": "filter", "when": condition})
+    assert instance.convert_schema(batch.schema) == batch.schema
+    (converted,) = instance.convert(batch)
+    kept_rows = [row for row, record in enumerate(batch.to_pylist()) if meets(condition, record)]
+    assert (converted.rows.to_pylist(), converted.rejected) == (kept_rows, {})
+    assert converted.records.equals(batch.take(pa.array(kept_rows, pa.int64())))
 
 
-def test_the_first_is_that_of_the_conditions_not_of_the_branches() -> None:
+def test_first_match_uses_the_order_of_conditions_not_of_branches() -> None:
     when = {"b": {"column": "a", "op": ">", "value": 0}, "a": {"column": "a", "op": ">", "value": 0}}
     assert sent({"type": "first_match", "when": when}, batch_of([(1, 1)]), ["a", "b"]) == [{"b"}]
 
 
-def test_schemas_go_to_the_branches_that_they_suit() -> None:
-    made = fork({"type": "by_schema", "requires": {"all": [], "priced": ["price", "currency"]}})
+def test_by_schema_routes_schemas_to_branches_with_the_required_columns() -> None:
+    instance = fork({"type": "by_schema", "requires": {"all": [], "priced": ["price", "currency"]}})
     priced = pa.schema([("price", pa.int64()), ("currency", pa.string()), ("x", pa.int8())])
-    assert made.accepts("priced", priced)
-    assert made.accepts("all", priced)
-    assert not made.accepts("priced", priced.remove(0))
-    assert made.accepts("all", priced.remove(0))
+    assert instance.accepts("priced", priced)
+    assert instance.accepts("all", priced)
+    assert not instance.accepts("priced", priced.remove(0))
+    assert instance.accepts("all", priced.remove(0))
 
 
 @pytest.mark.parametrize("name", ["first_match", "every_match"])
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ({"column": "c", "op": "is_null"}, "'c'"),
         ({"column": "c", "op": "==", "value": 1}, "'c'"),
@@ -148,17 +152,17 @@ def test_schemas_go_to_the_branches_that_they_suit() -> None:
         ({"all": [{"not": {"any": [{"column": "c", "op": "is_null"}]}}]}, "'c'"),
     ],
 )
-def test_a_condition_that_can_not_be_answered_is_an_error(name: str, condition: dict[str, Any], said: str) -> None:
-    made, batch = fork({"type": name, "when": {"x": condition}, "otherwise": "y"}), batch_of([(1, 1)])
-    assert made.accepts("y", batch.schema)
-    with pytest.raises(ConfigurationError, match=f"construct={name}.*{said}"):
-        made.accepts("x", batch.schema)
-    with pytest.raises(ConfigurationError, match=f"construct={name}.*{said}"):
-        made.choose(batch, ["x", "y"])
+def test_condition_that_can_not_be_evaluated_raises(name: str, condition: dict[str, Any], message: str) -> None:
+    instance, batch = fork({"type": name, "when": {"x": condition}, "otherwise": "y"}), batch_of([(1, 1)])
+    assert instance.accepts("y", batch.schema)
+    with pytest.raises(ConfigurationError, match=f"construct={name}.*{message}"):
+        instance.accepts("x", batch.schema)
+    with pytest.raises(ConfigurationError, match=f"construct={name}.*{message}"):
+        instance.choose(batch, ["x", "y"])
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ({}, "a condition must have all or any or not; found nothing"),
         ({"column": "a"}, "must have column and op and value; found column"),
@@ -173,8 +177,8 @@ def test_a_condition_that_can_not_be_answered_is_an_error(name: str, condition: 
         ({"not": {"colum": "a"}}, "colum"),
     ],
 )
-def test_what_is_no_condition_is_refused(condition: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_invalid_condition_is_rejected(condition: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         fork({"type": "first_match", "when": {"x": condition}})
 
 
@@ -186,7 +190,7 @@ def test_what_is_no_condition_is_refused(condition: dict[str, Any], said: str) -
         ({"type": "by_schema", "requires": {"a": []}}, ["a"]),
     ],
 )
-def test_branches_that_are_named_are_fine(settings: dict[str, Any], branches: list[str]) -> None:
+def test_rules_for_existing_branches_are_accepted(settings: dict[str, Any], branches: list[str]) -> None:
     fork(settings).check_branches(branches)
 
 
@@ -198,33 +202,33 @@ def test_branches_that_are_named_are_fine(settings: dict[str, Any], branches: li
         {"type": "by_schema", "requires": {"a": [], "b": []}},
     ],
 )
-def test_branches_that_are_not_named_or_not_there_are_told(settings: dict[str, Any]) -> None:
-    made = fork(settings)
+def test_unknown_branches_and_branches_without_a_rule_are_rejected(settings: dict[str, Any]) -> None:
+    instance = fork(settings)
     with pytest.raises(ValueError, match=r"b is not a branch, c receives nothing"):
-        made.check_branches(["a", "c"])
+        instance.check_branches(["a", "c"])
     with pytest.raises(ValueError, match=r"other: c receives nothing"):
-        made.check_branches(["a", "b", "c"])
+        instance.check_branches(["a", "b", "c"])
 
 
-def test_a_branch_has_one_rule() -> None:
+def test_branch_with_two_rules_is_rejected() -> None:
     with pytest.raises(ValueError, match="branch a must not be in `when` and be `otherwise`"):
         fork({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "a"})
 
 
-def test_a_class_that_is_no_fork_operator_is_told() -> None:
+def test_class_that_is_not_a_fork_operator_raises() -> None:
     with pytest.raises(ConfigurationError, match="ForkOperator"):
         fork({"type": "python", "class": "builtins:dict"}).choose(batch_of([]), [])
 
 
-def test_a_class_may_refuse_schemas_and_branches() -> None:
-    made = fork({"type": "python", "class": f"{__name__}:OnlyX"})
-    assert [made.accepts(branch, pa.schema([])) for branch in ("x", "y")] == [True, False]
+def test_custom_fork_may_reject_schemas_and_branches() -> None:
+    instance = fork({"type": "python", "class": f"{__name__}:OnlyX"})
+    assert [instance.accepts(branch, pa.schema([])) for branch in ("x", "y")] == [True, False]
     with pytest.raises(ValueError, match="x and y"):
-        made.check_branches(["x"])
+        instance.check_branches(["x"])
 
 
 class OnlyX(ForkOperator):
-    """Passes over y."""
+    """A fork operator that skips branch y."""
 
     def check_branches(self, branches: Sequence[str]) -> None:
         if list(branches) != ["x", "y"]:

@@ -1,4 +1,4 @@
-"""JSON into columns: types, nulls, what is turned away; and that both ways of reading say the same."""
+"""JSON into columns: types, nulls, rejected records, and equal results of the batch reader and the record reader."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(len(values))), pa.array(values, pa.binary())], names=["offset", "value"])
 
 
-def converted(made: JsonConverter, *values: bytes | None) -> Converted:
-    (only,) = made.convert(batch(*values))
+def converted(result: JsonConverter, *values: bytes | None) -> Converted:
+    (only,) = result.convert(batch(*values))
     return only
 
 
@@ -45,15 +45,15 @@ def read_one(field_type: Any, text: str) -> Converted:
 
 def test_declared_fields_become_columns_of_their_types_in_their_order() -> None:
     value = b'{"at": "2024-02-29T12:00:00+01:00", "flag": true, "ratio": 2, "count": -5, "text": "\xc3\xbc", "z": 0}'
-    made = converted(ALL, value)
-    assert made.records.schema.names == ["offset", "value", "text", "count", "ratio", "flag", "at"]
-    assert made.records.to_pylist() == [
+    result = converted(ALL, value)
+    assert result.records.schema.names == ["offset", "value", "text", "count", "ratio", "flag", "at"]
+    assert result.records.to_pylist() == [
         {
             "offset": 0, "value": value, "text": "ü", "count": -5, "ratio": 2.0, "flag": True,
             "at": datetime(2024, 2, 29, 11, tzinfo=UTC),
         }
     ]  # fmt: skip
-    assert (made.rows, made.rejected) == (None, {})
+    assert (result.rows, result.rejected) == (None, {})
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_declared_fields_become_columns_of_their_types_in_their_order() -> None:
 )
 @pytest.mark.parametrize("beside", [b'{"text": "a"}', b'{"count": 1.5}'])
 def test_null_values_and_absent_and_null_fields_give_nulls(value: bytes | None, beside: bytes) -> None:
-    made = converted(ALL, value, beside)
-    assert 0 not in made.rejected
-    assert [made.records.column(name)[0].as_py() for name in ALL.fields or ()] == [None] * 5
+    result = converted(ALL, value, beside)
+    assert 0 not in result.rejected
+    assert [result.records.column(name)[0].as_py() for name in ALL.fields or ()] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_null_values_and_absent_and_null_fields_give_nulls(value: bytes | None, 
         (["int64"], "[1, null, true]"), ({"y": "int64"}, '{"y": "1"}'), ({"*": "int64"}, '{"a": "1"}'),
     ],
 )  # fmt: skip
-def test_a_field_of_another_type_turns_its_record_away(field_type: Any, text: str) -> None:
-    made = read_one(field_type, text)
-    assert made.records.num_rows == 0
-    assert made.records.schema.names == ["offset", "value", "x"]
-    assert list(made.rejected) == [0]
-    assert text[:50] in made.rejected[0]
+def test_field_of_another_type_rejects_its_record(field_type: Any, text: str) -> None:
+    result = read_one(field_type, text)
+    assert result.records.num_rows == 0
+    assert result.records.schema.names == ["offset", "value", "x"]
+    assert list(result.rejected) == [0]
+    assert text[:50] in result.rejected[0]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_field_of_another_type_turns_its_record_away(field_type: Any, text: st
     ],
 )
 def test_values_are_kept_exactly(field_type: Any, text: str, expected: object) -> None:
-    for beside in (b"{}", b'{"x": "\xff"}'):  # by batch where that can be, and record by record
-        made = converted(converter({"x": field_type}), b'{"x": %s}' % text.encode(), beside)
-        assert made.records.column("x")[0].as_py() == expected
-        assert made.records.schema.field("x").type == arrow_type(field_type)
+    for beside in (b"{}", b'{"x": "\xff"}'):  # read as a batch where possible, and record by record
+        result = converted(converter({"x": field_type}), b'{"x": %s}' % text.encode(), beside)
+        assert result.records.column("x")[0].as_py() == expected
+        assert result.records.schema.field("x").type == arrow_type(field_type)
 
 
 @pytest.mark.parametrize(
@@ -127,27 +127,27 @@ def test_values_are_kept_exactly(field_type: Any, text: str, expected: object) -
         b'{"z":' * 100_000 + b"1" + b"}" * 100_000,
     ],
 )  # fmt: skip
-def test_a_value_that_is_not_a_json_object_is_turned_away(value: bytes) -> None:
-    made = converted(ALL, b'{"count": 1}', value, b'{"count": 3}')
-    assert made.records.column("count").to_pylist() == [1, 3]
-    assert made.records.column("offset").to_pylist() == [0, 2]
-    assert made.rows is not None
-    assert made.rows.to_pylist() == [0, 2]
-    assert list(made.rejected) == [1]
-    assert repr(value[:100]) in made.rejected[1]
-    assert len(made.rejected[1]) < 1000
+def test_value_that_is_not_a_json_object_is_rejected(value: bytes) -> None:
+    result = converted(ALL, b'{"count": 1}', value, b'{"count": 3}')
+    assert result.records.column("count").to_pylist() == [1, 3]
+    assert result.records.column("offset").to_pylist() == [0, 2]
+    assert result.rows is not None
+    assert result.rows.to_pylist() == [0, 2]
+    assert list(result.rejected) == [1]
+    assert repr(value[:100]) in result.rejected[1]
+    assert len(result.rejected[1]) < 1000
 
 
-def test_values_that_only_together_look_like_as_many_objects_are_told_apart() -> None:
+def test_values_that_only_together_form_objects_are_rejected() -> None:
     for values in (
         [b'{"count": 1}{"count": 2}', b""],
         [b'{"count": 1', b"}"],
         [b'{"text": "}', b'{"}'],
         [b"{}\0}", b"{}"],
     ):
-        made = converted(ALL, *values, b'{"count": 3}')
-        assert list(made.rejected) == [row for row, value in enumerate(values) if value != b"{}"]
-        assert made.records.column("count").to_pylist()[-1] == 3
+        result = converted(ALL, *values, b'{"count": 3}')
+        assert list(result.rejected) == [row for row, value in enumerate(values) if value != b"{}"]
+        assert result.records.column("count").to_pylist()[-1] == 3
 
 
 @pytest.mark.parametrize(
@@ -159,24 +159,26 @@ def test_values_that_only_together_look_like_as_many_objects_are_told_apart() ->
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("quote", ["", '"'])
-def test_decimals_far_from_their_columns_digits_do_no_harm(text: str, expected: list[Decimal], quote: str) -> None:
+def test_decimals_far_beyond_their_column_are_rounded_or_rejected(
+    text: str, expected: list[Decimal], quote: str
+) -> None:
     for fields in ({"x": "decimal(6, 2)"}, {"x": "decimal(6, 2)", "m": {"*": "int64"}}):
-        made = converted(converter(fields), f'{{"x": {quote}{text}{quote}}}'.encode())
-        assert made.records.column("x").to_pylist() == expected
-        assert len(made.rejected) == 1 - len(expected)
+        result = converted(converter(fields), f'{{"x": {quote}{text}{quote}}}'.encode())
+        assert result.records.column("x").to_pylist() == expected
+        assert len(result.rejected) == 1 - len(expected)
 
 
-def test_of_a_name_that_stands_there_twice_the_last_counts() -> None:
+def test_last_value_of_a_repeated_name_counts() -> None:
     assert converted(ALL, b'{"count": 1, "count": 2, "z": 1, "z": 2}').records.column("count").to_pylist() == [2]
 
 
-def test_of_a_name_that_stands_there_twice_each_value_has_to_be_of_its_type() -> None:
+def test_all_values_of_a_repeated_name_must_have_its_type() -> None:
     for first, last in ((1, '"x"'), ('"x"', 1)):
-        made = converted(ALL, f'{{"count": {first}, "count": {last}}}'.encode(), b'{"count": 3}')
-        assert (made.records.column("count").to_pylist(), list(made.rejected)) == ([3], [0])
+        result = converted(ALL, f'{{"count": {first}, "count": {last}}}'.encode(), b'{"count": 3}')
+        assert (result.records.column("count").to_pylist(), list(result.rejected)) == ([3], [0])
 
 
-def test_nesting_that_nobody_asked_for_is_ignored() -> None:
+def test_nesting_in_undeclared_fields_is_ignored() -> None:
     value = b'{"count": 1, "z": ' + b"[" * 250 + b"]" * 250 + b', "y": "' + b"[" * 2000 + b'"}'
     assert converted(ALL, value).records.column("count").to_pylist() == [1]
 
@@ -188,35 +190,35 @@ def test_field_names_may_be_any_text() -> None:
     assert [records.column(name).to_pylist() for name in names] == [[place] for place in range(len(names))]
 
 
-def test_names_that_are_not_ascii_are_read_record_by_record_too() -> None:
-    """The second record has the first one decoded by itself."""
+def test_non_ascii_names_are_read_record_by_record() -> None:
+    """The malformed second record forces the first one to be decoded by itself."""
     fields = {"na\u00efve": "int64", "\u00fcn\u00ef": {"\u00e9t\u00e9": "int64"}}
     value = {"na\u00efve": 1, "\u00fcn\u00ef": {"\u00e9t\u00e9": 2}, "": []}
-    made = converted(converter(fields), json.dumps(value, ensure_ascii=False).encode(), b'{"na')
-    assert made.records.select(list(fields)).to_pylist() == [{name: value[name] for name in fields}]
-    assert list(made.rejected) == [1]
+    result = converted(converter(fields), json.dumps(value, ensure_ascii=False).encode(), b'{"na')
+    assert result.records.select(list(fields)).to_pylist() == [{name: value[name] for name in fields}]
+    assert list(result.rejected) == [1]
 
 
-def test_the_column_can_be_another_one_of_text_and_can_be_left_out() -> None:
+def test_source_column_may_be_text_with_another_name_and_may_be_dropped() -> None:
     given_batch = pa.record_batch({"offset": [0, 1], "body": pa.array(['{"x": 1}', "bad"], pa.large_string())})
-    (made,) = converter({"x": "int64"}, column="body", keep_column=False).convert(given_batch)
-    assert made.records.to_pylist() == [{"offset": 0, "x": 1}]
-    assert list(made.rejected) == [1]
+    (result,) = converter({"x": "int64"}, column="body", keep_column=False).convert(given_batch)
+    assert result.records.to_pylist() == [{"offset": 0, "x": 1}]
+    assert list(result.rejected) == [1]
 
 
-def test_the_only_column_can_be_replaced() -> None:
-    made = converter({"x": "int64"}, keep_column=False)
-    (only,) = made.convert(batch(b'{"x": 1}', b"{").select(["value"]))
+def test_only_column_can_be_replaced() -> None:
+    result = converter({"x": "int64"}, keep_column=False)
+    (only,) = result.convert(batch(b'{"x": 1}', b"{").select(["value"]))
     assert only.records.to_pylist() == [{"x": 1}]
 
 
-def test_a_batch_without_rows_gives_empty_columns() -> None:
-    made = converted(ALL)
-    assert made.records.num_rows == 0
-    assert made.records.schema == ALL.convert_schema(batch().schema)
+def test_batch_without_rows_gives_empty_columns() -> None:
+    result = converted(ALL)
+    assert result.records.num_rows == 0
+    assert result.records.schema == ALL.convert_schema(batch().schema)
 
 
-def test_it_pickles_before_and_after_its_first_use() -> None:
+def test_json_converter_pickles_before_and_after_its_first_use() -> None:
     for _ in range(2):
         sent: JsonConverter = pickle.loads(pickle.dumps(ALL))
         assert sent == ALL
@@ -224,7 +226,7 @@ def test_it_pickles_before_and_after_its_first_use() -> None:
         converted(ALL, b"{}")
 
 
-def test_columns_that_do_not_fit_are_refused_before_anything_is_read() -> None:
+def test_columns_that_do_not_fit_are_rejected_before_any_record_is_read() -> None:
     for schema in ([("value", pa.int64())], [], [("value", pa.binary()), ("count", pa.int64())]):
         with pytest.raises(ConfigurationError, match="json"):
             ALL.convert_schema(pa.schema(schema))
@@ -239,12 +241,12 @@ def test_columns_that_do_not_fit_are_refused_before_anything_is_read() -> None:
         {"fields": {"x": "decimal(4, 5)"}}, {"fields": {"x": {1: "int64"}}}, {"fields": {"x": "int64"}, "keep": True},
     ],
 )  # fmt: skip
-def test_an_unknown_type_or_option_is_refused(wrong: dict[str, Any]) -> None:
+def test_unknown_type_or_option_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         JsonConverter.model_validate({"type": "json", **wrong})
 
 
-def test_types_that_are_nested_without_end_are_refused() -> None:
+def test_types_nested_too_deep_are_rejected() -> None:
     written: Any = "int64"
     for _ in range(10_000):
         written = [written]
@@ -263,7 +265,7 @@ WIDE = converter(
 COLUMNS = pa.schema([(name, arrow_type(kind)) for name, kind in (WIDE.fields or {}).items()])
 READER = JsonReader(COLUMNS)
 OF_OTHERS = JsonReader(COLUMNS)
-OF_OTHERS.read(pa.array(['{"z": 1}']))  # has met a field that it ignores
+OF_OTHERS.read(pa.array(['{"z": 1}']))  # has encountered a field that it ignores
 KNOWN = pa.schema([*((f.name, _wire_type(f.type)) for f in COLUMNS), ("z", pa.null()), ("y", pa.list_(pa.null()))])
 numbers = st.sampled_from(
     ["1e-77", "1e-999999999", "0E-9", "1.5e3", "0", "-0",
@@ -327,12 +329,12 @@ names = st.sampled_from([*(WIDE.fields or ()), "z", "s", "\\u0073"])
 
 def an_object(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     pairs = st.lists(st.tuples(names, values).map(lambda pair: f'"{pair[0]}": {pair[1]}'), max_size=3)
-    return pairs.map(lambda found: "{" + ", ".join(found) + "}")
+    return pairs.map(lambda results: "{" + ", ".join(results) + "}")
 
 
 any_json = st.recursive(
     leaves,
-    lambda below: an_object(below) | st.lists(below, max_size=3).map(lambda found: f"[{','.join(found)}]"),
+    lambda below: an_object(below) | st.lists(below, max_size=3).map(lambda results: f"[{','.join(results)}]"),
     max_leaves=6,
 )
 likely = st.one_of(
@@ -343,7 +345,7 @@ likely = st.one_of(
     st.tuples(st.just("z"), any_json),
     st.tuples(names, any_json),
 )
-an_input = st.lists(likely, max_size=2).map(lambda found: "{" + ", ".join(f'"{n}": {v}' for n, v in found) + "}")
+an_input = st.lists(likely, max_size=2).map(lambda results: "{" + ", ".join(f'"{n}": {v}' for n, v in results) + "}")
 values = st.lists(
     (
         an_input
@@ -354,7 +356,7 @@ values = st.lists(
 )
 
 
-def said(read: JsonRecords) -> tuple[list[str], list[int] | None]:
+def comparable(read: JsonRecords) -> tuple[list[str], list[int] | None]:
     return [repr(column.to_pylist()) for column in read.columns], read.rows and read.rows.to_pylist()
 
 
@@ -382,21 +384,21 @@ def said(read: JsonRecords) -> tuple[list[str], list[int] | None]:
 @example([b'{"l": [NaN]}'])
 @example([b'{"z": [[1]]}'])
 @example([b'{"y": [NaN]}'])
-def test_what_is_read_at_once_is_what_is_read_one_by_one(given_values: list[bytes | None]) -> None:
-    """By a reader that has met no field that it ignores, by one that has, and by one that knows all names."""
+def test_batch_reader_returns_the_same_as_reading_one_by_one(given_values: list[bytes | None]) -> None:
+    """Uses a reader without ignored fields so far, one that has encountered some, and one that knows all names."""
     array = pa.array(given_values, pa.binary())
     one_by_one = READER._one_by_one(array)
     READER._has_others = False
     for at_once in (READER._at_once(array), OF_OTHERS._at_once(array), READER._at_once(array, KNOWN)):
         if at_once is not None:
-            assert said(JsonRecords(at_once)) == said(one_by_one)
+            assert comparable(JsonRecords(at_once)) == comparable(one_by_one)
             assert [column.type for column in at_once] == [column.type for column in one_by_one.columns]
     read = one_by_one.rows.to_pylist() if one_by_one.rows is not None else list(range(len(array)))
     assert sorted([*read, *one_by_one.rejected]) == list(range(len(array)))
 
 
-def test_good_records_are_read_at_once() -> None:
-    """Else it would be exact and slow."""
+def test_good_records_are_read_as_a_batch() -> None:
+    """Reading record by record would be exact but slow."""
     value = {
         "s": "ü NaN Inf",
         "i": 1,
@@ -418,5 +420,5 @@ def test_good_records_are_read_at_once() -> None:
         with patch.object(json_records, "_may_hide", wraps=json_records._may_hide) as looked:
             at_once = reader._at_once(given_values)
         assert at_once is not None
-        assert said(JsonRecords(at_once)) == said(READER._one_by_one(given_values))
+        assert comparable(JsonRecords(at_once)) == comparable(READER._one_by_one(given_values))
         assert looked.call_count == is_looked_through

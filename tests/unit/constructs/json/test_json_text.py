@@ -1,4 +1,4 @@
-"""What JSON at once looks for in the text of a whole batch, wherever it stands."""
+"""The batch reader's searches in the text of a whole batch, at any position."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def hides(*values: bytes) -> bool:
 
 @pytest.mark.parametrize("place", [0, 1, _PART_BYTES - 2, _PART_BYTES - 1, _PART_BYTES, 2 * _PART_BYTES - 1])
 @pytest.mark.parametrize("wanted", [b"\0", b"NaN"])
-def test_what_stands_across_parts_is_found(wanted: bytes, place: int) -> None:
+def test_text_across_a_part_boundary_is_found(wanted: bytes, place: int) -> None:
     text = b"N" * place + wanted + b"N" * _PART_BYTES
     assert _contains(pa.py_buffer(text), wanted)
     assert not _contains(pa.py_buffer(text.replace(wanted, b"Nb")), wanted)
 
 
 @pytest.mark.parametrize(("opened", "deep"), [(300, False), (301, True)])
-def test_one_deep_value_among_many_is_seen(opened: int, deep: bool) -> None:
+def test_deep_value_among_many_shallow_ones_is_detected(opened: int, deep: bool) -> None:
     values = [b'{"a":[1]}'] * 400 + [b'{"a":' + b"[" * (opened - 1) + b"]" * (opened - 1) + b"}"]
     values.append(b'{"a":"' + b"x" * 700 + b'"}')
     assert _is_deep(pa.array(values), pa.py_buffer(b"\n".join(values))) == deep
@@ -60,15 +60,15 @@ parts = st.sampled_from([*letters, b"NaN", b"Na", b"Inf", b"In", b"Infinity", b"
 
 
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity"])
-def test_what_is_no_number_is_seen_across_parts(word: bytes) -> None:
+def test_non_finite_number_is_detected_across_parts(word: bytes) -> None:
     with patch.object(json_records, "_PART_BYTES", 16):
         for place in range(32):
             assert hides(b'{"a":%s}' % (b" " * place + word))
             assert not hides(b'{"a":"%s"}' % (b" " * place + word))
 
 
-@given(st.lists(st.lists(parts).map(lambda found: b"{%s}" % b"".join(found)), min_size=1))
-def test_what_is_looked_for_in_one_pass_is_what_is_looked_for_value_by_value(values: list[bytes]) -> None:
+@given(st.lists(st.lists(parts).map(lambda pieces: b"{%s}" % b"".join(pieces)), min_size=1))
+def test_single_pass_search_equals_the_search_value_by_value(values: list[bytes]) -> None:
     joined = b"\n".join(values)
     try:
         is_text = "\0" not in joined.decode()
@@ -77,18 +77,18 @@ def test_what_is_looked_for_in_one_pass_is_what_is_looked_for_value_by_value(val
     is_long = max(map(len, values)) > 6
     is_deep = is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values)
     try:
-        texts, found = _joined(pa.array(values, pa.binary()))
+        texts, joined_text = _joined(pa.array(values, pa.binary()))
     except pa.ArrowInvalid:
-        found = None
-    assert (found is not None) == is_text
-    if found is not None:
-        assert found.to_pybytes() == joined
+        joined_text = None
+    assert (joined_text is not None) == is_text
+    if joined_text is not None:
+        assert joined_text.to_pybytes() == joined
         with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
-            assert _may_hide(texts, found) == (bool(_NOT_FINITE.search(joined)) or is_deep)
+            assert _may_hide(texts, joined_text) == (bool(_NOT_FINITE.search(joined)) or is_deep)
 
 
 @pytest.mark.parametrize("nested", [pa.list_, lambda below: pa.struct({"a": below})])
-def test_columns_that_are_themselves_deep_are_looked_through(nested: Callable[[pa.DataType], pa.DataType]) -> None:
+def test_batch_reader_rejects_values_deeper_than_its_limit(nested: Callable[[pa.DataType], pa.DataType]) -> None:
     kind = pa.int64()
     for _ in range(3):
         kind = nested(kind)
@@ -125,19 +125,19 @@ letters_of_times = st.sampled_from("0123456789-T:.Z+ ")
 @example(["0999-02-28T12:00:00Z"], 80, None)
 @example(["9899-02-28T12:00:00Z", "9900-02-28T12:00:00Z"], 80, None)
 @example(["2024-02-29T12:00:00Z", "2024-02-29T12:00:00.5Z"], 80, None)
-def test_times_that_are_told_without_a_regular_expression_match_it(
+def test_times_recognized_without_a_regular_expression_match_it(
     texts: list[str], place: int, letter: str | None
 ) -> None:
-    """Also where one letter of the first one is another."""
+    """Also covers a first text with one changed letter."""
     if letter is not None and place < len(texts[0]):
         texts = [texts[0][:place] + letter + texts[0][place + 1 :], *texts[1:]]
     array = pa.array(["", *texts])[1:]
     matches, alike = _all_match(array, _ZONED), are_uniform_utc_times(array)
     assert matches or not alike
     if len({len(text) for text in texts}) == 1 and all(text.endswith("Z") for text in texts):
-        assert alike == matches  # or it would be of no use
+        assert alike == matches  # otherwise the fast path would be useless
 
 
-def test_times_among_nulls_and_none_at_all_are_not_told() -> None:
+def test_times_with_nulls_and_empty_arrays_are_not_recognized() -> None:
     assert not are_uniform_utc_times(pa.array(["2024-02-29T12:00:00Z", None]))
     assert not are_uniform_utc_times(pa.array([], pa.string()))

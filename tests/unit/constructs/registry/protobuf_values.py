@@ -1,4 +1,4 @@
-"""The values that Protobuf messages must have as columns, from the official parser alone."""
+"""Expected column values of Protobuf messages, derived only from the official parser."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ REJECTED = "rejected"
 
 
 def pool_of(*files: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
-    """The last of the files, in a pool with all of them and Google's own."""
+    """Return the last of the files, in a pool with all of them and Google's own."""
     from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
     from google.type import date_pb2, timeofday_pb2  # type: ignore[import-untyped]
 
     pool = descriptor_pool.DescriptorPool()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2, date_pb2, timeofday_pb2):
-        known = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(known)
-        pool.Add(known)
+        google_file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(google_file)
+        pool.Add(google_file)
     for file in files:
         pool.Add(file)
     return pool.FindFileByName(files[-1].name)
 
 
 def decoded(decoder: ProtobufDecoder, bodies: list[bytes]) -> list[Any]:
-    """What the product makes of messages: a record, or `REJECTED`."""
+    """Return the product's record of each message, or `REJECTED`."""
     data = b"".join(b"\0" + body for body in bodies)
     ends = np.cumsum([len(body) + 1 for body in bodies])
     begins = np.concatenate([[0], ends[:-1]])
@@ -51,7 +51,7 @@ def decoded(decoder: ProtobufDecoder, bodies: list[bytes]) -> list[Any]:
 
 
 def expected(source: Descriptor, body: bytes) -> Any:
-    """The record of a message, or `REJECTED`, if the official parser or the rules of values refuse it."""
+    """Return the record of a message, or `REJECTED` if the official parser or the value rules reject it."""
     try:
         parsed = message_factory.GetMessageClass(source).FromString(body)
         return _record(parsed, (source.full_name,)) if parsed.IsInitialized() else REJECTED
@@ -69,7 +69,7 @@ def _field(parsed: Any, field: FieldDescriptor, within: tuple[str, ...]) -> Any:
         of = field.message_type.fields_by_name["value"]
         return {key: _value(value[key], of, within) for key in value}
     if field.is_repeated:
-        return [_value(each, field, within) for each in value]
+        return [_value(item, field, within) for item in value]
     if field.has_presence and not parsed.HasField(field.name):
         return None
     return _value(value, field, within)
@@ -89,13 +89,13 @@ def _value(value: Any, field: FieldDescriptor, within: tuple[str, ...]) -> Any:
             raise ValueError
         return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
     if kind.full_name == "google.protobuf.Duration":
-        value.ToJsonString()  # refuses what is none
+        value.ToJsonString()  # raises for an invalid value
         return datetime.timedelta(seconds=value.seconds, microseconds=int(value.nanos / 1000))
     if kind.full_name == "google.type.Date":
         return datetime.date(value.year, value.month, value.day)
     if kind.full_name == "google.type.TimeOfDay":
         return datetime.time(value.hours, value.minutes, value.seconds, _microseconds(value.nanos))
-    if kind.full_name.startswith("google.protobuf.") and [each.name for each in kind.fields] == ["value"]:
+    if kind.full_name.startswith("google.protobuf.") and [member.name for member in kind.fields] == ["value"]:
         return _value(value.value, kind.fields[0], within)
     if kind.full_name in within or not kind.fields:
         return value.SerializePartialToString(deterministic=True)
@@ -109,10 +109,10 @@ def _microseconds(nanos: int) -> int:
 
 
 def text_schema(text: str, *references: tuple[str, str]) -> RegisteredSchema:
-    """A schema as a registry has it."""
+    """Return a schema as a registry stores it."""
     return RegisteredSchema(1, "PROTOBUF", text, references)
 
 
 def schema_names(schema: pa.Schema) -> list[str]:
-    """Names and types, one text each."""
+    """Return names and types, one text each."""
     return [f"{field.name}: {field.type}" for field in schema]

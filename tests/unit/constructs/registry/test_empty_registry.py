@@ -1,4 +1,4 @@
-"""A registry that has no schema at all, and records that hold themselves."""
+"""A registry without any schema, and recursive records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.formats.test_avro_datums import datum, record
 
 @dataclass
 class Client:
-    """A client of a registry that knows no id."""
+    """A client of a registry that knows no schema id."""
 
     subjects: list[str]
     error: Exception | None = None
@@ -41,12 +41,12 @@ class Client:
 
 
 def registry_of(client: Client) -> Registry:
-    made = Registry(RegistrySettings(url="http://127.0.0.1:1"))
-    made.__dict__["_client"] = client
-    return made
+    reader_under_test = Registry(RegistrySettings(url="http://127.0.0.1:1"))
+    reader_under_test.__dict__["_client"] = client
+    return reader_under_test
 
 
-def test_an_empty_registry_is_reported_as_that_and_records_wait() -> None:
+def test_empty_registry_is_reported_as_an_outage() -> None:
     registry = registry_of(Client([]))
     with pytest.raises(TransientError, match="the schema registry is empty") as raised:
         registry.schema(5)
@@ -55,7 +55,7 @@ def test_an_empty_registry_is_reported_as_that_and_records_wait() -> None:
         registry.latest("orders-value")
 
 
-def test_an_unknown_id_of_a_registry_with_schemas_belongs_to_the_record_and_lists_once() -> None:
+def test_unknown_id_of_a_registry_with_schemas_rejects_its_record_and_lists_subjects_once() -> None:
     client = Client(["other-value"])
     registry = registry_of(client)
     for schema_id in (5, 6):
@@ -64,7 +64,7 @@ def test_an_unknown_id_of_a_registry_with_schemas_belongs_to_the_record_and_list
     assert (client.listed, client.asked) == (1, [5, 6])
 
 
-def test_a_client_that_may_not_list_subjects_takes_an_unknown_id_for_unknown() -> None:
+def test_unknown_id_is_unknown_if_the_client_may_not_list_subjects() -> None:
     registry = registry_of(Client([], SchemaRegistryError(403, 40301, "denied")))
     with pytest.raises(UnknownSchemaError):
         registry.schema(5)
@@ -88,29 +88,31 @@ def node(value: int, more: int = 0, below: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "values", "found"),
+    ("writer", "reader", "values", "expected"),
     [
         (NODE, {**NODE, "fields": NODE["fields"][:1]}, [node(1, 3, 2), node(5), node(8, 40)], [1, 5, 8]),
         (TREE, record(("a", "int")), [{"a": 3, "tree": node(1, 2, 1)}, {"a": 4, "tree": node(1)}], [3, 4]),
     ],
 )
-def test_a_recursive_field_that_the_pinned_schema_lacks_is_passed_over(
-    writer: Any, reader: Any, values: list[Any], found: list[int]
+def test_recursive_field_that_the_pinned_schema_lacks_is_skipped(
+    writer: Any, reader: Any, values: list[Any], expected: list[int]
 ) -> None:
-    made = AvroReader(parse(json.dumps(writer), []), parse(json.dumps(reader), []), "value")
+    reader_under_test = AvroReader(parse(json.dumps(writer), []), parse(json.dumps(reader), []), "value")
     data = [datum(writer, value) for value in values]
-    ends = np.cumsum([len(each) for each in data])
-    begins = ends - [len(each) for each in data]
-    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(data), np.uint8), begins, ends))
+    ends = np.cumsum([len(body) for body in data])
+    begins = ends - [len(body) for body in data]
+    records, wrong = reader_under_test.read(Datums.of(np.frombuffer(b"".join(data), np.uint8), begins, ends))
     assert not wrong
-    assert records.columns[0].to_pylist() == found
+    assert records.columns[0].to_pylist() == expected
 
 
-def test_a_record_that_holds_itself_too_deep_is_rejected_alone() -> None:
+def test_record_that_contains_itself_too_deep_is_rejected_alone() -> None:
     reader = {**NODE, "fields": NODE["fields"][:1]}
-    made = AvroReader(parse(json.dumps(NODE), []), parse(json.dumps(reader), []), "value")
+    reader_under_test = AvroReader(parse(json.dumps(NODE), []), parse(json.dumps(reader), []), "value")
     data = [datum(NODE, node(1, 200)), datum(NODE, node(2))]
-    ends = np.cumsum([len(each) for each in data])
-    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(data), np.uint8), ends - [len(d) for d in data], ends))
+    ends = np.cumsum([len(body) for body in data])
+    records, wrong = reader_under_test.read(
+        Datums.of(np.frombuffer(b"".join(data), np.uint8), ends - [len(d) for d in data], ends)
+    )
     assert wrong == {0: "a record contains itself more than 64 levels deep"}
     assert records.columns[0].to_pylist()[1] == 2

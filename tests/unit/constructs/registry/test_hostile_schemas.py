@@ -1,4 +1,4 @@
-"""Small schemas that expand to millions of columns, many schemas, and unknown ones: each bound is named."""
+"""Small schemas that expand to millions of columns, too many schemas, and unknown ids: each error names its bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICY = EvolutionSettings()
 
 
 def doubled(levels: int, union: bool = False) -> dict[str, Any]:
-    """Each type has two fields of the type before it."""
+    """Return a schema in which each type has two fields of the type before it."""
     fields: Any = "long"
     for level in range(levels):
         name = f"L{level}"
@@ -39,14 +39,14 @@ def doubled(levels: int, union: bool = False) -> dict[str, Any]:
 def _again(kind: Any) -> Any:
     match kind:
         case list():
-            return [_again(each) for each in kind]
+            return [_again(branch) for branch in kind]
         case dict():
             return kind["name"]
     return kind
 
 
 @pytest.mark.parametrize("union", [False, True])
-def test_an_avro_schema_that_expands_to_millions_of_columns_is_refused_at_once(union: bool) -> None:
+def test_avro_schema_that_expands_to_millions_of_columns_is_rejected_at_once(union: bool) -> None:
     text = json.dumps(doubled(20, union))
     assert len(text) < 3000
     began_s = time.perf_counter()
@@ -58,23 +58,23 @@ def test_an_avro_schema_that_expands_to_millions_of_columns_is_refused_at_once(u
 
 
 def test_nested_unions_of_several_records_are_expanded_once() -> None:
-    """Each branch of a union was expanded once for each branch."""
-    made: Any = "long"
+    """Each branch of a union was once expanded again for each branch."""
+    nested_type: Any = "long"
     for level in range(5):
-        fields = [{"name": "a", "type": made}]
-        made = ["null", "string", "int", {"type": "record", "name": f"R{level}", "fields": fields}]
-    reader = AvroReader(parse(json.dumps(record(("x", made))), []), None, "value")
+        fields = [{"name": "a", "type": nested_type}]
+        nested_type = ["null", "string", "int", {"type": "record", "name": f"R{level}", "fields": fields}]
+    reader = AvroReader(parse(json.dumps(record(("x", nested_type))), []), None, "value")
     assert reader.schema.names == ["x"]
 
 
 @pytest.mark.parametrize("size", [70_000, 2**31 - 1, 2**62])
-def test_an_optional_fixed_of_any_size_takes_no_memory_for_nulls(size: int) -> None:
+def test_optional_fixed_of_any_size_takes_no_memory_for_nulls(size: int) -> None:
     schema = record(("x", ["null", {"type": "fixed", "name": "F", "size": size}]))
     with pytest.raises(SchemaTooLargeError, match="at most 65536"):
         AvroReader(parse(json.dumps(schema), []), None, "value")
 
 
-def test_a_json_schema_that_expands_to_millions_of_columns_is_refused() -> None:
+def test_json_schema_that_expands_to_millions_of_columns_is_rejected() -> None:
     definitions: dict[str, Any] = {"L0": {"type": "integer"}}
     for level in range(1, 30):
         below = {"$ref": f"#/definitions/L{level - 1}"}
@@ -95,36 +95,36 @@ def test_admission_of_many_schemas_compares_each_with_the_others_once() -> None:
         asked.append(number)
         return columns(number)
 
-    known = AdmittedSchemas()
+    admitted = AdmittedSchemas()
     for number in range(400):
-        assert known.admit(number, columns(number), of, POLICY) == ""
+        assert admitted.admit(number, columns(number), of, POLICY) == ""
     assert len(asked) < 3 * 400
-    assert "x is string" in known.admit(400, pa.schema([("x", pa.string())]), of, POLICY)
-    assert "c7 is int64" in known.admit(401, pa.schema([("c7", pa.int64())]), of, POLICY)
+    assert "x is string" in admitted.admit(400, pa.schema([("x", pa.string())]), of, POLICY)
+    assert "c7 is int64" in admitted.admit(401, pa.schema([("c7", pa.int64())]), of, POLICY)
 
 
-def test_a_dataset_has_at_most_so_many_schemas_and_the_bound_is_named() -> None:
-    known = AdmittedSchemas(list(range(1, MAX_SCHEMAS + 1)))
-    assert known.admit(1, columns(1), lambda _: columns(1), POLICY) == ""
-    assert f"have {MAX_SCHEMAS} schemas" in known.admit(MAX_SCHEMAS + 1, columns(1), lambda _: columns(1), POLICY)
+def test_dataset_with_too_many_schemas_is_rejected_with_the_bound() -> None:
+    admitted = AdmittedSchemas(list(range(1, MAX_SCHEMAS + 1)))
+    assert admitted.admit(1, columns(1), lambda _: columns(1), POLICY) == ""
+    assert f"have {MAX_SCHEMAS} schemas" in admitted.admit(MAX_SCHEMAS + 1, columns(1), lambda _: columns(1), POLICY)
 
 
-def test_schemas_of_a_dataset_have_together_at_most_so_many_columns() -> None:
-    known = AdmittedSchemas()
+def test_schemas_of_a_dataset_with_too_many_columns_are_rejected_with_the_bound() -> None:
+    admitted = AdmittedSchemas()
     some = {n: pa.schema([(f"c{n}_{i}", pa.int64()) for i in range(6000)]) for n in (1, 2)}
-    assert known.admit(1, some[1], some.get, POLICY) == ""
-    assert "more than 10000 columns" in known.admit(2, some[2], some.get, POLICY)
+    assert admitted.admit(1, some[1], some.get, POLICY) == ""
+    assert "more than 10000 columns" in admitted.admit(2, some[2], some.get, POLICY)
 
 
-def test_thousands_of_unknown_schema_ids_fail_their_work_unit_alone() -> None:
+def test_thousands_of_unknown_schema_ids_fail_only_their_work_unit() -> None:
     registry = Dicts()
-    made = converter(registry)
-    made.begin_work_unit("hostile")
+    converter_under_test = converter(registry)
+    converter_under_test.begin_work_unit("hostile")
     values = [b"\0" + (1000 + n).to_bytes(4, "big") + b"x" for n in range(5000)]
     with pytest.raises(RecordError, match="too many schema ids") as raised:
-        list(made.convert(batch_of(values)))
+        list(converter_under_test.convert(batch_of(values)))
     assert raised.value.expected == f"at most {MAX_UNKNOWN}"
     assert len(registry.asked) == MAX_UNKNOWN + 1
-    made.begin_work_unit("orders")
-    [piece] = made.convert(batch_of([message(1), values[0]]))
+    converter_under_test.begin_work_unit("orders")
+    [piece] = converter_under_test.convert(batch_of([message(1), values[0]]))
     assert (piece.records.num_rows, list(piece.rejected)) == (1, [1])

@@ -1,4 +1,4 @@
-"""JSON schemas as columns, without a registry: what a message has to have, and what is no schema."""
+"""JSON schemas as columns, without a registry: required properties, and invalid schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.formats.schema_bounds import UnusableSchemaError
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 
 
-def found(schema: Any) -> RegisteredSchema:
+def registered(schema: Any) -> RegisteredSchema:
     return RegisteredSchema(1, "JSON", json.dumps(schema), ())
 
 
@@ -26,8 +26,8 @@ def decoded(schema: Any, *messages: Any) -> tuple[list[dict[str, Any]], dict[int
     offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1).astype(np.int64)
     data = np.frombuffer(texts.buffers()[2], np.uint8)
     framed = Framed(1, data, offsets[:-1], offsets[1:], np.arange(len(texts)))
-    (made,) = MADE.decoder(found(schema), None).decode(framed)
-    return made.records.to_pylist(), dict(made.wrong)
+    (decoded_batch,) = MADE.decoder(registered(schema), None).decode(framed)
+    return decoded_batch.records.to_pylist(), dict(decoded_batch.wrong)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def decoded(schema: Any, *messages: Any) -> tuple[list[dict[str, Any]], dict[int
         {"$ref": "#/definitions/note"},
     ],
 )
-def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) -> None:
+def test_required_property_may_be_null_if_its_types_include_null(note: Any) -> None:
     schema = {
         "type": "object",
         "properties": {"id": {"type": "integer"}, "note": note},
@@ -52,7 +52,7 @@ def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) 
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ({"type": "object", "properties": ["a"]}, "not a JSON schema"),
         ({"type": 5}, "not a JSON schema"),
@@ -60,6 +60,6 @@ def test_what_is_required_may_be_null_where_that_is_one_of_its_types(note: Any) 
         ([], "not a JSON schema of an object"),
     ],
 )
-def test_what_is_no_schema_is_told_as_that(schema: Any, told: str) -> None:
-    with pytest.raises(UnusableSchemaError, match=told):
-        MADE.decoder(found(schema), None)
+def test_invalid_schema_is_rejected_as_unusable(schema: Any, message: str) -> None:
+    with pytest.raises(UnusableSchemaError, match=message):
+        MADE.decoder(registered(schema), None)

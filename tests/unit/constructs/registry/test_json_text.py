@@ -1,4 +1,4 @@
-"""JSON schemas with properties that say no type, or several: their values are kept as JSON text."""
+"""JSON schema properties with no type or several: their values are kept as JSON text."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$re
 
 
 def read(properties: Any, message: str, **more: Any) -> tuple[dict[str, str], Any]:
-    """The types of the columns, and the record, or why it is rejected."""
+    """Return the types of the columns, and the record or the reason why it is rejected."""
     schema = {"type": "object", "properties": properties, **more}
-    made, required = columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
-    decoder = _JsonSchemaDecoder(made, required)
+    columns, required = columns_of(RegisteredSchema(1, "JSON", json.dumps(schema), ()))
+    decoder = _JsonSchemaDecoder(columns, required)
     data = np.frombuffer(message.encode(), np.uint8)
     framed = Framed(1, data, np.array([0]), np.array([len(data)]), np.array([0]))
     [decoded] = decoder.decode(framed)
-    types = {each.name: str(each.type) for each in decoder.schema}
+    types = {field.name: str(field.type) for field in decoder.schema}
     return types, decoded.wrong[0] if decoded.wrong else decoded.records.to_pylist()[0]
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "kind", "found"),
+    ("schema", "value", "kind", "expected"),
     [
         ({}, '{"b": [1, 1.50]}', "string", '{"b": [1, 1.50]}'),
         (True, "1", "string", "1"),
@@ -48,19 +48,19 @@ def read(properties: Any, message: str, **more: Any) -> tuple[dict[str, str], An
         ({"type": "object"}, '{"a": {"b": 1}}', "map<string, string>", [("a", '{"b": 1}')]),
     ],
 )
-def test_a_property_of_no_one_type_is_json_text_and_does_not_reject_its_topic(
-    schema: Any, value: str, kind: str, found: Any
+def test_property_without_one_type_is_json_text_and_does_not_reject_its_topic(
+    schema: Any, value: str, kind: str, expected: Any
 ) -> None:
     types, record = read({"x": schema, "y": {"type": "integer"}}, f'{{"x": {value}, "y": 7}}')
     assert types == {"x": kind, "y": "int64"}
-    assert record == {"x": found, "y": 7}
+    assert record == {"x": expected, "y": 7}
 
 
-def test_an_absent_value_is_null_and_a_required_one_may_be() -> None:
+def test_absent_value_of_an_untyped_required_property_is_null() -> None:
     assert read({"x": {}}, "{}", required=["x"])[1] == {"x": None}
 
 
-def test_what_is_recursive_is_json_text_where_it_holds_itself() -> None:
+def test_recursive_property_is_json_text_below_its_first_level() -> None:
     types, record = read(
         {"n": {"$ref": "#/definitions/N"}}, '{"n": {"v": 1, "next": {"v": 2}}}', definitions={"N": NODE}
     )
@@ -68,5 +68,5 @@ def test_what_is_recursive_is_json_text_where_it_holds_itself() -> None:
     assert record == {"n": {"v": 1, "next": '{"v": 2}'}}
 
 
-def test_text_that_is_no_json_is_still_rejected() -> None:
+def test_malformed_text_is_still_rejected() -> None:
     assert "malformed" in read({"x": {}}, '{"x": [1}')[1]

@@ -1,4 +1,4 @@
-"""What becomes of another schema under each policy, one dataset after the other; the registry is a few dicts here."""
+"""Each schema policy applied to a changed schema, one dataset after the other; the registry is a few dicts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMAS = {
     6: record(("lines", {"type": "array", "items": {**record(("sku", "string")), "name": "L"}})),
     7: record(("lines", {"type": "array", "items": {**record(("sku", "string"), ("count", "int")), "name": "L"}})),
 }
-"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5, and 6 and 7. Of others of these pairs two are not."""
+"""These pairs are compatible: 1 and 2, 3 and 4, 1 and 5, 6 and 7. All other pairs of these ids are not."""
 VALUES = {
     1: {"x": 1},
     2: {"x": 2, "note": "n"},
@@ -43,7 +43,7 @@ VALUES = {
 
 @dataclass
 class Dicts:
-    """A registry."""
+    """A schema registry in memory."""
 
     schemas: dict[int, Any] = field(default_factory=lambda: dict(SCHEMAS))
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -69,10 +69,10 @@ class Dicts:
 
 
 def converter(registry: Dicts | None = None, **settings: Any) -> RegistryConverter:
-    made = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
-    assert isinstance(made, RegistryConverter)
-    made._known.registry = registry or Dicts()  # type: ignore[assignment]
-    return made
+    instance = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
+    assert isinstance(instance, RegistryConverter)
+    instance._known.registry = registry or Dicts()  # type: ignore[assignment]
+    return instance
 
 
 def message(schema_id: int) -> bytes:
@@ -84,16 +84,16 @@ def batch_of(values: Sequence[bytes | None]) -> pa.RecordBatch:
 
 
 def work_unit(
-    made: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
+    instance: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
 ) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Reads records of those schemas; of which schemas came which, and which rows of each batch were turned away."""
-    made.begin_work_unit(urn)
-    made.load_schema_ids(known)
+    """Read records of these schema ids. Return the schema of each record read, and the rejected rows of each batch."""
+    instance.begin_work_unit(urn)
+    instance.load_schema_ids(known)
     came: list[int] = []
     rejected: list[tuple[int, ...]] = []
     for ids in batches:
         batch = batch_of([message(i) if i else None for i in ids])
-        pieces = list(made.convert(batch))
+        pieces = list(instance.convert(batch))
         came += [int((p.records.schema.metadata or {}).get(SCHEMA_ID, b"0")) for p in pieces if p.records.num_rows]
         rejected.append(tuple(sorted(row for piece in pieces for row in piece.rejected)))
     return came, rejected
@@ -132,76 +132,76 @@ def work_unit(
         "and one that is not there",
     ],
 )
-def test_evolve_takes_what_is_compatible_with_what_is_published(
+def test_evolve_accepts_schemas_compatible_with_the_published_ones(
     known: Sequence[int],
     batches: Sequence[Sequence[int]],
     came: list[int],
     rejected: list[tuple[int, ...]],
     after: tuple[int, ...],
 ) -> None:
-    made = converter()
-    assert work_unit(made, *batches, known=known) == (came, rejected)
-    assert made.known_schema_ids() == after
+    instance = converter()
+    assert work_unit(instance, *batches, known=known) == (came, rejected)
+    assert instance.known_schema_ids() == after
 
 
-def test_the_reason_names_both_and_the_columns() -> None:
-    made = converter()
-    made.load_schema_ids([1])
-    (piece,) = made.convert(batch_of([message(4)]))
+def test_rejection_reason_names_both_schemas_and_the_columns() -> None:
+    instance = converter()
+    instance.load_schema_ids([1])
+    (piece,) = instance.convert(batch_of([message(4)]))
     assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
-def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[str, Any]) -> None:
+def test_schema_nested_too_deep_for_files_rejects_its_records(policy: dict[str, Any]) -> None:
     kind: Any = "int"
     for _ in range(MOST_LEVELS // 2 + 1):
         kind = {"type": "array", "items": kind}
-    made = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
-    (piece,) = made.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
+    instance = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
+    (piece,) = instance.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
     assert piece.records.num_rows == 1
     assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
 
-def test_what_is_known_is_not_looked_at_again() -> None:
+def test_known_schema_is_not_requested_again() -> None:
     registry = Dicts()
-    made = converter(registry)
-    work_unit(made, (1, 1), (1,), known=(3, 2, 1))
+    instance = converter(registry)
+    work_unit(instance, (1, 1), (1,), known=(3, 2, 1))
     assert registry.asked == [1]
 
 
-def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
-    made = converter(on_incompatible="accept")
-    assert work_unit(made, (1, 3), known=(1,)) == ([1, 3], [()])
-    assert made.known_schema_ids() == (1, 3)
+def test_on_incompatible_accept_accepts_and_fail_fails() -> None:
+    instance = converter(on_incompatible="accept")
+    assert work_unit(instance, (1, 3), known=(1,)) == ([1, 3], [()])
+    assert instance.known_schema_ids() == (1, 3)
     with pytest.raises(RecordError, match=r"on_incompatible is fail.*compatible with schema id 1.*id 3: x is string"):
         work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
 
 
-def test_fail_keeps_to_the_pinned_one_or_else_to_those_before() -> None:
-    made = converter(evolution="fail")
-    assert work_unit(made, (1,), (1,)) == ([1, 1], [(), ()])
-    assert made.known_schema_ids() == (1,)
-    assert work_unit(made, (1, 2), known=(1, 2)) == ([1, 2], [()])
+def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> None:
+    instance = converter(evolution="fail")
+    assert work_unit(instance, (1,), (1,)) == ([1, 1], [(), ()])
+    assert instance.known_schema_ids() == (1,)
+    assert work_unit(instance, (1, 2), known=(1, 2)) == ([1, 2], [()])
     with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
-        work_unit(made, (2,), known=(1,))
+        work_unit(instance, (2,), known=(1,))
     pinned = converter(Dicts(subjects={"s": [2]}), evolution="fail", schema={"subject": "s", "version": 1})
     assert work_unit(pinned, (2,), known=(1,)) == ([2], [()])
     with pytest.raises(RecordError, match="expected schema id 2; found schema id 1"):
         work_unit(pinned, (1,), known=(1, 2))
 
 
-def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
+def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
     registry = Dicts(subjects={"orders-value": [2], "clicks-value": [3]})
-    made = converter(registry, evolution="pin", schema={"version": 1})
-    assert made.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
+    instance = converter(registry, evolution="pin", schema={"version": 1})
+    assert instance.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
     for _ in range(2):
-        assert work_unit(made, (1, 3), urn="orders@0") == ([1], [(1,)])
-        assert made.known_schema_ids() == (2,)
-        assert work_unit(made, (3, 1, None), urn="clicks") == ([3], [(1,)])
-        assert made.known_schema_ids() == (3,)
+        assert work_unit(instance, (1, 3), urn="orders@0") == ([1], [(1,)])
+        assert instance.known_schema_ids() == (2,)
+        assert work_unit(instance, (3, 1, None), urn="clicks") == ([3], [(1,)])
+        assert instance.known_schema_ids() == (3,)
     assert registry.asked.count(("orders-value", 1)) == 1
     with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
-        work_unit(made, (1,), urn="none")
+        work_unit(instance, (1,), urn="none")
 
 
 @pytest.mark.parametrize(
@@ -213,17 +213,17 @@ def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
         ("key", {"subject": "ids"}, "ids"),
     ],
 )
-def test_a_pinned_schema_is_of_the_column_that_it_reads(column: str, schema: dict[str, Any], asked: str) -> None:
+def test_pinned_subject_belongs_to_the_column_that_is_read(column: str, schema: dict[str, Any], asked: str) -> None:
     registry = Dicts(subjects={asked: [2]})
-    made = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
-    made.begin_work_unit("orders")
-    (piece,) = made.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
+    instance = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
+    instance.begin_work_unit("orders")
+    (piece,) = instance.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
     assert (piece.records["x"].to_pylist(), piece.rejected) == ([1], {})
     assert registry.asked[0] == (asked, 1)
 
 
-def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
-    made = converter(
+def test_first_matching_dataset_rule_sets_the_policy() -> None:
+    instance = converter(
         Dicts(subjects={"special": [2]}),
         datasets=[
             {"match": "orders-special", "evolution": "pin", "schema": {"subject": "special", "version": 1}},
@@ -231,35 +231,35 @@ def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
             {"match": "clicks", "on_incompatible": "accept"},
         ],
     )
-    assert work_unit(made, (1,), urn="orders-special@3") == ([1], [()])
-    assert made.known_schema_ids() == (2,)
+    assert work_unit(instance, (1,), urn="orders-special@3") == ([1], [()])
+    assert instance.known_schema_ids() == (2,)
     with pytest.raises(RecordError, match="evolution is fail"):
-        work_unit(made, (2,), urn="orders-x", known=(1,))
-    assert work_unit(made, (1, 3), urn="clicks") == ([1, 3], [()])
-    assert work_unit(made, (1, 3), urn="others") == ([1], [(1,)])
+        work_unit(instance, (2,), urn="orders-x", known=(1,))
+    assert work_unit(instance, (1, 3), urn="clicks") == ([1, 3], [()])
+    assert work_unit(instance, (1, 3), urn="others") == ([1], [(1,)])
 
 
-def test_of_one_dataset_nothing_is_known_of_another() -> None:
-    made = converter()
-    assert work_unit(made, (1,), urn="a") == ([1], [()])
-    assert work_unit(made, (3,), urn="b") == ([3], [()])
-    assert made.known_schema_ids() == (3,)
-    made.begin_work_unit("c")
-    assert made.known_schema_ids() == ()
+def test_known_schemas_of_one_dataset_are_not_used_for_another() -> None:
+    instance = converter()
+    assert work_unit(instance, (1,), urn="a") == ([1], [()])
+    assert work_unit(instance, (3,), urn="b") == ([3], [()])
+    assert instance.known_schema_ids() == (3,)
+    instance.begin_work_unit("c")
+    assert instance.known_schema_ids() == ()
 
 
-def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_published() -> None:
+def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
     registry = Dicts(subjects={"orders-value": [3]})
-    made = converter(registry)
-    made.begin_work_unit("orders")
-    made.load_schema_ids([1, 2])
-    (piece,) = made.convert(batch_of([None]))
+    instance = converter(registry)
+    instance.begin_work_unit("orders")
+    instance.load_schema_ids([1, 2])
+    (piece,) = instance.convert(batch_of([None]))
     assert piece.records.schema.names == ["offset", "x", "note"]
     assert registry.asked == [2]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "problem"),
     [
         ({"evolution": "pin"}, "pin requires a schema"),
         ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
@@ -269,22 +269,22 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )
-def test_settings_that_do_not_go_together_are_told(settings: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_contradictory_settings_are_rejected(settings: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         converter(**settings)
 
 
-def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
-    """One batch of records of these schemas, as a work unit of a run reads it."""
-    made.begin_work_unit("orders")
-    made.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
-    made.load_schema_ids(known)
-    pieces = list(made.convert(batch_of([message(i) for i in ids])))
+def of_run(instance: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
+    """Read one batch of records of these schemas as a work unit of a run does."""
+    instance.begin_work_unit("orders")
+    instance.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
+    instance.load_schema_ids(known)
+    pieces = list(instance.convert(batch_of([message(i) for i in ids])))
     rejected = {row for piece in pieces for row in piece.rejected}
-    assert rejected == {row for row, i in enumerate(ids) if i not in made.known_schema_ids()}
+    assert rejected == {row for row, i in enumerate(ids) if i not in instance.known_schema_ids()}
 
 
-def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
+def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
     machine = Machine()
     one, two, three = converter(), converter(), converter()
     of_run(one, machine, 1)
@@ -295,16 +295,16 @@ def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
         of_run(converter(on_incompatible="fail"), machine, 3)
     of_run(converter(on_incompatible="accept"), machine, 3)
     of_run(three, machine, 3, epoch=8)
-    assert three.known_schema_ids() == (3,), "what another run has met, and not published, nobody goes by"
+    assert three.known_schema_ids() == (3,), "unpublished schemas of another run are ignored"
 
 
-def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
+def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_ones() -> None:
     machine = Machine()
     one, two = converter(), converter()
-    for made in (one, two):
-        made.begin_work_unit("orders")
-        made.use_schema_store(schemas(machine, 7).of("orders", "avro"))
-        made.load_schema_ids([1])
+    for instance in (one, two):
+        instance.begin_work_unit("orders")
+        instance.use_schema_store(schemas(machine, 7).of("orders", "avro"))
+        instance.load_schema_ids([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
         0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
@@ -312,7 +312,7 @@ def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
     assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
 
 
-def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -> None:
+def test_evolution_fail_without_a_pinned_schema_allows_the_first_schema_of_the_run() -> None:
     machine = Machine()
     of_run(converter(evolution="fail"), machine, 1)
     of_run(converter(evolution="fail"), machine, 1)
@@ -320,7 +320,7 @@ def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -
         of_run(converter(evolution="fail"), machine, 2)
 
 
-def test_what_is_published_already_is_put_nowhere() -> None:
+def test_published_schemas_are_not_stored_again() -> None:
     machine = Machine()
     of_run(converter(), machine, 1, 2, known=(1, 2))
     of_run(converter(on_incompatible="accept"), machine, 1, 3)
@@ -332,15 +332,15 @@ EMPTY = b"\0" + (9).to_bytes(4, "big")
 
 @pytest.mark.parametrize(("keep_column", "columns"), [(False, ["offset"]), (True, ["value", "offset"])])
 def test_messages_without_fields_are_rows_of_the_other_columns(keep_column: bool, columns: list[str]) -> None:
-    made = converter(Dicts({9: record()}), keep_column=keep_column)
-    made.begin_work_unit("orders")
-    (piece,) = made.convert(batch_of([EMPTY, None, EMPTY]))
+    instance = converter(Dicts({9: record()}), keep_column=keep_column)
+    instance.begin_work_unit("orders")
+    (piece,) = instance.convert(batch_of([EMPTY, None, EMPTY]))
     assert (piece.records.schema.names, piece.records.num_rows, piece.rejected) == (columns, 3, {})
     assert piece.records.column("offset").to_pylist() == [0, 1, 2]
 
 
-def test_messages_without_fields_and_without_other_columns_are_refused_with_the_setting_that_helps() -> None:
-    made = converter(Dicts({9: record()}))
-    made.begin_work_unit("orders")
+def test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy() -> None:
+    instance = converter(Dicts({9: record()}))
+    instance.begin_work_unit("orders")
     with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):
-        list(made.convert(batch_of([EMPTY, EMPTY]).select(["value"])))
+        list(instance.convert(batch_of([EMPTY, EMPTY]).select(["value"])))

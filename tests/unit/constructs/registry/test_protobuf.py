@@ -21,8 +21,8 @@ LINE = b"\x0a\x01a\x10\x02"
 
 
 def orders(*fields: str) -> ProtobufDecoder:
-    """Of a message that repeats another, whose fields are text or, if they begin with `n`, numbers, and has one of it
-    by name."""
+    """Return the decoder of a message that has a repeated message and one by name; fields that begin with `n` are
+    numbers, others text."""
     file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
     order, line = file.message_type.add(name="Order"), file.message_type.add(name="Line")
     order.field.add(name="lines", number=1, type=11, label=3, type_name=".shop.Line")
@@ -32,35 +32,35 @@ def orders(*fields: str) -> ProtobufDecoder:
     return schema_of(RegisteredSchema(1, "PROTOBUF", base64.b64encode(file.SerializeToString()).decode(), ()), None)
 
 
-def test_plain_fields_that_are_new_within_others_are_compatible_in_either_direction() -> None:
+def test_new_plain_fields_of_nested_messages_are_compatible_in_either_direction() -> None:
     old, new = orders("sku"), orders("sku", "n")
     for pair in ((old, new), (new, old)):
-        found = compare_schemas(*(decoder.schema for decoder in pair))
-        assert (found.kind, found.reasons) == ("compatible", ())
+        comparison = compare_schemas(*(decoder.schema for decoder in pair))
+        assert (comparison.kind, comparison.reasons) == ("compatible", ())
 
 
-def test_records_have_the_columns_that_the_schema_says() -> None:
+def test_decoded_records_have_the_schema_s_columns() -> None:
     decoder, message = orders("sku", "n"), b"\0" + b"\x0a\x05" + LINE + b"\x12\x00"
     places = np.array([0]), np.array([len(message)])
     framed = Framed(1, np.frombuffer(message, np.uint8), *places, np.array([0]))
-    (found,) = decoder.decode(framed)
-    assert found.records.schema.equals(decoder.schema)
-    assert found.records.to_pylist() == [{"lines": [{"sku": "a", "n": 2}], "first": {"sku": "", "n": 0}}]
+    (decoded_batch,) = decoder.decode(framed)
+    assert decoded_batch.records.schema.equals(decoder.schema)
+    assert decoded_batch.records.to_pylist() == [{"lines": [{"sku": "a", "n": 2}], "first": {"sku": "", "n": 0}}]
     assert pa.types.is_struct(decoder.schema.field("first").type)
 
 
 def decoder_of(text: str, pinned: str = "") -> ProtobufDecoder:
-    """A decoder of a schema's text, pinned or not."""
+    """Return a decoder of a schema's text, pinned or not."""
     reader = RegisteredSchema(2, "PROTOBUF", pinned, ()) if pinned else None
     return schema_of(text_schema(text), reader)
 
 
-def test_group_is_refused_with_its_field() -> None:
+def test_group_is_rejected_with_its_field() -> None:
     with pytest.raises(UnusableSchemaError, match="field inner is a group"):
         decoder_of('syntax = "proto2"; message M { optional group Inner = 1 { optional int32 x = 2; } }')
 
 
-def test_delimited_field_of_an_edition_is_refused_with_its_name() -> None:
+def test_delimited_field_of_an_edition_is_rejected_with_its_name() -> None:
     text = """edition = "2023"; message M { N n = 1 [features.message_encoding = DELIMITED]; }
     message N { int32 x = 1; }"""
     with pytest.raises(UnusableSchemaError, match="field n is a group"):
@@ -77,7 +77,7 @@ def test_edition_2023_is_read_with_its_features() -> None:
     ]
 
 
-def test_message_without_fields_is_its_bytes_within_others() -> None:
+def test_nested_message_without_fields_is_its_bytes() -> None:
     text = (
         'syntax = "proto3"; import "google/protobuf/empty.proto"; message M { oneof a { %s no = 1; int32 yes = 2; } }'
     )
@@ -117,7 +117,7 @@ def test_number_that_the_pinned_type_can_not_hold_is_rejected(body: bytes) -> No
     assert decoded(decoder, [b"\x08\x05", body]) == [good, REJECTED]
 
 
-def test_fields_alike_but_for_case_keep_their_names() -> None:
+def test_field_names_that_differ_only_in_case_are_kept() -> None:
     decoder = decoder_of('syntax = "proto2"; message M { optional int32 id = 1; optional int32 ID = 2; }')
     assert decoded(decoder, [b"\x08\x01\x10\x02"]) == [{"id": 1, "ID": 2}]
 

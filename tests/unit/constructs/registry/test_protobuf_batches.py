@@ -1,4 +1,4 @@
-"""Protobuf messages that are parsed together: each has the encoding, or the error, that it has by itself."""
+"""Protobuf messages parsed in a batch: each has the same encoding, or the same error, as if parsed alone."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ def root_of(file: FileDescriptor) -> Descriptor:
     return file.message_types_by_name["M"]
 
 
-def by_themselves(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
+def parsed_alone(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
     parser = MessageParser(source, Columns(source).widths)
-    found: list[bytes | str] = []
+    results: list[bytes | str] = []
     for body in bodies:
         try:
-            found.append(parser.canonical(body))
+            results.append(parser.canonical(body))
         except ValueError as error:
-            found.append(str(error))
-    return found
+            results.append(str(error))
+    return results
 
 
-def together(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
-    found = BatchParser(source, Columns(source).widths).canonical(bodies)
-    return [str(each) if isinstance(each, ValueError) else each for each in found]
+def parsed_in_batch(source: Descriptor, bodies: list[bytes]) -> list[bytes | str]:
+    results = BatchParser(source, Columns(source).widths).canonical(bodies)
+    return [str(result) if isinstance(result, ValueError) else result for result in results]
 
 
 def frame(number: int, body: bytes) -> bytes:
@@ -149,55 +149,57 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("size", [1, 3, 40, 1100])
-def test_odd_message_leaves_its_neighbours_as_they_are(odd: bytes, size: int) -> None:
+def test_odd_message_does_not_change_its_neighbours(odd: bytes, size: int) -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     good = b"\x08\x05\x12\x01a"
-    expected = by_themselves(source, [odd, good])
+    expected = parsed_alone(source, [odd, good])
     for place in {0, size // 2, size - 1}:
         bodies = [good] * size
         bodies[place] = odd
         right = [expected[1]] * size
         right[place] = expected[0]
-        assert together(source, bodies) == right
+        assert parsed_in_batch(source, bodies) == right
 
 
-def test_pairs_of_odd_messages_are_as_by_themselves() -> None:
+def test_pairs_of_odd_messages_have_the_results_of_single_parsing() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
     pairs = [*itertools.product(ODD.values(), repeat=2)]
-    right = dict(zip(ODD.values(), by_themselves(source, [*ODD.values()]), strict=True))
+    right = dict(zip(ODD.values(), parsed_alone(source, [*ODD.values()]), strict=True))
     parser = BatchParser(source, Columns(source).widths)
     for pair in pairs:
-        found = [str(each) if isinstance(each, ValueError) else each for each in parser.canonical([*pair])]
-        assert found == [right[each] for each in pair]
+        results = [
+            str(message) if isinstance(message, ValueError) else message for message in parser.canonical([*pair])
+        ]
+        assert results == [right[message] for message in pair]
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3", "editions"])
-def test_messages_of_any_schema_are_as_by_themselves(syntax: str) -> None:
+def test_messages_of_any_schema_have_the_results_of_single_parsing(syntax: str) -> None:
     read = 0
     for seed in range(30):
         dice = random.Random(seed)
         source = pool_of(schema(seed, syntax)).message_types_by_name["A"]
         bodies = [wire(dice, source) for _ in range(40)]
         bodies += [damaged(dice, body) for body in bodies]
-        right = by_themselves(source, bodies)
+        right = parsed_alone(source, bodies)
         parser, of_type = BatchParser(source, Columns(source).widths), envelope(source)
         singles = [parser.canonical([body])[0] for body in bodies]
-        assert [str(each) if isinstance(each, ValueError) else each for each in singles] == right
-        good = [body for body, each in zip(bodies, right, strict=True) if isinstance(each, bytes)]
-        assert parser.canonical(good) == [each for each in right if isinstance(each, bytes)]
-        for body, each in zip(bodies, right, strict=True):
-            found = of_type.canonical([body])
-            assert found in (None, [None], [each])
-            read += found == [each]
+        assert [str(result) if isinstance(result, ValueError) else result for result in singles] == right
+        good = [body for body, result in zip(bodies, right, strict=True) if isinstance(result, bytes)]
+        assert parser.canonical(good) == [result for result in right if isinstance(result, bytes)]
+        for body, result in zip(bodies, right, strict=True):
+            canonical = of_type.canonical([body])
+            assert canonical in (None, [None], [result])
+            read += canonical == [result]
     assert read > 300
 
 
-def test_ordinary_messages_are_read_together() -> None:
+def test_ordinary_messages_are_parsed_in_one_batch() -> None:
     source = root_of(file_with(KNOWN + ORDINARY))
-    made: Any = message_factory.GetMessageClass(source)
+    message_class: Any = message_factory.GetMessageClass(source)
     bodies = []
     for number in range(100):
-        message = made(id=number, name="a" * number * 2, n=[1, 2], tags={"b": 1, "a": number})
+        message = message_class(id=number, name="a" * number * 2, n=[1, 2], tags={"b": 1, "a": number})
         message.line.sku = "x"
         message.lines.add(sku="y", count=5)
         message.at.seconds, message.at.nanos = 1_700_000_000, 5
@@ -209,7 +211,7 @@ def test_ordinary_messages_are_read_together() -> None:
 
 @pytest.mark.parametrize("known", RANGES)
 @pytest.mark.parametrize("place", ["%s x = 1;", "repeated %s x = 1;", "map<int32, %s> x = 1;", "repeated N x = 1;"])
-def test_value_beyond_its_range_is_found_wherever_it_is(known: str, place: str) -> None:
+def test_value_beyond_its_range_is_detected_at_any_place(known: str, place: str) -> None:
     field = place % known if "%s" in place else place
     source = root_of(file_with(f"{KNOWN} message M {{ {field} string s = 2; }} message N {{ {known} y = 3; }}"))
     bodies = [b"", b"\x12\x01a"]
@@ -219,18 +221,18 @@ def test_value_beyond_its_range_is_found_wherever_it_is(known: str, place: str) 
             bodies.append(frame(1, b"\x08\x01" + frame(2, body)))
         else:
             bodies.append(frame(1, frame(3, body) if "N x" in place else body))
-    right = by_themselves(source, bodies)
-    assert together(source, bodies) == right
-    assert envelope(source).canonical(bodies) == [None if isinstance(each, str) else each for each in right]
+    right = parsed_alone(source, bodies)
+    assert parsed_in_batch(source, bodies) == right
+    assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
     kinds = set()
-    for body, each in zip(bodies, right, strict=True):
-        found = envelope(source).canonical([body])
-        assert found == [None if isinstance(each, str) else each]
-        kinds.add(type(each))
+    for body, result in zip(bodies, right, strict=True):
+        canonical = envelope(source).canonical([body])
+        assert canonical == [None if isinstance(result, str) else result]
+        kinds.add(type(result))
     assert kinds == {bytes, str}
 
 
-def test_ranges_of_arrays_are_those_of_numbers() -> None:
+def test_range_checks_of_arrays_equal_those_of_numbers() -> None:
     rules: dict[str, Callable[..., Any]] = dict(zip(RANGES, (is_timestamp, is_duration, is_date, is_time), strict=True))
     for name, rule in rules.items():
         kind = [np.int64 if name.startswith("google.protobuf") and not number else np.int32 for number in range(4)]
@@ -238,13 +240,13 @@ def test_ranges_of_arrays_are_those_of_numbers() -> None:
         assert rule(*columns).tolist() == [bool(rule(*values)) for values in RANGES[name]]
 
 
-def test_every_date_of_the_calendar_is_a_date() -> None:
+def test_every_date_of_the_calendar_is_accepted_and_no_other() -> None:
     for year in (1, 4, 100, 400, 1900, 2000, 2023, 2024, 9999):
-        found = [(month, day) for month in range(-1, 15) for day in range(-1, 34) if is_date(year, month, day)]
+        dates = [(month, day) for month in range(-1, 15) for day in range(-1, 34) if is_date(year, month, day)]
         first = datetime.date(year, 1, 1).toordinal()
-        days = [datetime.date.fromordinal(first + number) for number in range(365 + (found.count((2, 29))))]
-        assert found == [(day.month, day.day) for day in days if day.year == year]
-        assert len(found) == datetime.date(year, 12, 31).timetuple().tm_yday
+        days = [datetime.date.fromordinal(first + number) for number in range(365 + (dates.count((2, 29))))]
+        assert dates == [(day.month, day.day) for day in days if day.year == year]
+        assert len(dates) == datetime.date(year, 12, 31).timetuple().tm_yday
 
 
 def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
@@ -253,108 +255,108 @@ def test_nesting_up_to_the_parser_s_limit_is_read() -> None:
     for _ in range(110):
         body = frame(1, body)
         bodies.append(body)
-    right = by_themselves(source, bodies)
-    assert {type(each) for each in right[90:]} == {bytes, str}
-    assert together(source, bodies) == right
-    assert [together(source, [body])[0] for body in bodies] == right
+    right = parsed_alone(source, bodies)
+    assert {type(result) for result in right[90:]} == {bytes, str}
+    assert parsed_in_batch(source, bodies) == right
+    assert [parsed_in_batch(source, [body])[0] for body in bodies] == right
 
 
 @pytest.mark.parametrize("levels", [1, 47, 48, 49, 50, 60, 61, 62])
-def test_value_set_aside_far_within_is_found(levels: int) -> None:
+def test_deeply_nested_unknown_enum_value_is_detected(levels: int) -> None:
     chain = " ".join(f"message M{n} {{ optional M{n + 1} m = 1; }}" for n in range(1, levels))
     end = f"enum E {{ A = 0; }} message M{levels} {{ optional E e = 1; }} message M {{ optional M1 m = 1; }}"
     source = root_of(file_with(f"{chain} {end}", "proto2"))
     body = b"\x08\x05"
     for _ in range(levels):
         body = frame(1, body)
-    (right,) = by_themselves(source, [body])
+    (right,) = parsed_alone(source, [body])
     assert isinstance(right, str)
-    assert together(source, [body]) == [right]
+    assert parsed_in_batch(source, [body]) == [right]
 
 
 @pytest.mark.parametrize("levels", [1, 47, 60, 61])
-def test_timestamp_beyond_its_range_far_within_is_found(levels: int) -> None:
+def test_deeply_nested_timestamp_beyond_its_range_is_detected(levels: int) -> None:
     chain = " ".join(f"message M{n} {{ M{n + 1} m = 1; }}" for n in range(1, levels))
     end = f"message M{levels} {{ google.protobuf.Timestamp t = 1; }} message M {{ M1 m = 1; }}"
     source = root_of(file_with(f"{KNOWN} {chain} {end}"))
     bodies = [frame(1, b"\x08\x05"), frame(1, b"\x10" + varint(-1))]
     for _ in range(levels):
         bodies = [frame(1, body) for body in bodies]
-    right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [bytes, str]
-    assert together(source, bodies) == right
+    right = parsed_alone(source, bodies)
+    assert [type(result) for result in right] == [bytes, str]
+    assert parsed_in_batch(source, bodies) == right
 
 
-def test_value_set_aside_beside_deep_nesting_is_found() -> None:
+def test_unknown_enum_value_beside_deep_nesting_is_detected() -> None:
     text = "message M { optional R r = 1; optional E e = 2; optional R s = 3; } message R { optional R r = 1; }"
     source = root_of(file_with(f"enum E {{ A = 0; }} {text}", "proto2"))
     deep = b""
     for _ in range(80):
         deep = frame(1, deep)
     bodies = [frame(1, deep) + b"\x10\x05" + frame(3, deep), frame(1, deep) + b"\x10\x00"]
-    right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [str, bytes]
-    assert together(source, bodies) == right
+    right = parsed_alone(source, bodies)
+    assert [type(result) for result in right] == [str, bytes]
+    assert parsed_in_batch(source, bodies) == right
     assert envelope(source).canonical(bodies) == [None, bodies[1]]
 
 
-def test_required_field_missing_within_is_found() -> None:
+def test_missing_required_field_of_a_nested_message_is_detected() -> None:
     source = root_of(file_with("message M { repeated N n = 1; } message N { required int32 x = 1; }", "proto2"))
     bodies = [b"\x0a\x02\x08\x01", b"\x0a\x00", b""]
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert right == [bodies[0], "a required field is missing", b""]
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
 
 
-def test_required_field_missing_far_within_is_found() -> None:
+def test_missing_required_field_of_a_deeply_nested_message_is_detected() -> None:
     text = "message M { optional M m = 1; optional N n = 2; } message N { required int32 x = 1; }"
     source = root_of(file_with(text, "proto2"))
     body, bodies = b"\x12\x00", []
     for _ in range(97):
         body = frame(1, body)
         bodies.append(body)
-    right = by_themselves(source, bodies)
+    right = parsed_alone(source, bodies)
     assert {*right} == {"a required field is missing"}
-    assert together(source, bodies) == right
+    assert parsed_in_batch(source, bodies) == right
     assert [envelope(source).canonical([body]) for body in bodies] == [None] * len(bodies)
 
 
-def test_message_of_one_of_google_s_own_types_is_checked() -> None:
+def test_message_named_as_one_of_google_s_own_types_is_validated() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="google.protobuf", syntax="proto3")
-    made = file.message_type.add(name="Timestamp")
-    made.field.add(name="seconds", number=1, type=3, label=1)
-    made.field.add(name="nanos", number=2, type=5, label=1)
+    message_type = file.message_type.add(name="Timestamp")
+    message_type.field.add(name="seconds", number=1, type=3, label=1)
+    message_type.field.add(name="nanos", number=2, type=5, label=1)
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     source = pool.FindMessageTypeByName("google.protobuf.Timestamp")
     bodies = [b"\x08\x01", b"\x10" + varint(-1)]
-    right = by_themselves(source, bodies)
-    assert [type(each) for each in right] == [bytes, str]
-    assert together(source, bodies) == right
+    right = parsed_alone(source, bodies)
+    assert [type(result) for result in right] == [bytes, str]
+    assert parsed_in_batch(source, bodies) == right
 
 
 def test_schema_that_uses_the_envelope_s_name_is_read_without_it() -> None:
     name = f"distcommit_envelope_{b'M'.hex()}"
     source = root_of(file_with(f"message M {{ int32 x = 1; }} message {name} {{ string m = 1; }}"))
-    assert together(source, [b"\x08\x05", b"\x08"])[0] == b"\x08\x05"
+    assert parsed_in_batch(source, [b"\x08\x05", b"\x08"])[0] == b"\x08\x05"
 
 
-def test_envelope_of_a_type_can_be_made_again() -> None:
+def test_envelope_of_a_type_can_be_created_again() -> None:
     source = root_of(file_with("message M { int32 x = 1; }"))
     assert [envelope(source).canonical([b"\x08\x05"]) for _ in range(2)] == [[b"\x08\x05"]] * 2
 
 
-def test_parts_have_at_most_so_many_bytes_or_one_message() -> None:
+def test_parts_have_at_most_the_given_bytes_or_one_message() -> None:
     bodies = [b"aa", b"", b"bbb", b"c" * 20, b"d", b"eeee", b"f", b""]
-    found = [*parts(bodies, 5)]
-    assert found == [[b"aa", b"", b"bbb"], [b"c" * 20], [b"d", b"eeee"], [b"f", b""]]
-    assert [len(each) for each in parts([b""] * 2500, 5)] == [1024, 1024, 452]
+    batches = [*parts(bodies, 5)]
+    assert batches == [[b"aa", b"", b"bbb"], [b"c" * 20], [b"d", b"eeee"], [b"f", b""]]
+    assert [len(batch) for batch in parts([b""] * 2500, 5)] == [1024, 1024, 452]
     assert [*parts([], 5)] == []
 
 
-def test_values_beyond_their_range_in_lists_of_lists_are_found_in_their_messages() -> None:
+def test_values_beyond_their_range_in_nested_lists_are_reported_for_their_messages() -> None:
     known = "google.protobuf.Timestamp"
     source = root_of(file_with(f"{KNOWN} message M {{ repeated N n = 1; }} message N {{ repeated {known} t = 1; }}"))
     good, bad = frame(1, b"\x08\x05"), frame(1, b"\x10" + varint(-1))
@@ -366,6 +368,6 @@ def test_values_beyond_their_range_in_lists_of_lists_are_found_in_their_messages
         )
         for _ in range(200)
     ]
-    right = by_themselves(source, bodies)
-    assert envelope(source).canonical(bodies) == [None if isinstance(each, str) else each for each in right]
-    assert together(source, bodies) == right
+    right = parsed_alone(source, bodies)
+    assert envelope(source).canonical(bodies) == [None if isinstance(result, str) else result for result in right]
+    assert parsed_in_batch(source, bodies) == right

@@ -1,4 +1,4 @@
-"""Protobuf messages of any schema, whole or damaged: each has the values of the official parser, or is rejected."""
+"""Random Protobuf messages, intact or damaged: each has the values of the official parser, or is rejected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBERS = [0, 1, -1, 2, 23, 29, 60, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2*
 
 
 def schema(seed: int, syntax: str) -> descriptor_pb2.FileDescriptorProto:
-    """A file with three messages, whose fields are of all kinds, and hold each other and themselves."""
+    """Return a file with three messages that contain each other and themselves, with fields of all kinds."""
     dice = random.Random(seed)
     file = descriptor_pb2.FileDescriptorProto(name="made.proto", package="made", syntax=syntax)
     if syntax == "editions":
@@ -43,26 +43,26 @@ def schema(seed: int, syntax: str) -> descriptor_pb2.FileDescriptorProto:
     for name, number in (("ZERO", 0), ("ONE", 1), ("BIG", 2**31 - 1), ("MINUS", -1)):
         kind.value.add(name=name, number=number)
     for name in ("A", "B", "C"):
-        made = file.message_type.add(name=name)
-        made.oneof_decl.add(name="choice")
+        message_type = file.message_type.add(name=name)
+        message_type.oneof_decl.add(name="choice")
         for number in range(1, dice.randint(2, 7)):
-            _add_field(dice, made, number, syntax)
-        if not any(field.HasField("oneof_index") for field in made.field):
-            made.field.add(name="chosen", number=50, type=9, label=1, oneof_index=0)
+            _add_field(dice, message_type, number, syntax)
+        if not any(field.HasField("oneof_index") for field in message_type.field):
+            message_type.field.add(name="chosen", number=50, type=9, label=1, oneof_index=0)
     return file
 
 
-def _add_field(dice: random.Random, made: Any, number: int, syntax: str) -> None:
+def _add_field(dice: random.Random, message_type: Any, number: int, syntax: str) -> None:
     name = f"f{number}"
-    field = made.field.add(name=name, number=number, label=dice.choice([1, 1, 3]))
+    field = message_type.field.add(name=name, number=number, label=dice.choice([1, 1, 3]))
     what = dice.choice(["scalar", "scalar", "enum", "message", "known", "map"])
     if what == "map":
-        entry = made.nested_type.add(name=f"F{number}Entry")
+        entry = message_type.nested_type.add(name=f"F{number}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=1, type=dice.choice(KEYS))
         value = entry.field.add(name="value", number=2, label=1)
         _set_type(dice, value, dice.choice(["scalar", "enum", "message", "known"]))
-        field.label, field.type, field.type_name = 3, 11, f".made.{made.name}.F{number}Entry"
+        field.label, field.type, field.type_name = 3, 11, f".made.{message_type.name}.F{number}Entry"
         return
     _set_type(dice, field, what)
     if field.label == 1 and dice.random() < 0.4:
@@ -85,23 +85,23 @@ def _set_type(dice: random.Random, field: Any, what: str) -> None:
 
 def varint(value: int) -> bytes:
     value &= 2**64 - 1
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*made, value])
+    return bytes([*encoded, value])
 
 
 def wire(dice: random.Random, source: Descriptor, depth: int = 0) -> bytes:
-    """Bytes of a message, field by field: also two members of a oneof, fields twice, and maps with half an entry."""
-    made = b""
+    """Return a message's bytes, field by field: also two members of a oneof, repeated fields, half map entries."""
+    body = b""
     fields = [field for field in source.fields if dice.random() < 0.7]
     for field in [*fields, *dice.choices(fields, k=len(fields) and dice.randint(0, 2))]:
         for _ in range(dice.randint(1, 2) if field.is_repeated else 1):
             if dice.random() < 0.05:
-                made += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # a field that is not known
-            made += _one(dice, field, depth)
-    return made
+                body += varint(dice.randint(60, 70) << 3) + varint(dice.choice(NUMBERS))  # an unknown field
+            body += _one(dice, field, depth)
+    return body
 
 
 def _one(dice: random.Random, field: Any, depth: int) -> bytes:
@@ -126,37 +126,37 @@ def _one(dice: random.Random, field: Any, depth: int) -> bytes:
 
 
 def damaged(dice: random.Random, body: bytes) -> bytes:
-    made = bytearray(body)
+    changed = bytearray(body)
     for _ in range(dice.randint(1, 2)):
-        if made and dice.random() < 0.5:
-            made[dice.randrange(len(made))] = dice.randrange(256)
-        elif made and dice.random() < 0.7:
-            del made[dice.randrange(len(made)) :]
+        if changed and dice.random() < 0.5:
+            changed[dice.randrange(len(changed))] = dice.randrange(256)
+        elif changed and dice.random() < 0.7:
+            del changed[dice.randrange(len(changed)) :]
         else:
-            made.insert(dice.randint(0, len(made)), dice.randrange(256))
-    return bytes(made)
+            changed.insert(dice.randint(0, len(changed)), dice.randrange(256))
+    return bytes(changed)
 
 
 def plain(value: Any) -> Any:
-    """A value that can be compared: NaN is equal to itself."""
+    """Return a value that can be compared: NaN equals itself."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
-    """Compare messages of one schema; returns how many were read, and how many rejected."""
+    """Compare messages of one schema; return how many were read and how many were rejected."""
     dice = random.Random(seed)
     file = pool_of(schema(seed, syntax))
     source = file.message_types_by_name["A"]
     bodies = [wire(dice, source) for _ in range(messages)]
     bodies += [damaged(dice, body) for body in bodies]
     right = [plain(expected(source, body)) for body in bodies]
-    found = [plain(each) for each in decoded(ProtobufDecoder(file, None), bodies)]
+    results = [plain(record) for record in decoded(ProtobufDecoder(file, None), bodies)]
     rejected = 0
-    for body, ours, theirs in zip(bodies, found, right, strict=True):
+    for body, ours, theirs in zip(bodies, results, right, strict=True):
         rejected += ours == REJECTED
         assert ours in (REJECTED, theirs), (seed, syntax, body)
         if ours == REJECTED and theirs != REJECTED:
@@ -165,7 +165,7 @@ def compare(seed: int, syntax: str, messages: int) -> tuple[int, int]:
 
 
 def _has_unknown_fields(source: Descriptor, body: bytes) -> bool:
-    """Whether the parser sets a value aside for unknown: the one case in which the product rejects more."""
+    """Return whether the parser stores an unknown value: the only case in which the product rejects more messages."""
     parsed = message_factory.GetMessageClass(source).FromString(body)
     before = parsed.ByteSize()
     parsed.DiscardUnknownFields()
@@ -181,5 +181,5 @@ def test_messages_are_equal_to_the_official_parser_s_or_rejected(syntax: str) ->
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(["proto2", "proto3", "editions"]))
-def test_any_schema_and_any_bytes(seed: int, syntax: str) -> None:
+def test_any_bytes_of_any_schema_are_equal_to_the_official_parser_s_or_rejected(seed: int, syntax: str) -> None:
     compare(seed, syntax, 5)

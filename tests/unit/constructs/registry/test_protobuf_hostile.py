@@ -1,4 +1,4 @@
-"""Hostile Protobuf schemas: none runs code, takes the machine, or fails with anything but the schema's error."""
+"""Hostile Protobuf schemas: none executes code or exhausts the machine, and each fails with the schema error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.constructs.registry.protobuf_values import decoded, text_schema
 POLYGLOT = """syntax = "proto3" // open({path!r}, "w").write("executed") \\
 ;
 """
-"""Valid for protoc, for which it is a comment, and for Python, which runs it."""
+"""Valid for protoc, which reads it as a comment, and for Python, which executes it."""
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_descriptor_that_names_a_module_does_not_import_it() -> None:
     ],
     ids=ascii,
 )
-def test_odd_reference_name_raises_the_schema_error(name: str) -> None:
+def test_invalid_reference_name_raises_the_schema_error(name: str) -> None:
     with pytest.raises(UnusableSchemaError):
         file_of(text_schema('syntax = "proto3"; message M {}', (name, 'syntax = "proto3";')))
 
@@ -88,7 +88,7 @@ def test_import_of_a_file_of_the_machine_raises_the_schema_error(imported: str) 
 
 
 @pytest.mark.parametrize("text", ["\ud800", "", "\0", "{" * 100_000, 'syntax = "proto3"; ' + "message M {" * 5000])
-def test_text_that_is_no_schema_raises_the_schema_error(text: str) -> None:
+def test_invalid_schema_text_raises_the_schema_error(text: str) -> None:
     with pytest.raises(UnusableSchemaError):
         schema_of(text_schema(text), None)
 
@@ -103,7 +103,7 @@ def test_files_that_import_each_other_raise_the_schema_error() -> None:
 
 
 def doubling(levels: int, width: int) -> str:
-    """A schema in which each message has the next one several times."""
+    """Return a schema in which each message contains the next one several times."""
     messages = [
         f"message M{level} {{ {''.join(f'M{level + 1} f{n} = {n};' for n in range(1, width + 1))} }}"
         for level in range(levels)
@@ -111,8 +111,8 @@ def doubling(levels: int, width: int) -> str:
     return f'syntax = "proto3"; {" ".join(messages)} message M{levels} {{ int32 x = 1; }}'
 
 
-def everyone(count: int) -> str:
-    """A schema in which each message has all others."""
+def mutually_containing(count: int) -> str:
+    """Return a schema in which each message contains all others."""
     messages = [
         f"message M{one} {{ int32 x = 100; {''.join(f'M{other} f{other} = {other + 1};' for other in range(count))} }}"
         for one in range(count)
@@ -120,8 +120,10 @@ def everyone(count: int) -> str:
     return f'syntax = "proto3"; {" ".join(messages)}'
 
 
-@pytest.mark.parametrize("text", [doubling(20, 3), doubling(7, 10), everyone(12)], ids=["ternary", "decimal", "all"])
-def test_small_schema_of_millions_of_columns_names_the_bound(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [doubling(20, 3), doubling(7, 10), mutually_containing(12)], ids=["ternary", "decimal", "all"]
+)
+def test_small_schema_of_millions_of_columns_is_rejected_with_the_bound(text: str) -> None:
     assert len(text) < 3500
     file = file_of(text_schema(text))
     began_s = time.process_time()
@@ -130,13 +132,13 @@ def test_small_schema_of_millions_of_columns_names_the_bound(text: str) -> None:
     assert time.process_time() - began_s < 5
 
 
-def test_pinned_schema_of_millions_of_columns_names_the_bound() -> None:
+def test_pinned_schema_of_millions_of_columns_is_rejected_with_the_bound() -> None:
     file = file_of(text_schema(doubling(20, 3)))
     with pytest.raises(SchemaTooLargeError, match=f"more than {MAX_COLUMNS} columns"):
         ProtobufDecoder(file, file)
 
 
-def test_schema_nested_too_deep_names_the_bound() -> None:
+def test_schema_nested_too_deep_is_rejected_with_the_bound() -> None:
     with pytest.raises(SchemaTooLargeError, match=f"more than {MAX_NESTING} levels deep"):
         schema_of(text_schema(doubling(MAX_NESTING + 1, 1)), None)
 
@@ -155,12 +157,12 @@ def test_small_message_of_millions_of_values_is_rejected_alone_with_the_bound() 
     decoder = schema_of(
         text_schema(f'syntax = "proto3"; message M {{ repeated L l = 1; }} message L {{ {fields} }}'), None
     )
-    found = decoded(decoder, [b"\x0a\x00" * 10_000, b"\x0a\x00"])
-    assert found[0] == "rejected"
-    assert len(found[1]["l"]) == 1
+    results = decoded(decoder, [b"\x0a\x00" * 10_000, b"\x0a\x00"])
+    assert results[0] == "rejected"
+    assert len(results[1]["l"]) == 1
 
 
-def test_message_with_many_values_that_its_bytes_hold_is_read() -> None:
+def test_message_whose_bytes_contain_many_values_is_read() -> None:
     decoder = schema_of(text_schema('syntax = "proto3"; message M { repeated int32 n = 1; }'), None)
     size = 1_000_000
     assert len(decoded(decoder, [b"\x0a\xc0\x84\x3d" + b"\x01" * size])[0]["n"]) == size

@@ -25,7 +25,7 @@ from distcommit.formats.schema_bounds import (
 )
 
 
-def test_one_column_too_many_is_refused_with_the_bound() -> None:
+def test_too_many_columns_are_rejected_with_the_bound() -> None:
     expansion = Expansion()
     for number in range(MAX_COLUMNS):
         with expansion.column(f"c{number}"):
@@ -34,7 +34,7 @@ def test_one_column_too_many_is_refused_with_the_bound() -> None:
         pass
 
 
-def test_one_level_too_many_is_refused_with_the_bound_and_the_place() -> None:
+def test_too_many_levels_are_rejected_with_the_bound_and_the_place() -> None:
     expansion = Expansion()
     with ExitStack() as stack:
         for number in range(MAX_NESTING):
@@ -44,7 +44,7 @@ def test_one_level_too_many_is_refused_with_the_bound_and_the_place() -> None:
     assert expansion.depth == 0
 
 
-def test_text_and_references_are_bounded() -> None:
+def test_size_of_text_and_references_is_bounded() -> None:
     with pytest.raises(SchemaTooLargeError, match=f"at most {MAX_REFERENCES}"):
         check_size(RegisteredSchema(1, "AVRO", "{}", (("a", "{}"),) * (MAX_REFERENCES + 1)))
     with pytest.raises(SchemaTooLargeError, match=f"at most {MAX_SCHEMA_BYTES}"):
@@ -55,7 +55,7 @@ def test_text_and_references_are_bounded() -> None:
 
 
 class EndlessReferences:
-    """A registry's client whose every schema refers to another one."""
+    """A registry client whose schemas each refer to another one."""
 
     def get_schema(self, schema_id: int) -> Any:
         return self.get_version("s", 0).schema
@@ -65,7 +65,7 @@ class EndlessReferences:
         return SimpleNamespace(schema=SimpleNamespace(references=[reference], schema_str="{}", schema_type="AVRO"))
 
 
-def test_references_without_end_are_refused_with_the_bound() -> None:
+def test_endless_references_are_rejected_with_the_bound() -> None:
     registry = Registry(RegistrySettings(url="http://127.0.0.1:1"))
     registry.__dict__["_client"] = EndlessReferences()
     with pytest.raises(UnusableSchemaError, match=f"more than {MAX_REFERENCES} schemas"):

@@ -1,4 +1,4 @@
-"""Aggregated committers: what is combined, and what becomes of those beside one that is refused."""
+"""Aggregated committers: combination of requests, and isolation of a rejected request from the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.sinks.databases.table_committer import RefusedError
 
 @dataclass
 class Tables(AggregatedCommitter[list[CommitRequest]]):
-    """Commits of a target that takes a table's in one; `bad` datasets are refused, with all that comes beside them."""
+    """Commits of a target that combines a table's requests; a `bad` dataset's request makes its combination fail."""
 
     bad: frozenset[str] = frozenset()
     refused_when: str = "committed"
@@ -56,7 +56,7 @@ def requests(*urns: str) -> list[CommitRequest]:
     return [CommitRequest(urn, 7, ("info",)) for urn in urns]
 
 
-def test_what_goes_together_is_one_commit_and_outcomes_are_in_the_order_of_requests() -> None:
+def test_requests_of_one_table_are_one_commit_and_outcomes_keep_the_order_of_requests() -> None:
     tables = Tables(known={"b.1"})
     outcomes = tables.commit(requests("a.1", "b.1", "a.2", "b.2"))
     assert tables.commits == [["a.1", "a.2"], ["b.1", "b.2"]]
@@ -65,17 +65,17 @@ def test_what_goes_together_is_one_commit_and_outcomes_are_in_the_order_of_reque
 
 @pytest.mark.parametrize("refused_when", ["combined", "committed"])
 @pytest.mark.parametrize("bad", range(64))
-def test_one_that_is_refused_is_found_by_halves_and_holds_up_no_other(bad: int, refused_when: str) -> None:
+def test_rejected_request_is_found_by_bisection_and_the_others_are_committed(bad: int, refused_when: str) -> None:
     names = [f"a.{number}" for number in range(64)]
     tables = Tables(bad=frozenset({names[bad]}), refused_when=refused_when)
     outcomes = tables.commit(requests(*names))
     assert outcomes[bad] == FailedForGood(f"{names[bad]} does not fit")
     assert all(outcome == Committed() for index, outcome in enumerate(outcomes) if index != bad)
-    assert len(tables.commits) == 6, "as many as halvings"
+    assert len(tables.commits) == 6, "one commit for each bisection"
     assert tables.tries <= 13
 
 
-def test_of_a_whole_one_that_is_refused_alone_holds_the_others() -> None:
+def test_rejected_request_of_an_atomic_group_holds_back_the_others() -> None:
     tables = Tables(bad=frozenset({"a.2"}), refused_when="combined")
     outcomes = tables.commit_atomically(requests("a.1", "a.2", "a.3"))
     assert outcomes == [HeldBack("a.2"), FailedForGood("a.2 does not fit"), HeldBack("a.2")]
@@ -84,14 +84,14 @@ def test_of_a_whole_one_that_is_refused_alone_holds_the_others() -> None:
     assert tables.commits == [["a.1", "a.3"]]
 
 
-def test_of_a_whole_that_only_the_commit_refuses_nobody_knows_who_is_to_blame() -> None:
+def test_atomic_group_rejected_by_the_commit_fails_all_its_requests() -> None:
     tables = Tables(bad=frozenset({"a.2"}))
     why = FailedForGood("one of 3 requests that are committed together was refused: a.2 does not fit")
     assert tables.commit_atomically(requests("a.1", "a.2", "a.3")) == [why] * 3
     assert (tables.tries, tables.commits) == (1, [])
 
 
-def test_what_is_no_refusal_is_raised() -> None:
+def test_error_that_is_not_a_rejection_is_raised() -> None:
     class Down(Tables):
         def commit_aggregated(self, aggregated: list[CommitRequest]) -> Sequence[CommitOutcome]:
             raise ConnectionError("the target is down")

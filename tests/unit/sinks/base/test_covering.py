@@ -1,4 +1,4 @@
-"""What rows stand for: collected, added up, and taken back again."""
+"""Offset coverage of rows: collected, added, and subtracted again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def text(numbers: frozenset[int], partition: str = "0") -> str:
 
 @st.composite
 def disjoint(draw: st.DrawFn) -> tuple[Covered, Covered]:
-    """Two parts, as of two epochs of a dataset: no position is in both."""
+    """Draw two coverages without a common position, as of two epochs of a dataset."""
     first: list[frozenset[int]] = draw(st.lists(NUMBERS, min_size=3, max_size=3))
     then: list[frozenset[int]] = draw(st.lists(NUMBERS, min_size=3, max_size=3))
     later = [(numbers - before) for before, numbers in zip(first, then, strict=True)]
@@ -47,8 +47,8 @@ def disjoint(draw: st.DrawFn) -> tuple[Covered, Covered]:
     return one, other
 
 
-def said(parts: tuple[Covered, ...]) -> list[Any]:
-    """What parts say, whatever text the same offsets have."""
+def content_of(parts: tuple[Covered, ...]) -> list[Any]:
+    """Return the content of coverages independently of the text of their offset sets."""
 
     def numbers(stored: str) -> list[int]:
         return list(parsed(stored).offsets("0"))
@@ -63,55 +63,55 @@ def batch(*offsets: int) -> pa.RecordBatch:
     return pa.record_batch({"partition": pa.array(["0"] * len(offsets)), "offset": pa.array(offsets, pa.int64())})
 
 
-def test_it_says_what_was_written_passed_and_filtered() -> None:
+def test_coverage_contains_written_skipped_and_filtered_offsets() -> None:
     covering = OffsetCoverage(Origin(ORIGIN.provenance, "topic-id", makes_several=True))
     covering.add(batch(0, 1), None)
     covering.add(pa.record_batch({"x": [1]}), Origins(pa.array(["0"]), pa.array([4])))
     covering.note_holes([SkippedRange("0", 2, 4, "no record", True, "topic-id")])
     assert covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
-    (found,) = covered_in([{"covered": covering.covered()}])
-    assert (found.incarnation, found.rows, found.makes_several, found.twice) == ("topic-id", 3, True, 0)
-    assert list(parsed(found.offsets).offsets("0")) == [0, 1, 4]
-    assert list(parsed(found.holes).offsets("0")) == [2, 3]
-    assert list(parsed(found.filtered["main"]).offsets("0")) == [5]
+    (coverage,) = covered_in([{"covered": covering.covered()}])
+    assert (coverage.incarnation, coverage.rows, coverage.makes_several, coverage.twice) == ("topic-id", 3, True, 0)
+    assert list(parsed(coverage.offsets).offsets("0")) == [0, 1, 4]
+    assert list(parsed(coverage.holes).offsets("0")) == [2, 3]
+    assert list(parsed(coverage.filtered["main"]).offsets("0")) == [5]
 
 
-def test_without_rows_no_info_will_carry_what_was_filtered() -> None:
+def test_filtered_offsets_are_not_noted_without_rows() -> None:
     covering = OffsetCoverage(ORIGIN)
     assert not covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
     assert covering.rows == 0
 
 
-def test_a_source_without_provenance_has_rows_only() -> None:
+def test_source_without_provenance_has_only_row_counts() -> None:
     covering = OffsetCoverage(Origin())
     covering.add(batch(0, 1), None)
     assert covered_in([{"covered": covering.covered()}]) == (Covered(rows=2),)
-    assert not covering.note_filtered(Filtered({}, {"sql": 1})), "an error file may say it, and no row does"
+    assert not covering.note_filtered(Filtered({}, {"sql": 1})), "only an error file could record it"
 
 
 @given(disjoint())
-def test_what_is_taken_back_is_as_if_it_had_never_been_added(parts: tuple[Covered, Covered]) -> None:
+def test_subtracted_part_leaves_the_coverage_as_if_never_added(parts: tuple[Covered, Covered]) -> None:
     one, other = parts
-    assert said(without(added(one, other), [other])) == said(added(one))
+    assert content_of(without(added(one, other), [other])) == content_of(added(one))
     assert without(added(one), [one]) == ()
 
 
 @given(disjoint())
-def test_the_order_in_which_parts_are_added_decides_only_which_is_last(parts: tuple[Covered, Covered]) -> None:
+def test_order_of_added_parts_decides_only_the_last_one(parts: tuple[Covered, Covered]) -> None:
     one, other = parts
-    assert sorted(said(added(one, other)), key=str) == sorted(said(added(other, one)), key=str)
-    assert said(added(one, other)) == said(added(*added(one), *added(other)))
+    assert sorted(content_of(added(one, other)), key=str) == sorted(content_of(added(other, one)), key=str)
+    assert content_of(added(one, other)) == content_of(added(*added(one), *added(other)))
 
 
 @given(NUMBERS, NUMBERS)
-def test_what_is_in_two_parts_is_counted_as_twice(first: frozenset[int], then: frozenset[int]) -> None:
-    (found,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
-    assert found.twice == len(first & then)
-    assert set(parsed(found.offsets).offsets("0")) == first | then
+def test_offsets_in_two_parts_are_counted_as_duplicates(first: frozenset[int], then: frozenset[int]) -> None:
+    (coverage,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
+    assert coverage.twice == len(first & then)
+    assert set(parsed(coverage.offsets).offsets("0")) == first | then
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_partitions_and_incarnations_stay_apart(count: int) -> None:
+def test_partitions_and_incarnations_are_separate(count: int) -> None:
     parts = [Covered(incarnation=str(n), offsets=text(frozenset({1}), str(n)), rows=1) for n in range(count)]
     assert added(*parts) == tuple(parts)
     assert without(parts, parts[:1]) == tuple(parts[1:])

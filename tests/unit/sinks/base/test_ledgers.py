@@ -1,4 +1,4 @@
-"""The rule of every ledger, held against a target in words: a history of epochs, each there or taken back."""
+"""The rule of every ledger, compared with a model: a history of epochs, each committed or rolled back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.sinks.base.ledgers import answered, commit_id, committed, taken_back
 
 
-def asked(epoch: int, *bases: int) -> CommitRequest:
+def request_of(epoch: int, *bases: int) -> CommitRequest:
     return CommitRequest("d", epoch, ({},), bases=bases)
 
 
@@ -24,54 +24,54 @@ def part(epoch: int) -> tuple[Covered, ...]:
 def row_of(*epochs: int, revoked: int = 0) -> LedgerRow | None:
     row = LedgerRow(dataset_urn="d", branch="main", revoked=revoked) if revoked else None
     for epoch in epochs:
-        row = committed(row, asked(epoch), part(epoch))
+        row = committed(row, request_of(epoch), part(epoch))
     return row
 
 
 @pytest.mark.parametrize(
     ("row", "request_", "expected"),
     [
-        (None, asked(3, 0), None),
-        (row_of(2), asked(3, 2), None),
-        (row_of(2), asked(3, 0, 2), None),
-        (row_of(1, 2), asked(3), None),
-        (row_of(3), asked(3, 2), AlreadyCommitted()),
-        (row_of(3, revoked=3), asked(3, 2), AlreadyCommitted()),
+        (None, request_of(3, 0), None),
+        (row_of(2), request_of(3, 2), None),
+        (row_of(2), request_of(3, 0, 2), None),
+        (row_of(1, 2), request_of(3), None),
+        (row_of(3), request_of(3, 2), AlreadyCommitted()),
+        (row_of(3, revoked=3), request_of(3, 2), AlreadyCommitted()),
     ],
 )
-def test_it_is_committed_from_the_base_that_the_store_knows(
+def test_epoch_is_committed_from_the_base_that_the_store_knows(
     row: LedgerRow | None, request_: CommitRequest, expected: object
 ) -> None:
     assert answered(row, request_) == expected
 
 
 @pytest.mark.parametrize(
-    ("row", "request_", "told"),
+    ("row", "request_", "message"),
     [
-        (row_of(2), asked(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
-        (None, asked(4, 3), "has no row for the dataset, expected epoch 3"),
-        (row_of(3), asked(4, 0), "has epoch 3 for the dataset, expected nothing"),
-        (row_of(1), asked(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
-        (row_of(5), asked(4, 2), "has epoch 5, which this store has not committed"),
-        (row_of(revoked=4), asked(4, 0), "epoch 4 was taken back"),
-        (row_of(2, revoked=5), asked(4, 2), "epoch 4 was taken back"),
+        (row_of(2), request_of(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
+        (None, request_of(4, 3), "has no row for the dataset, expected epoch 3"),
+        (row_of(3), request_of(4, 0), "has epoch 3 for the dataset, expected nothing"),
+        (row_of(1), request_of(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
+        (row_of(5), request_of(4, 2), "has epoch 5, which this store has not committed"),
+        (row_of(revoked=4), request_of(4, 0), "epoch 4 was taken back"),
+        (row_of(2, revoked=5), request_of(4, 2), "epoch 4 was taken back"),
     ],
 )
-def test_another_target_or_what_was_taken_back_is_refused(
-    row: LedgerRow | None, request_: CommitRequest, told: str
+def test_other_target_or_rolled_back_commit_is_rejected(
+    row: LedgerRow | None, request_: CommitRequest, message: str
 ) -> None:
     outcome = answered(row, request_)
     assert isinstance(outcome, FailedForGood)
-    assert told in outcome.reason
+    assert message in outcome.reason
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
-def test_histories_of_commits_and_of_what_is_taken_back(acts: list[tuple[bool, bool]]) -> None:
-    """Each epoch is committed or not, and then taken back or not; the row says at each time what is there."""
+def test_ledger_row_matches_any_history_of_commits_and_rollbacks(acts: list[tuple[bool, bool]]) -> None:
+    """Each epoch is committed or not, and then rolled back or not; the row reflects the present state at each time."""
     row: LedgerRow | None = None
     there = [0]
     for epoch, (commits, takes_back) in enumerate(acts, start=1):
-        request = asked(epoch, there[-1])
+        request = request_of(epoch, there[-1])
         assert answered(row, request) is None
         if commits:
             row = committed(row, request, part(epoch))
@@ -79,22 +79,22 @@ def test_histories_of_commits_and_of_what_is_taken_back(acts: list[tuple[bool, b
             assert answered(row, request) == AlreadyCommitted()
         if takes_back:
             row = taken_back(row, request, part(epoch))
-            assert row == taken_back(row, request, part(epoch)), "again it changes nothing"
-            there = [known for known in there if known != epoch]
+            assert row == taken_back(row, request, part(epoch)), "a repeated rollback changes nothing"
+            there = [previous for previous in there if previous != epoch]
             assert isinstance(answered(row, request), FailedForGood)
         assert (row.epoch if row else 0) == there[-1]
-        assert sum(each.rows for each in (row.covered if row else ())) == sum(there)
+        assert sum(covered_part.rows for covered_part in (row.covered if row else ())) == sum(there)
 
 
 @given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 6))
-def test_a_row_below_that_is_no_base_is_never_written(stored: int, epoch: int, base: int) -> None:
+def test_older_row_that_is_not_a_base_is_never_overwritten(stored: int, epoch: int, base: int) -> None:
     row = row_of(stored) if stored else None
-    outcome = answered(row, asked(epoch, base))
+    outcome = answered(row, request_of(epoch, base))
     assert (outcome is None) == (stored < epoch and stored == base)
     assert (outcome == AlreadyCommitted()) == (stored == epoch)
 
 
-def test_a_store_that_was_put_back_gives_an_epoch_once_more_which_is_another_commit() -> None:
+def test_epoch_repeated_by_a_restored_store_is_another_commit() -> None:
     one, other = (CommitRequest("d", 3, ({},), bases=(0,), attempts=(name, "x")) for name in "ab")
     row = committed(None, one, part(3))
     assert answered(row, one) == AlreadyCommitted()
@@ -102,9 +102,9 @@ def test_a_store_that_was_put_back_gives_an_epoch_once_more_which_is_another_com
     with pytest.raises(ConflictError):
         taken_back(row, other, part(3))
     assert commit_id(one) == row.commit_id
-    assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "as older rows say it"
+    assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "older rows have no commit id"
 
 
-def test_below_a_later_epoch_nothing_is_taken_back() -> None:
+def test_epoch_below_a_later_one_is_not_rolled_back() -> None:
     with pytest.raises(ConflictError, match="found epoch 5"):
-        taken_back(row_of(2, 5), asked(2), part(2))
+        taken_back(row_of(2, 5), request_of(2), part(2))

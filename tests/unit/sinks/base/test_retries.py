@@ -1,4 +1,4 @@
-"""Trying again at targets: at once, then after ever longer whiles of random length."""
+"""Retries at targets: at once, then after growing random delays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_waits_are_random_and_grow_to_two_seconds(monkeypatch: pytest.MonkeyPatc
     assert slept == [(0, min(0.02 * 2**turn, 2.0)) for turn in range(11)]
 
 
-def test_who_succeeds_at_once_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_success_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     for number in retries.tries():
         assert number == 1

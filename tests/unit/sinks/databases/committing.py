@@ -1,4 +1,4 @@
-"""What a job does with a sink that puts rows into tables: attempts stage, committers commit and take back."""
+"""The steps of a job with a sink of database tables: attempts stage rows, committers commit and roll back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Committing:
         origin: Origin | None = None,
         branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
-        """A request of one attempt that was given these batches; of numbers as `n` if none is given."""
+        """Return a request of one attempt that wrote these batches, by default numbers in a column `n`."""
         attempt = uuid.uuid4().hex
         (self.folder / attempt).mkdir()
         area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
@@ -44,7 +44,7 @@ class Committing:
         return CommitRequest(urn, epoch, infos, branch, bases=bases, attempts=(attempt,))
 
     def commit(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        """What one more process is answered."""
+        """Return the outcomes of a commit by a new process."""
         committer = sink.open_committer(self.context)
         try:
             return list(committer.commit(requests))
@@ -52,7 +52,7 @@ class Committing:
             committer.close()
 
     def commit_atomically(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        """What one more process is answered that commits all or none."""
+        """Return the outcomes of an atomic commit by a new process."""
         committer = sink.open_committer(self.context)
         try:
             return list(committer.commit_atomically(requests))
@@ -60,7 +60,7 @@ class Committing:
             committer.close()
 
     def abort(self, sink: TableSink, *requests: CommitRequest) -> None:
-        """Takes back as one more process does."""
+        """Roll back as a new process does."""
         committer = sink.open_committer(self.context)
         try:
             committer.abort(requests)
@@ -72,8 +72,8 @@ def numbers(*values: int | None, name: str = "n") -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.int64())], names=[name])
 
 
-def refused(outcome: Any, *said: str) -> None:
-    """Failed for good, and says these."""
+def refused(outcome: Any, *texts: str) -> None:
+    """Require that the outcome is final and its reason contains these texts."""
     assert isinstance(outcome, FailedForGood), outcome
-    for each in said:
-        assert each in outcome.reason, outcome.reason
+    for text in texts:
+        assert text in outcome.reason, outcome.reason

@@ -1,5 +1,5 @@
-"""What is the same of all sinks that put rows into a database's tables, whichever that is: a class to subclass, beside
-a fixture `target` that gives the database."""
+"""Cases for every sink that writes rows to tables of a database: a class to subclass, with a fixture `target` that
+provides the database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.sinks.databases.committing import Committing, numbers, refused
 
 
 class TableTarget(Committing, ABC):
-    """A database of a test's own, which its plain client looks into."""
+    """A database of one test, which the test inspects with the database's plain client."""
 
     quote: ClassVar[str] = '"'
     forgotten: ClassVar[str] = "target"
@@ -38,15 +38,15 @@ class TableTarget(Committing, ABC):
 
     @abstractmethod
     def sink(self, **settings: Any) -> TableSink:
-        """A sink that goes there."""
+        """Return a sink that writes to the database."""
 
     @abstractmethod
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Statements of the tests' own, of one session; what the last one finds."""
+        """Execute the test's statements in one session; return the rows of the last one."""
 
     @abstractmethod
     def tables(self) -> set[str]:
-        """The names of all tables."""
+        """Return the names of all tables."""
 
     def rows(self, table: str, columns: str = "n") -> list[tuple[Any, ...]]:
         return self.sql(f"SELECT {columns} FROM {self.quoted(table)} ORDER BY 1")
@@ -58,7 +58,7 @@ class TableTarget(Committing, ABC):
         return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
 
     def beside_others(self, sink: TableSink, bad: CommitRequest) -> CommitOutcome:
-        """The outcome of a request between two good ones, which are committed with it; it leaves nothing."""
+        """Return the outcome of a request committed between two good ones; check that it wrote nothing."""
         good = [self.prepare(sink, urn, bad.epoch) for urn in ("good one", "other")]
         before = self.ledger() if "distcommit_ledger" in self.tables() else []
         first, outcome, last = self.commit(sink, good[0], bad, good[1])
@@ -67,31 +67,31 @@ class TableTarget(Committing, ABC):
         assert {row for row in self.ledger() if row[0] == bad.dataset_urn} <= set(before)
         return outcome
 
-    def refuses_rows(self, columns: str, rows: pa.RecordBatch, said: str) -> None:
-        """Such rows fail alone in a table of these columns, with these words; there is a table `others` of keys."""
+    def refuses_rows(self, columns: str, rows: pa.RecordBatch, message: str) -> None:
+        """Check that such rows fail alone in a table of these columns with this message; a table `others` has keys."""
         self.sql("CREATE TABLE others (n bigint PRIMARY KEY)", f"CREATE TABLE bad ({columns})")
         sink = self.sink()
-        refused(self.beside_others(sink, self.prepare(sink, "bad", 1, rows)), said)
+        refused(self.beside_others(sink, self.prepare(sink, "bad", 1, rows)), message)
         assert self.rows("bad", "*") == []
 
     def reads_back(self, columns: Mapping[str, tuple[pa.Array, Any]]) -> None:
-        """Columns of a value and a null are there as the plain client is to show them."""
+        """Check that columns of a value and a null are read back by the plain client."""
         batch = pa.record_batch({"n": [0, 1], **{name: array for name, (array, _) in columns.items()}})
-        again = pa.concat_batches([batch, batch]).slice(2, 2)  # with offsets into what it is a part of
+        again = pa.concat_batches([batch, batch]).slice(2, 2)  # with offsets into the array of which it is a slice
         sink = self.sink()
         sink.check_schema(batch.schema)
         assert self.commit(sink, self.prepare(sink, "a", 1, batch, again)) == [Committed()]
         for name, (_, expected) in columns.items():
-            found = [value for _, value in self.rows("a", f"n, {self.quoted(name)}")]
-            assert found == [expected, expected, None, None], name
+            values = [value for _, value in self.rows("a", f"n, {self.quoted(name)}")]
+            assert values == [expected, expected, None, None], name
 
 
 class ServerTarget(TableTarget):
-    """A database that a server has.
+    """A database of a server.
 
     Attributes:
-        server: it can be killed and started again.
-        url: of the database, with the server's own port.
+        server: The server, which a test can kill and start again.
+        url: The database's URL with the server's own port.
     """
 
     raised: ClassVar[type[Exception]]
@@ -113,11 +113,11 @@ def put_back(target: TableTarget) -> None:
 
 
 class TableSinkCases:
-    """To be subclassed where there is a fixture `target`, a `TableTarget`."""
+    """Cases to subclass where a fixture `target` is a `TableTarget`."""
 
     # -- columns
 
-    def test_columns_are_added_if_that_is_allowed(self, target: TableTarget) -> None:
+    def test_columns_are_added_if_allowed(self, target: TableTarget) -> None:
         wider = pa.record_batch({"n": [4], "more": ["x"], "and more": [1]})
         widest = pa.record_batch({"n": [6], "last": ["y"]})
         plain, adding = target.sink(), target.sink(evolve="add_columns")
@@ -131,11 +131,11 @@ class TableSinkCases:
 
     # -- modes
 
-    def test_upsert_leaves_the_last_row_of_each_key(self, target: TableTarget) -> None:
+    def test_upsert_keeps_the_last_row_of_each_key(self, target: TableTarget) -> None:
         sink = target.sink(mode="upsert", keys=["k", "l"])
         first = pa.record_batch({"k": ["a", "A", "a ", "a"], "l": [1, 1, 1, 1], "v": ["1", "2", "3", "4"]})
         assert target.commit(sink, target.prepare(sink, "a", 1, first)) == [Committed()]
-        assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "told apart byte by byte"
+        assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "keys are compared bytewise"
         second = pa.record_batch({"k": ["A", "b"], "l": [1, 1], "v": ["5", "6"]})
         assert target.commit(sink, target.prepare(sink, "a", 2, second)) == [Committed()]
         assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "5"), ("a ", "3"), ("b", "6")}
@@ -143,7 +143,7 @@ class TableSinkCases:
         refused(target.commit(sink, target.prepare(sink, "a", 3, null))[0], "null")
 
     @pytest.mark.parametrize("settings", [{}, {"table": "shared", "tags": True}])
-    def test_replace_leaves_what_the_newest_run_has_read(self, target: TableTarget, settings: dict[str, Any]) -> None:
+    def test_replace_keeps_only_the_rows_of_the_newest_run(self, target: TableTarget, settings: dict[str, Any]) -> None:
         sink = target.sink(mode="replace", **settings)
         table = settings.get("table", "a")
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
@@ -157,7 +157,7 @@ class TableSinkCases:
             target.abort(sink, newest)
         assert target.rows(table) == [(4,), *others]
 
-    def test_what_has_no_tags_or_not_all_of_its_rows_any_more_is_not_taken_back(self, target: TableTarget) -> None:
+    def test_commit_without_tags_or_with_missing_rows_is_not_rolled_back(self, target: TableTarget) -> None:
         plain, tagged = target.sink(), target.sink(tags=True)
         requests = {sink: target.prepare(sink, urn, 1) for sink, urn in ((plain, "a"), (tagged, "b"))}
         assert [target.commit(sink, request) for sink, request in requests.items()] == [[Committed()]] * 2
@@ -169,7 +169,7 @@ class TableSinkCases:
         assert (target.rows("a"), target.rows("b")) == ([(1,), (2,), (3,)], [(1,), (3,)])
         assert target.ledger() == [("a", 1), ("b", 1)]
 
-    def test_the_deep_audit_counts_rows_where_they_can_be_told_from_those_of_others(self, target: TableTarget) -> None:
+    def test_deep_audit_counts_rows_only_where_they_are_tagged(self, target: TableTarget) -> None:
         tagged, plain = target.sink(tags=True, table="shared"), target.sink()
         assert target.commit(tagged, *(target.prepare(tagged, urn, 1) for urn in ("a", "b"))) == [Committed()] * 2
         assert target.commit(plain, target.prepare(plain, "c", 1)) == [Committed()]
@@ -183,27 +183,27 @@ class TableSinkCases:
 
     # -- what the tables are
 
-    def test_a_missing_table_is_made_only_if_that_is_allowed(self, target: TableTarget) -> None:
+    def test_missing_table_is_created_only_if_allowed(self, target: TableTarget) -> None:
         sink, making = target.sink(create=False), target.sink()
         refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "there is none")
         assert target.ledger() == []
         assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
 
     @pytest.mark.parametrize("made_again", [False, True])
-    def test_a_table_that_was_dropped_is_not_made_in_silence(self, target: TableTarget, made_again: bool) -> None:
+    def test_dropped_table_is_not_recreated_silently(self, target: TableTarget, made_again: bool) -> None:
         sink = target.sink()
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         second = target.prepare(sink, "a", 2)
         target.sql("DROP TABLE a")
         if made_again:
             target.sql("CREATE TABLE a (n bigint)")
-        found = "it was dropped and made again" if made_again else "there is none"
-        refused(target.beside_others(sink, second), found, f"set {target.forgotten} to null")
+        problem = "it was dropped and made again" if made_again else "there is none"
+        refused(target.beside_others(sink, second), problem, f"set {target.forgotten} to null")
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL WHERE dataset = 'a'")
         assert target.commit(sink, second) == [Committed()]
         assert target.rows("a") == [(1,), (2,), (3,)]
 
-    def test_a_table_that_was_altered_is_the_one_that_was_there(self, target: TableTarget) -> None:
+    def test_altered_table_is_still_the_same_table(self, target: TableTarget) -> None:
         sink, adding = target.sink(), target.sink(evolve="add_columns")
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("ALTER TABLE a ADD COLUMN by_hand bigint")
@@ -212,16 +212,16 @@ class TableSinkCases:
         assert target.commit(sink, target.prepare(sink, "a", 3, numbers(5))) == [Committed()]
         assert target.rows("a") == [(number,) for number in range(1, 6)]
 
-    def test_column_that_was_dropped_and_added_again_takes_the_staged_values(self, target: TableTarget) -> None:
+    def test_column_dropped_and_added_again_receives_the_staged_values(self, target: TableTarget) -> None:
         sink = target.sink()
         rows = pa.record_batch({"n": [1, 2], "more": [10, 20]})
         assert target.commit(sink, target.prepare(sink, "a", 1, rows)) == [Committed()]
         staged = target.prepare(sink, "a", 2, pa.record_batch({"n": [3], "more": [30]}))
         target.sql(*(f"ALTER TABLE a {change}" for change in ("DROP COLUMN more", "ADD COLUMN more bigint")))
         assert target.commit(sink, staged) == [Committed()]
-        assert target.rows("a", "n, more") == [(1, None), (2, None), (3, 30)], "the staged value is there"
+        assert target.rows("a", "n, more") == [(1, None), (2, None), (3, 30)], "the staged value is written"
 
-    def test_column_that_was_dropped_is_refused_and_taken_once_it_is_there_again(self, target: TableTarget) -> None:
+    def test_missing_column_fails_the_commit_until_it_is_added_again(self, target: TableTarget) -> None:
         sink = target.sink()
         rows = pa.record_batch({"n": [1], "more": ["x"]})
         assert target.commit(sink, target.prepare(sink, "a", 1, rows)) == [Committed()]
@@ -232,7 +232,7 @@ class TableSinkCases:
         assert target.commit(sink, staged) == [Committed()]
         assert target.rows("a", "n, more") == [(1, None), (2, "y")]
 
-    def test_a_shared_table_that_was_dropped_is_not_made_for_a_new_dataset(self, target: TableTarget) -> None:
+    def test_dropped_shared_table_is_not_created_for_a_new_dataset(self, target: TableTarget) -> None:
         sink = target.sink(table="shared")
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("DROP TABLE shared")
@@ -243,8 +243,8 @@ class TableSinkCases:
 
     # -- all or none
 
-    def test_all_that_goes_to_one_table_is_committed_or_nothing(self, target: TableTarget) -> None:
-        """More than one transaction has otherwise; and where the table is made and widened for it."""
+    def test_requests_of_one_table_are_committed_atomically(self, target: TableTarget) -> None:
+        """Also if they need more than one transaction, and if the table is created and widened for them."""
         sink = target.sink(table="shared", evolve="add_columns")
         wider = pa.record_batch({"n": [1], "more": [1]})
         good = [target.prepare(sink, f"d{number:02}", 1, numbers(0), wider) for number in range(70)]
@@ -265,7 +265,7 @@ class TableSinkCases:
         assert target.commit_atomically(sink, *good, ready) == [AlreadyCommitted()] * 71
         assert len(target.rows("shared")) == 3 + 2 * 70
 
-    def test_one_that_can_not_be_now_holds_those_that_go_to_its_table(self, target: TableTarget) -> None:
+    def test_request_that_must_wait_holds_back_the_others_of_its_table(self, target: TableTarget) -> None:
         sink = target.sink(table="shared", create=False)
         target.sql("CREATE TABLE shared (n bigint)")
         one, other = (target.prepare(sink, urn, 1) for urn in ("one", "other"))
@@ -280,7 +280,7 @@ class TableSinkCases:
         (target.folder / "away").rename(target.folder / path)
         assert target.commit_atomically(sink, one, other) == [Committed()] * 2
 
-    def test_names_that_a_database_would_not_keep_are_tables_of_their_own(self, target: TableTarget) -> None:
+    def test_names_that_the_database_would_change_have_distinct_tables(self, target: TableTarget) -> None:
         urns = [*("x" * length for length in (63, 64, 65, 300, 301, 1024)), "distcommit_ledger", "Case", "case"]
         urns += ['a"b`; --%s', "a.b/c", "\U0001f600", "\U0001f601", "a ", "a", "sqlite_a", "_sqlite_a"]
         sink = target.sink()
@@ -290,19 +290,19 @@ class TableSinkCases:
 
     # -- committers
 
-    def test_two_committers_at_once_in_any_order_of_datasets(self, target: TableTarget) -> None:
+    def test_concurrent_committers_succeed_in_any_order_of_datasets(self, target: TableTarget) -> None:
         sink, urns = target.sink(table="shared", evolve="add_columns"), [f"d{number}" for number in range(20)]
         wider = pa.record_batch({"n": [1], "more": [1]})
         requests = [target.prepare(sink, urn, 1, numbers(0), wider) for urn in urns]
         answers: list[list[CommitOutcome]] = []
         both = [
-            threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-            for mine in (requests, requests[::-1])
+            threading.Thread(target=lambda ordered=ordered: answers.append(target.commit(sink, *ordered)))
+            for ordered in (requests, requests[::-1])
         ]
-        for each in both:
-            each.start()
-        for each in both:
-            each.join()
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
         assert len(answers) == 2
         assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
         assert len(target.rows("shared")) == 2 * len(urns)
@@ -311,14 +311,14 @@ class TableSinkCases:
         sink = target.sink()
         old, new = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "a", 2, numbers(9), bases=(0,))
         assert target.commit(sink, new) == [Committed()]
-        refused(target.commit(sink, old)[0])  # what it says of it counts nowhere: it is fenced
+        refused(target.commit(sink, old)[0])  # the zombie is fenced, so its answer does not count
         assert target.rows("a") == [(9,)]
         assert target.commit(sink, new) == [AlreadyCommitted()]
 
     # -- another target than the store knows
 
     @pytest.mark.parametrize("harm", [drop_ledger, put_back])
-    def test_a_target_that_is_not_the_one_the_store_knows_is_refused(
+    def test_target_that_the_store_does_not_know_is_rejected(
         self, target: TableTarget, harm: Callable[[TableTarget], None]
     ) -> None:
         sink = target.sink()
@@ -329,8 +329,8 @@ class TableSinkCases:
         refused(target.beside_others(sink, third), "not the target that the store knows")
         assert len(target.rows("a")) == 6
 
-    def test_what_is_committed_before_its_ledger_is_removed_is_not_committed_again(self, target: TableTarget) -> None:
-        """As after a kill between a dataset's first commit and the note that it is done."""
+    def test_commit_made_before_its_ledger_was_removed_is_not_repeated(self, target: TableTarget) -> None:
+        """Models a kill between a dataset's first commit and the record that it is done."""
         sink = target.sink()
         first, other = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "b", 1, bases=(0,))
         assert target.commit(sink, first) == [Committed()]
@@ -348,7 +348,7 @@ class TableSinkCases:
         again = target.prepare(sink, "c", 2, bases=(0,))
         assert target.commit(sink, again) == [Committed()]
 
-    def test_a_ledger_whose_rows_were_deleted_is_another_one(self, target: TableTarget) -> None:
+    def test_ledger_with_deleted_rows_is_another_ledger(self, target: TableTarget) -> None:
         sink = target.sink()
         first = target.prepare(sink, "a", 1, bases=(0,))
         assert target.commit(sink, first) == [Committed()]
@@ -356,7 +356,7 @@ class TableSinkCases:
         refused(target.commit(sink, first)[0], "not the ledger")
         assert target.rows("a") == [(1,), (2,), (3,)]
 
-    def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
+    def test_ledger_belongs_to_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
         sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
         for epoch in range(1, 8):
             batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
@@ -373,9 +373,9 @@ class TableSinkCases:
 
 
 class ServerTableSinkCases(TableSinkCases):
-    """To be subclassed where the fixture `target` is a `ServerTarget`."""
+    """Cases to subclass where the fixture `target` is a `ServerTarget`."""
 
-    def test_columns_are_widened_if_that_is_allowed(self, target: ServerTarget) -> None:
+    def test_columns_are_widened_if_allowed(self, target: ServerTarget) -> None:
         target.sql(
             f"CREATE TABLE a (n int NOT NULL DEFAULT 5, x {target.narrow_float}, s smallint DEFAULT 7, t varchar(3))",
             "INSERT INTO a (x, t) VALUES (0.5, 'old')",
@@ -388,14 +388,14 @@ class ServerTableSinkCases(TableSinkCases):
         request = target.prepare(adding, "a", 3, wide, wider)
         assert target.commit(adding, request) == [Committed()]
         target.sql("INSERT INTO a (x) VALUES (0.1)")
-        found = target.rows("a", "n, x, s")
-        assert [(n, s) for n, _, s in found] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults stay"
-        assert [x for n, x, _ in found if n == 1] == [0.1]
+        stored = target.rows("a", "n, x, s")
+        assert [(n, s) for n, _, s in stored] == [(1, 2), (5, 7), (5, 7), (2**40, 1)], "defaults are kept"
+        assert [x for n, x, _ in stored if n == 1] == [0.1]
         assert target.commit(adding, request) == [AlreadyCommitted()]
         target.sql("DELETE FROM a")
         assert target.commit(plain, target.prepare(plain, "a", 4, wide)) == [Committed()]
 
-    def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(self, target: ServerTarget) -> None:
+    def test_lost_answer_to_a_commit_is_recovered_from_the_ledger(self, target: ServerTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
             assert target.commit(sink, target.prepare(sink, "b", 1)) == [Committed()]
@@ -409,7 +409,7 @@ class ServerTableSinkCases(TableSinkCases):
                 assert target.commit(sink, request) == [AlreadyCommitted()]
         assert target.rows("a") == [(1,), (2,), (3,)]
 
-    def test_a_server_that_is_killed_and_back_loses_nothing(self, target: ServerTarget) -> None:
+    def test_killed_and_restarted_server_loses_nothing(self, target: ServerTarget) -> None:
         sink = target.sink()
         first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
         assert target.commit(sink, first) == [Committed()]

@@ -1,4 +1,4 @@
-"""Rows of one commit are sent so that the newest of each key comes last."""
+"""Order of a commit's rows: the newest row of each key is sent last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource
 
 
-def test_rows_of_a_partition_change_places_among_themselves_and_others_stay() -> None:
+def test_rows_are_reordered_only_within_their_partition() -> None:
     parts, positions = [7, 8, 7, 8, 7], [3, 1, 1, 2, 2]
     rows = pa.record_batch({PART: parts, POSITION: positions})
     (ordered,) = oldest_first([rows], "")
@@ -19,12 +19,12 @@ def test_rows_of_a_partition_change_places_among_themselves_and_others_stay() ->
     assert ordered.column(POSITION).to_pylist() == [1, 1, 2, 2, 3]
 
 
-def test_rows_without_a_version_come_before_all_others() -> None:
+def test_rows_without_a_version_come_first() -> None:
     rows = pa.record_batch({"v": [2, None, 1, None], "n": [1, 2, 3, 4]})
     (ordered,) = oldest_first([rows.slice(0, 2), rows.slice(2)], "v")
     assert ordered.column("n").to_pylist() == [2, 4, 3, 1]
 
 
-def test_files_and_lists_number_what_is_read_and_topics_do_not() -> None:
-    said: list[Provenance | None] = [FilesSource.provenance, RestSource.provenance, KafkaSource.provenance]
-    assert [each is not None and each.counts_reading for each in said] == [True, True, False]
+def test_files_and_lists_count_reading_and_topics_do_not() -> None:
+    provenances: list[Provenance | None] = [FilesSource.provenance, RestSource.provenance, KafkaSource.provenance]
+    assert [provenance is not None and provenance.counts_reading for provenance in provenances] == [True, True, False]

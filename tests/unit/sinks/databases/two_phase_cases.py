@@ -1,4 +1,4 @@
-"""What is the same of all databases that prepare transactions: a class to subclass, beside a fixture `target`."""
+"""Cases for every database with prepared transactions: a class to subclass, with a fixture `target`."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class PreparingTarget(ServerTarget):
 
     @abstractmethod
     def prepared(self) -> list[str]:
-        """The names of what is prepared, the attempt's id at their end, in any order."""
+        """Return the names of prepared transactions in any order; each ends with its attempt's id."""
 
     @abstractmethod
     def end(self, name: str, *, commit: bool) -> None:
-        """Commits one of them, or rolls it back, as a person does."""
+        """Commit or roll back a prepared transaction, as an operator does."""
 
     @abstractmethod
     def plain(self, **settings: Any) -> TableSink:
-        """A sink as it is set up."""
+        """Return a sink without two-phase commit."""
 
     def writer(self, sink: TableSink, epoch: int, attempt: str, urn: str = "a", store: str = "store") -> SinkWriter:
         folder = self.folder / attempt
@@ -69,9 +69,11 @@ class PreparingTarget(ServerTarget):
         return sink.open_writer(identity, area, Origin())
 
     def of_units(self, sink: TableSink, urn: str, epoch: int, *units: pa.RecordBatch, **more: Any) -> CommitRequest:
-        """A request of several work units."""
+        """Return a request of several work units."""
         parts = [self.prepare(sink, urn, epoch, unit, **more) for unit in units]
-        infos, attempts = (tuple(each for part in parts for each in getattr(part, of)) for of in ("infos", "attempts"))
+        infos, attempts = (
+            tuple(value for part in parts for value in getattr(part, of)) for of in ("infos", "attempts")
+        )
         return CommitRequest(urn, epoch, infos, bases=parts[0].bases, attempts=attempts)
 
     def name_of(self, request: CommitRequest, unit: int = 0) -> str:
@@ -93,11 +95,11 @@ class PreparingTarget(ServerTarget):
 
 
 class TwoPhaseCases:
-    """To be subclassed where the fixture `target` is a `PreparingTarget`."""
+    """Cases to subclass where the fixture `target` is a `PreparingTarget`."""
 
     # -- what proves
 
-    def test_what_is_prepared_survives_the_server_and_is_committed_by_its_name(self, target: PreparingTarget) -> None:
+    def test_prepared_transaction_survives_a_restart_and_is_committed_by_name(self, target: PreparingTarget) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1, 2), numbers(3))
         assert len(target.prepared()) == 2
@@ -110,7 +112,9 @@ class TwoPhaseCases:
         assert target.ledger() == [("a", 1)]
         assert target.commit(sink, request, request) == [AlreadyCommitted()] * 2
 
-    def test_what_is_gone_is_lost_and_nothing_of_its_dataset_is_committed(self, target: PreparingTarget) -> None:
+    def test_missing_prepared_transaction_is_lost_and_nothing_of_its_dataset_is_committed(
+        self, target: PreparingTarget
+    ) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, 1), commit=False)
@@ -119,8 +123,8 @@ class TwoPhaseCases:
         target.abort(sink, request)
         assert target.prepared() == []
 
-    def test_what_is_gone_and_has_its_proof_is_committed(self, target: PreparingTarget) -> None:
-        """As where a committer was killed between two of them, or before it could write the ledger."""
+    def test_missing_prepared_transaction_with_a_proof_is_committed(self, target: PreparingTarget) -> None:
+        """Models a committer killed between two prepared transactions, or before it wrote the ledger."""
         sink = target.sink()
         for epoch, done in ((1, [0]), (2, [0, 1])):
             request = target.of_units(sink, "a", epoch, numbers(epoch), numbers(10 * epoch))
@@ -131,7 +135,7 @@ class TwoPhaseCases:
         assert target.rows("a") == [(1,), (2,), (10,), (20,)]
         assert target.prepared() == []
 
-    def test_proofs_go_with_the_ledgers_row_so_that_nothing_grows_with_runs(self, target: PreparingTarget) -> None:
+    def test_proofs_are_deleted_with_the_ledger_s_update_so_that_nothing_grows(self, target: PreparingTarget) -> None:
         sink = target.sink()
         for epoch in range(1, 5):
             lost = target.prepare(sink, "a", epoch, numbers(0))
@@ -140,10 +144,8 @@ class TwoPhaseCases:
             assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
         assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
-    def test_proofs_of_what_was_accepted_in_part_go_once_a_later_epoch_is_committed(
-        self, target: PreparingTarget
-    ) -> None:
-        """Of a quarantined sequence that a person has released as it is: no committer comes to it any more."""
+    def test_proofs_of_a_partly_accepted_commit_are_deleted_after_a_later_epoch(self, target: PreparingTarget) -> None:
+        """For a quarantined sequence that an operator released: no committer processes it again."""
         sink = target.sink()
         accepted, open_one = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
         for request in (accepted, open_one):
@@ -153,23 +155,23 @@ class TwoPhaseCases:
         proofs = "SELECT dataset, epoch FROM distcommit_prepared WHERE what = 'proof' ORDER BY 1"
         assert target.sql(proofs) == [("a", 1), ("b", 1)]
         target.writer(sink, 3, "of the next run").abort()
-        assert target.sql(proofs) == [("b", 1)], "which is pending: its proof is all that says so"
+        assert target.sql(proofs) == [("b", 1)], "b is pending, and only its proof records that"
         assert target.commit(sink, open_one) == [Committed()]
         assert target.rows("b") == [(1,), (2,)]
         assert target.sql(proofs) == []
 
-    def test_an_answer_to_a_commit_that_is_lost_is_found_by_the_proof(self, target: PreparingTarget) -> None:
+    def test_lost_answer_to_a_commit_is_recovered_from_the_proof(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
             request = target.prepare(sink, "a", 1)
             proxy.lose_answer_to(target.commit_sent)
-            with suppress(target.raised):  # which is the same to whoever asks for a commit
+            with suppress(target.raised):  # both results are the same to the caller
                 assert isinstance(target.commit(sink, request)[0], RetryLater)
             assert proxy.wait_for_loss()
             assert target.commit(sink, request) == [Committed()]
         assert target.rows("a") == [(1,), (2,), (3,)]
 
-    def test_an_answer_to_prepare_that_is_lost_leaves_nothing(self, target: PreparingTarget) -> None:
+    def test_lost_answer_to_prepare_leaves_nothing(self, target: PreparingTarget) -> None:
         with LossyProxy(target.server.port) as proxy:
             sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
             target.sql("CREATE TABLE a (n bigint)")
@@ -179,14 +181,14 @@ class TwoPhaseCases:
             with pytest.raises(TransientError, match="could not prepare"):
                 writer.prepare_commit()
             assert proxy.wait_for_loss()
-            assert len(target.prepared()) == 1, "it was prepared, and the writer does not know"
-            with suppress(TransientError):  # where the server takes the writer to be there still
+            assert len(target.prepared()) == 1, "the transaction is prepared although the writer got an error"
+            with suppress(TransientError):  # the server may still count the writer as connected
                 writer.abort()
         target.discard(target.sink(), "attempt")
         assert target.prepared() == []
         assert target.rows("a") == []
 
-    def test_of_one_table_nothing_is_committed_where_something_is_gone(self, target: PreparingTarget) -> None:
+    def test_missing_transaction_holds_back_all_requests_of_its_table(self, target: PreparingTarget) -> None:
         sink = target.sink(table="shared")
         first, gone, last = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b", "c"))
         target.end(target.name_of(gone, 1), commit=False)
@@ -203,14 +205,16 @@ class TwoPhaseCases:
     # -- another target, or another store
 
     @pytest.mark.parametrize("harm", ["older target", "older store"])
-    def test_an_older_one_is_refused_before_anything_is_committed(self, target: PreparingTarget, harm: str) -> None:
+    def test_older_target_or_store_is_rejected_before_anything_is_committed(
+        self, target: PreparingTarget, harm: str
+    ) -> None:
         sink = target.sink()
         for epoch, bases in ((1, (0,)), (2, (1,))):
             assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
         if harm == "older target":
             target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
             request = target.of_units(sink, "a", 3, numbers(7), numbers(8), bases=(2,))
-        else:  # it has lost its newest epoch, and gives its number once more
+        else:  # the store has lost its newest epoch and repeats its number
             request = target.of_units(sink, "a", 2, numbers(7), numbers(8), bases=(1,))
         refused(target.commit(sink, request)[0], "not the target that the store knows")
         assert len(target.prepared()) == 2
@@ -218,7 +222,7 @@ class TwoPhaseCases:
         target.abort(sink, request) if harm == "older target" else target.discard(sink, *request.attempts, epoch=2)
         assert target.prepared() == []
 
-    def test_a_table_that_is_another_one_is_refused(self, target: PreparingTarget) -> None:
+    def test_recreated_table_is_rejected_before_the_commit(self, target: PreparingTarget) -> None:
         sink = target.sink()
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("DROP TABLE a", "CREATE TABLE a (n bigint)")
@@ -230,7 +234,7 @@ class TwoPhaseCases:
 
     # -- zombies, and what lost
 
-    def test_a_committer_of_an_older_run_changes_nothing(self, target: PreparingTarget) -> None:
+    def test_committer_of_an_older_run_changes_nothing(self, target: PreparingTarget) -> None:
         sink = target.sink()
         old = target.prepare(sink, "a", 1, bases=(0,))
         new = target.prepare(sink, "a", 2, numbers(9), bases=(0,))
@@ -240,7 +244,7 @@ class TwoPhaseCases:
         target.discard(sink, *old.attempts)
         assert target.prepared() == []
 
-    def test_a_writer_of_an_older_run_prepares_nothing_any_more(self, target: PreparingTarget) -> None:
+    def test_writer_of_an_older_run_prepares_nothing_more(self, target: PreparingTarget) -> None:
         sink = target.sink()
         late = target.writer(sink, 1, "late")
         late.write(numbers(1))
@@ -257,7 +261,7 @@ class TwoPhaseCases:
         assert other.prepare_commit().infos
         target.discard(sink, "of another store")
 
-    def test_what_was_given_up_is_never_prepared(self, target: PreparingTarget) -> None:
+    def test_discarded_attempt_is_never_prepared(self, target: PreparingTarget) -> None:
         sink = target.sink()
         late, given_up = target.writer(sink, 1, "late"), target.writer(sink, 1, "given up")
         for writer in (late, given_up):
@@ -269,14 +273,14 @@ class TwoPhaseCases:
         again.close()
         with pytest.raises(FencedError, match="given up"):
             given_up.prepare_commit()
-        assert late.prepare_commit().infos, "others are unharmed"
+        assert late.prepare_commit().infos, "other attempts are unaffected"
         target.discard(sink, "late")
         assert target.prepared() == []
 
-    def test_what_was_given_up_is_not_prepared_after_a_newer_run_has_cleaned_up(
+    def test_discarded_attempt_is_not_prepared_after_a_newer_run_has_cleaned_up(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A writer that was stopped right before it proves, or looks for a newer run, whichever is first."""
+        """The writer is paused right before it writes its proof or checks for a newer run, whichever comes first."""
         sink = target.sink()
         others: list[Callable[[], object]] = [
             lambda: target.discard(sink, "late"),
@@ -301,8 +305,8 @@ class TwoPhaseCases:
         assert target.prepared() == []
         assert target.sql(_PROOFS) == [("newest", 2)]
 
-    def test_a_writer_whose_attempt_fails_takes_away_what_it_has_prepared(self, target: PreparingTarget) -> None:
-        """As where another branch of the attempt fails after it: other attempts would wait for its locks."""
+    def test_writer_of_a_failed_attempt_rolls_back_its_prepared_transaction(self, target: PreparingTarget) -> None:
+        """Another branch of the attempt may fail afterwards, and other attempts would wait for its locks."""
         sink = target.sink()
         writer = target.writer(sink, 1, "failed")
         writer.write(numbers(1))
@@ -311,11 +315,11 @@ class TwoPhaseCases:
         writer.abort()
         assert target.prepared() == []
 
-    def test_nobody_gives_up_what_is_being_prepared(
+    def test_transaction_being_prepared_can_not_be_discarded(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It waits, and raises: so the note of it stays, and the next run takes away what it comes to."""
-        sink, told = target.sink(), list[BaseException]()
+        """The discard waits and raises, so that its record stays and the next run cleans up."""
+        sink, errors = target.sink(), list[BaseException]()
         writer = target.writer(sink, 1, "slow")
         writer.write(numbers(1))
         looks, is_own = TwoPhaseCommitter._require_newest, threading.current_thread()
@@ -324,17 +328,17 @@ class TwoPhaseCases:
             if threading.current_thread() is is_own:
                 with pytest.raises(Exception, match=r"lock|Lock") as caught:
                     target.discard(sink, "slow")
-                told.append(caught.value)
+                errors.append(caught.value)
             looks(committer, epoch)
 
         monkeypatch.setattr(TwoPhaseCommitter, "_require_newest", look)
         assert writer.prepare_commit().infos
-        assert len(told) == 1
+        assert len(errors) == 1
         assert len(target.prepared()) == 1
         target.discard(sink, "slow")
         assert target.prepared() == []
 
-    def test_only_what_lost_is_rolled_back_and_nothing_of_others(self, target: PreparingTarget) -> None:
+    def test_only_aborted_attempts_are_rolled_back(self, target: PreparingTarget) -> None:
         sink = target.sink()
         lost, waiting = (target.of_units(sink, urn, 1, numbers(1), numbers(2)) for urn in ("a", "b"))
         other = target.writer(sink, 1, "of another store", store="other")
@@ -349,13 +353,13 @@ class TwoPhaseCases:
         assert len(target.prepared()) == 1
         target.discard(sink, "of another store")
 
-    def test_one_that_can_not_be_rolled_back_keeps_no_other_from_it(
+    def test_failed_rollback_does_not_prevent_other_rollbacks(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As one that another role has prepared."""
+        """Models a transaction that another role has prepared."""
         sink = target.sink()
         lost = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
-        attempts, held = [each.attempts[0] for each in lost], target.name_of(lost[1])
+        attempts, held = [request.attempts[0] for request in lost], target.name_of(lost[1])
         opened = target.opened(sink)
         kind = type(opened)
         opened.close()
@@ -375,7 +379,7 @@ class TwoPhaseCases:
         target.discard(sink, *attempts)
         assert target.prepared() == []
 
-    def test_writers_killed_at_any_line_leave_nothing_once_they_are_given_up(self, target: PreparingTarget) -> None:
+    def test_writers_killed_at_any_line_leave_nothing_after_they_are_discarded(self, target: PreparingTarget) -> None:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
         kinds = set[bool]()
@@ -388,15 +392,15 @@ class TwoPhaseCases:
                     target.discard(sink, attempt)
                     assert target.prepared() == []
                     if not died:
-                        assert line > 1, f"{module} was not come to"
+                        assert line > 1, f"{module} was never reached"
                         break
-        assert kinds == {True, False}, "some were prepared as they died"
+        assert kinds == {True, False}, "some attempts were prepared when they were killed"
         assert target.rows("a") == []
         assert {what for what, _ in target.sql(_PROOFS)} == {"barred", "newest"}
 
     # -- taken back
 
-    def test_taken_back_all_that_is_prepared_goes(self, target: PreparingTarget) -> None:
+    def test_rolled_back_request_has_no_prepared_transactions(self, target: PreparingTarget) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         for _ in range(2):
@@ -405,19 +409,19 @@ class TwoPhaseCases:
         refused(target.commit(sink, request)[0], "was taken back")
         assert target.rows("a") == []
 
-    def test_a_rebuild_which_knows_no_attempts_takes_away_all_up_to_its_epoch(self, target: PreparingTarget) -> None:
+    def test_rebuild_without_attempts_removes_all_transactions_up_to_its_epoch(self, target: PreparingTarget) -> None:
         sink = target.sink()
         for epoch in (1, 2, 5):
             target.prepare(sink, "a", epoch, numbers(epoch))
         other = target.prepare(sink, "b", 5)
         target.abort(sink, CommitRequest("a", 4, ()))
-        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "their epochs"
+        assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "only epoch 5 is left"
         assert target.commit(sink, other) == [Committed()]
         target.abort(sink, CommitRequest("a", 5, ()))
         assert target.prepared() == []
 
     @pytest.mark.parametrize("unit", [0, 1])
-    def test_what_is_visible_in_part_is_not_taken_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
+    def test_partly_visible_commit_is_not_rolled_back_without_tags(self, target: PreparingTarget, unit: int) -> None:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, unit), commit=True)
@@ -429,20 +433,21 @@ class TwoPhaseCases:
             target.abort(sink, request)
         assert target.rows("a") == [(1,), (2,)]
 
-    def test_who_comes_late_finds_the_first_one_gone_and_commits_none(
+    def test_late_committer_finds_the_first_transaction_missing_and_commits_none(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A committer that has looked, and is stopped before it commits, while the request is taken back elsewhere."""
+        """The committer has listed the transactions and is paused before it commits; meanwhile the request is rolled
+        back elsewhere."""
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         zombie = target.opened(sink)
         looks, first = zombie.in_doubt, [target.name_of(request)]
 
         def look() -> frozenset[Name]:
-            found = looks()
-            while first:  # as far as taking it back has come
+            prepared_names = looks()
+            while first:  # the progress of the rollback so far
                 target.end(first.pop(), commit=False)
-            return found
+            return prepared_names
 
         monkeypatch.setattr(zombie, "in_doubt", look)
         refused(zombie.commit([request])[0], "neither there nor committed", request.attempts[0])
@@ -451,7 +456,7 @@ class TwoPhaseCases:
         target.abort(sink, request)
         assert target.prepared() == []
 
-    def test_what_is_committed_while_it_is_taken_back_is_not_taken_back_by_half(
+    def test_request_committed_during_its_rollback_is_not_half_rolled_back(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sink = target.sink()
@@ -460,7 +465,7 @@ class TwoPhaseCases:
         settles = committer.settle
 
         def settle(name: Name, *, commit: bool) -> bool:
-            while first:  # a zombie has come as far
+            while first:  # the progress of a zombie so far
                 target.end(first.pop(), commit=True)
             return settles(name, commit=commit)
 
@@ -469,10 +474,10 @@ class TwoPhaseCases:
             committer.abort([request])
         committer.close()
         assert len(target.prepared()) == 1
-        assert target.commit(sink, request) == [Committed()], "nothing was changed"
+        assert target.commit(sink, request) == [Committed()], "the failed rollback changed nothing"
         assert target.rows("a") == [(1,), (2,)]
 
-    def test_what_others_commit_while_it_is_looked_for_is_not_taken_for_lost(
+    def test_request_committed_by_another_process_during_the_lookup_is_not_reported_lost(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sink = target.sink()
@@ -481,10 +486,10 @@ class TwoPhaseCases:
         asks = committer.proven
 
         def ask(proofs: Collection[str]) -> set[str]:
-            found = asks(proofs)
+            proven = asks(proofs)
             while first:
                 target.end(first.pop(), commit=True)
-            return found
+            return proven
 
         monkeypatch.setattr(committer, "proven", ask)
         assert committer.commit([request]) == [Committed()]
@@ -495,11 +500,11 @@ class TwoPhaseCases:
 
     def test_work_units_of_a_new_dataset_do_not_wait_for_each_other(self, target: PreparingTarget) -> None:
         sink, failed = target.sink(), list[BaseException]()
-        made: list[CommitRequest] = []
+        requests: list[CommitRequest] = []
 
         def prepare(unit: int) -> None:
             try:
-                made.append(target.prepare(sink, "a", 1, numbers(unit)))
+                requests.append(target.prepare(sink, "a", 1, numbers(unit)))
             except BaseException as error:
                 failed.append(error)
                 raise
@@ -510,31 +515,31 @@ class TwoPhaseCases:
         for thread in threads:
             thread.join()
         assert not failed
-        infos, attempts = (tuple(each for part in made for each in getattr(part, of)) for of in ("infos", "attempts"))
+        infos, attempts = (
+            tuple(value for part in requests for value in getattr(part, of)) for of in ("infos", "attempts")
+        )
         assert target.commit(sink, CommitRequest("a", 1, infos, attempts=attempts)) == [Committed()]
         assert target.rows("a") == [(0,), (1,), (2,), (3,)]
 
-    def test_two_committers_at_once_in_any_order_of_datasets(self, target: PreparingTarget) -> None:
+    def test_concurrent_committers_succeed_in_any_order_of_datasets(self, target: PreparingTarget) -> None:
         sink = target.sink(table="shared")
         requests = [target.of_units(sink, f"d{number}", 1, numbers(0), numbers(1)) for number in range(8)]
         answers: list[list[CommitOutcome]] = []
         both = [
-            threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-            for mine in (requests, requests[::-1])
+            threading.Thread(target=lambda ordered=ordered: answers.append(target.commit(sink, *ordered)))
+            for ordered in (requests, requests[::-1])
         ]
-        for each in both:
-            each.start()
-        for each in both:
-            each.join()
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
         assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(requests)
         assert len(target.rows("shared")) == 2 * len(requests)
         assert target.prepared() == []
 
     # -- bad input
 
-    def test_rows_that_the_table_does_not_take_fail_the_attempt_and_leave_nothing(
-        self, target: PreparingTarget
-    ) -> None:
+    def test_rows_that_the_table_rejects_fail_the_attempt_and_leave_nothing(self, target: PreparingTarget) -> None:
         target.sql("CREATE TABLE a (n bigint NOT NULL, UNIQUE (n))", "CREATE TABLE b (m bigint)")
         sink = target.sink()
         bad = (
@@ -542,22 +547,22 @@ class TwoPhaseCases:
             ("b", numbers(1), "has no column 'n'"),
             ("a", numbers(None), "null"),
         )
-        for urn, rows, said in bad:
-            with pytest.raises(ConfigurationError, match=said):
+        for urn, rows, message in bad:
+            with pytest.raises(ConfigurationError, match=message):
                 target.prepare(sink, urn, 1, rows)
         assert target.prepared() == []
         assert target.rows("a") == []
 
-    def test_settings_that_would_wait_for_locks_are_refused(self, target: PreparingTarget) -> None:
+    def test_settings_that_would_wait_for_locks_are_rejected(self, target: PreparingTarget) -> None:
         for settings in ({"mode": "upsert", "keys": ["n"]}, {"mode": "replace"}, {"evolve": "add_columns"}):
             with pytest.raises(ValueError, match="`two_phase` goes with"):
                 target.sink(**settings)
 
-    def test_an_attempt_of_no_store_is_refused(self, target: PreparingTarget) -> None:
+    def test_attempt_without_a_store_is_rejected(self, target: PreparingTarget) -> None:
         with pytest.raises(ConfigurationError, match="must name its store"):
             target.writer(target.sink(), 1, "attempt", store="")
 
-    def test_a_sink_of_one_kind_does_not_take_up_what_the_other_one_has_sealed(self, target: PreparingTarget) -> None:
+    def test_two_phase_and_plain_sinks_do_not_share_sealed_commits(self, target: PreparingTarget) -> None:
         assert target.sink().name != target.plain().name
         assert target.sink().discards
         assert not target.plain().discards
@@ -566,7 +571,7 @@ class TwoPhaseCases:
 
 
 def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
-    """What an attempt does that is killed."""
+    """Run an attempt up to its prepare; the attempt is killed on the way."""
     (folder / attempt).mkdir()
     area = StagingArea(LocalFileSystem(), str(folder / attempt), attempt, str(folder / "output"))
     identity = AttemptIdentity("run-1", 1, "a", "unit", attempt, store_id="store")
@@ -578,4 +583,4 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
 SHARED: tuple[str, ...] = tuple(
     str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
 )
-"""Modules that writers go through, whichever database it is."""
+"""Modules that writers of every database use."""

@@ -1,4 +1,4 @@
-"""Attempts that write into a folder, what they are given to write, and the check of what they left."""
+"""Attempts that write into a folder, generated input rows, and a check of the files written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ URN = "kafka:flights/2013"
 ORIGIN = Provenance("kafka_partition", "kafka_offset")
 FORMATS: list[FileFormat] = ["parquet", "avro", "orc", "jsonl", "csv"]
 LEAST: dict[FileFormat, Compression] = {"jsonl": "gzip", "csv": "gzip"}
-"""The compression that a format can't do without; else none."""
+"""The least compression of formats that require one; other formats have none."""
 DAY_MS = 86_400_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -47,7 +47,7 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
 
 
 def numbered(start: int, count: int, *, value: bytes = b"v", random_bytes: int = 0, time_ms: int = 0) -> pa.RecordBatch:
-    """Offsets from `start` on; random bytes make values that neither a dictionary nor a codec makes smaller."""
+    """Return rows with offsets from `start`; random bytes create values that no dictionary or codec can shrink."""
     return batch_of([(0, offset, time_ms, value + os.urandom(random_bytes)) for offset in range(start, start + count)])
 
 
@@ -64,7 +64,7 @@ def files_in(
     branch: str = MAIN_BRANCH,
     **bounds: int,
 ) -> AttemptFiles:
-    (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
+    (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run creates
     return AttemptFiles(
         StagingArea(fs or LocalFileSystem(), f"{root}/7/{attempt}", f"7/{attempt}", f"{root}/output"),
         settings=form,
@@ -80,7 +80,7 @@ def records_of(root: Path, outputs: Sequence[StagedFile]) -> list[dict[str, Any]
 
 
 def check_outputs(root: Path, outputs: Sequence[StagedFile]) -> None:
-    """Each output is what it says, and says what it is; nothing else is there."""
+    """Check that each output matches its description and its footer, and that no other file exists."""
     fs = LocalFileSystem()
     for output in outputs:
         path = f"{root}/{output.staged_path}"
@@ -110,7 +110,7 @@ RUN_NUMBERS = itertools.count()
 
 
 def expected_folder(time_ms: int | None, zone: str, granularity: str | None) -> str:
-    """The folder by Python's own dates, one row at a time."""
+    """Compute the folder with Python's own dates, one row at a time."""
     if granularity is None:
         return ""
     if time_ms is None:

@@ -1,4 +1,4 @@
-"""Attempts among others: no two share a name or a folder, and one that failed or was aborted publishes nothing."""
+"""Concurrent attempts: names and folders are distinct, and failed or aborted attempts publish nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
 
 @given(st.lists(WRITERS, min_size=2, max_size=2, unique=True))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:
+def test_writers_never_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:
     root = tmp_path / str(next(RUN_NUMBERS))
     root.mkdir()
     names = []
@@ -64,12 +64,12 @@ def test_dashes_in_ids_do_not_make_names_ambiguous(tmp_path: Path) -> None:
     assert len(names) == 2
 
 
-def test_ids_too_long_for_a_file_name_are_refused_before_any_work(tmp_path: Path) -> None:
+def test_ids_too_long_for_a_file_name_are_rejected_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="too long"):
         files_in(tmp_path, FileSink(), work_unit_id="w" * 250)
 
 
-def test_a_second_writer_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_second_writer_in_the_same_folder_is_rejected(tmp_path: Path) -> None:
     first, second = files_in(tmp_path, FileSink()), files_in(tmp_path, FileSink(), row_group_bytes=1)
     first.write(numbered(0, 1))
     second.write(numbered(0, 1))
@@ -85,9 +85,9 @@ def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) 
     files.write(numbered(10, 10, time_ms=DAY_MS))
     files.abort()
     files.abort()
-    left = sorted(path.name for path in (tmp_path / "7/a1").iterdir())
-    assert left == ["0001.parquet.writing", "0002.parquet.writing"]
-    for name in left:
+    unfinished = sorted(path.name for path in (tmp_path / "7/a1").iterdir())
+    assert unfinished == ["0001.parquet.writing", "0002.parquet.writing"]
+    for name in unfinished:
         with pytest.raises(pa.ArrowInvalid):
             pq.read_metadata(tmp_path / "7/a1" / name)
     with pytest.raises(ValueError, match="aborted"):
@@ -106,7 +106,7 @@ def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
 
 
 class InTurn(RealPosixCalls):
-    """System calls of files that are only closed once three are being closed at once."""
+    """System calls of files that can be closed only while three are being closed at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class InTurn(RealPosixCalls):
 
 
 @pytest.mark.parametrize("ends", ["commit", "schema"])
-def test_files_of_several_folders_are_finished_at_once_where_calls_wait_for_a_network(
+def test_files_of_several_folders_are_finished_concurrently_if_calls_wait_for_a_network(
     tmp_path: Path, ends: str
 ) -> None:
     fs = LocalFileSystem(InTurn(), durable=False, parallel_calls=3)
@@ -134,7 +134,7 @@ def test_files_of_several_folders_are_finished_at_once_where_calls_wait_for_a_ne
 
 
 class FullDisk(RealPosixCalls):
-    """System calls of a disk with room for so many bytes."""
+    """System calls of a disk with room for a given number of bytes."""
 
     def __init__(self, room_bytes: int) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class FullDisk(RealPosixCalls):
 @pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
-def test_a_full_disk_fails_the_attempt_for_good(
+def test_full_disk_fails_the_attempt_permanently(
     tmp_path: Path, file_format: FileFormat, room_bytes: int, calls: int
 ) -> None:
     compression = LEAST.get(file_format, "none")
@@ -173,7 +173,7 @@ def test_a_full_disk_fails_the_attempt_for_good(
     assert all(path.name.endswith(".writing") for path in tmp_path.rglob("*") if path.is_file())
 
 
-def test_a_batch_that_was_refused_half_way_can_not_be_closed_over(tmp_path: Path) -> None:
+def test_attempt_with_a_half_written_batch_can_not_be_closed(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(), row_group_bytes=1)
     files.write(numbered(0, 10))
     with pytest.raises(SourceError):

@@ -1,5 +1,4 @@
-"""What records say as one number: the same for what was written and what is read back, and another one for anything
-else."""
+"""Content sums of records: equal for records written and read back, different for any other records."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ BOTH: list[tuple[pa.DataType, Values]] = [
     (pa.timestamp("us"), ints(64)),
     (pa.dictionary(pa.int32(), pa.string()), TEXTS),
 ]
-"""Types that both formats hold."""
+"""Types that both formats support."""
 PARQUET = [
     *BOTH,
     (pa.uint64(), ints(64, 0)),
@@ -77,7 +76,7 @@ PARQUET = [
     (pa.null(), st.none()),
     (pa.dictionary(pa.int8(), pa.int64()), ints(64)),
 ]
-"""Types that Parquet holds, but for views."""
+"""Types that Parquet supports, except views."""
 NANOS = st.integers(-(2**63) + 1, 2**63 - 1)
 ORC = [
     *(column for column in BOTH if not pa.types.is_timestamp(column[0])),
@@ -88,7 +87,7 @@ ORC = [
     (pa.decimal128(9, 2), decimals(9)),
     (pa.decimal128(38, 2), decimals(38)),
 ]
-"""Types that ORC holds, without times that pyarrow reads as others."""
+"""Types that ORC supports, except times that pyarrow reads back as other values."""
 TEXT = [
     *BOTH,
     (pa.uint64(), ints(64, 0)),
@@ -104,7 +103,7 @@ TEXT = [
     (pa.decimal256(76, 2), decimals(76)),
     (pa.binary(3), st.binary(min_size=3, max_size=3)),
 ]
-"""Types that JSON lines and CSV hold."""
+"""Types that JSON lines and CSV support."""
 Column = tuple[pa.DataType, Values]
 
 
@@ -138,7 +137,8 @@ def top_level(columns: list[Column]) -> st.SearchStrategy[Column]:
 
 
 def within(columns: list[Column]) -> st.SearchStrategy[Column]:
-    """What may be in lists and structs too: there, pyarrow 26 crashes as it writes a dictionary, or a view."""
+    """Return types that lists and structs may contain too; pyarrow 26 crashes when it writes a nested dictionary or
+    view."""
     return st.sampled_from([column for column in columns if not pa.types.is_dictionary(column[0])])
 
 
@@ -153,16 +153,16 @@ COLUMNS: dict[FileFormat, st.SearchStrategy[Column]] = {
 
 @st.composite
 def tables(draw: st.DrawFn, form: FileFormat) -> pa.Table:
-    """A table in batches, some of them parts of larger ones, some with nulls that stand above values."""
+    """Draw a table in batches; some are slices of larger ones, and some have nulls above values."""
     columns = draw(st.lists(COLUMNS[form], min_size=1, max_size=4))
     schema = pa.schema([(f"c{place}", kind) for place, (kind, _) in enumerate(columns)])
     batches = []
     for _ in range(draw(st.integers(1, 3))):
         rows = draw(st.integers(1, 8))
-        repeated = draw(st.sampled_from([1, 1, 40]))  # so that a column may be of one value
+        repeated = draw(st.sampled_from([1, 1, 40]))  # a column may then have only one value
         drawn = [(kind, draw(st.lists(or_null(values), min_size=rows, max_size=rows))) for kind, values in columns]
         chosen_by = draw(st.none() | st.randoms(use_true_random=False))
-        arrays = [array_of(kind, found * repeated, chosen_by) for kind, found in drawn]
+        arrays = [array_of(kind, values * repeated, chosen_by) for kind, values in drawn]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         batches.append(batch[draw(st.integers(0, rows - 1)) :])
     return pa.Table.from_batches(batches)
@@ -190,7 +190,7 @@ class Memory:
 
 
 class InMemory(LocalFileSystem):
-    """One file, under any name."""
+    """A file system with one file under any name."""
 
     scheme = "memory"
 
@@ -211,11 +211,11 @@ def read_back(rows: pa.Table, form: FileFormat) -> pa.Table:
 @pytest.mark.parametrize("form", FORMATS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_what_is_read_back_comes_to_the_same(form: FileFormat, data: st.DataObject) -> None:
+def test_records_read_back_have_the_same_content_sum(form: FileFormat, data: st.DataObject) -> None:
     rows = data.draw(tables(form))
     try:
         back = read_back(rows, form)
-    except ConfigurationError:  # of ORC: some times, and nulls in structs
+    except ConfigurationError:  # ORC: some times, and nulls in structs
         assume(form != "orc")
         raise
     assert content_sum(back) == content_sum(rows)
@@ -225,13 +225,13 @@ STRUCTS = pa.array([None, {"f": b"a"}, {"f": None}, {"f": b"x"}], pa.struct([("f
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_a_slice_of_structs_is_read_back_from_orc(first: int) -> None:
-    """pyarrow's own writer takes the nulls of what lies before it."""
+def test_slice_of_structs_is_read_back_from_orc(first: int) -> None:
+    """pyarrow's own writer uses the null bitmap of the rows before the slice."""
     rows = pa.table({"c": STRUCTS.slice(first)})
     assert read_back(rows, "orc").to_pylist() == rows.to_pylist()
 
 
-def test_structs_that_pyarrow_writes_as_others_to_orc_are_refused() -> None:
+def test_structs_that_pyarrow_writes_wrongly_to_orc_are_rejected() -> None:
     inner = [{"g": value} for value in STRUCTS.to_pylist()]
     rows = pa.table({"c": pa.array(inner, pa.struct([("g", STRUCTS.type)]))})
     with pytest.raises(ConfigurationError, match="writes wrong values of these records to ORC"):
@@ -249,7 +249,7 @@ VIEWS: list[tuple[pa.DataType, list[Any]]] = [
 @pytest.mark.parametrize(
     ("kind", "values"), VIEWS, ids=lambda value: str(value) if isinstance(value, pa.DataType) else ""
 )
-def test_views_come_to_the_same_as_what_they_show(kind: pa.DataType, values: list[Any]) -> None:
+def test_views_have_the_content_sum_of_their_values(kind: pa.DataType, values: list[Any]) -> None:
     rows = pa.table({"c": pa.array(values * 3, kind)})
     assert content_sum(read_back(rows, "parquet")) == content_sum(rows)
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind)
@@ -316,7 +316,7 @@ OTHERS: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
-def test_other_records_come_to_something_else(change: Change) -> None:
+def test_changed_records_have_another_content_sum(change: Change) -> None:
     assert content_sum(with_change(change)) != content_sum(ROWS)
 
 
@@ -332,13 +332,13 @@ def test_other_records_come_to_something_else(change: Change) -> None:
     ],
     ids=["few", "few and nulls", "nulls first", "few at first", "one other"],
 )
-def test_a_column_of_few_values_comes_to_the_same_as_value_by_value(kind: pa.DataType, texts: list[Any]) -> None:
+def test_column_of_few_values_has_the_same_sum_as_value_by_value(kind: pa.DataType, texts: list[Any]) -> None:
     rows = pa.table({"n": range(3001), "text": pa.array(texts).cast(kind)})[1:]
     parts = [content_sum(rows.slice(start, 100)) for start in range(0, 3000, 100)]
     assert content_sum(rows.combine_chunks()) == sum(parts) % (1 << 64)
 
 
-def test_a_column_of_another_name_is_another_one() -> None:
+def test_renamed_column_has_another_content_sum() -> None:
     names = ["key" if name == "value" else "value" if name == "key" else name for name in ROWS.column_names]
     assert content_sum(ROWS.rename_columns(names)) != content_sum(ROWS)
 
@@ -352,7 +352,7 @@ def test_order_does_not_matter_and_sums_of_parts_add_up(order: list[int], cut: i
     assert sum_content(map(as_text, parts)) == as_text(content_sum(ROWS))
 
 
-def test_batches_of_any_size_come_to_the_same() -> None:
+def test_content_sum_does_not_depend_on_the_batch_size() -> None:
     seeded = random.Random(5)
     values = [seeded.randbytes(seeded.choice((0, 5, 300_000))) if n % 7 else None for n in range(40)] * 300
     rows = pa.table({"n": range(12_000), "v": pa.array(values, pa.binary()), "same": ["create"] * 12_000})
@@ -364,25 +364,25 @@ def test_batches_of_any_size_come_to_the_same() -> None:
     assert content_sum(small) == whole
 
 
-def test_a_sum_that_is_not_known_makes_the_whole_unknown() -> None:
+def test_unknown_part_makes_the_whole_sum_unknown() -> None:
     assert sum_content([]) == ""
     assert sum_content(["00000000000000ff", ""]) == ""
     assert sum_content(["00000000000000ff", "ffffffffffffff01"]) == "0000000000000000"
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_files_say_what_their_records_come_to(tmp_path: Path, form: FileFormat) -> None:
+def test_files_contain_the_content_sum_of_their_records(tmp_path: Path, form: FileFormat) -> None:
     files = files_in(tmp_path, FileSink(format=form, target_file_bytes=2000), row_group_bytes=500)
     for start in range(0, 300, 50):
         files.write(numbered(start, 50, random_bytes=20))
     prepared = files.prepare_commit()
     assert len(prepared.files) > 2
-    said = []
+    sums = []
     for output in prepared.files:
         path = f"{tmp_path}/{output.staged_path}"
-        found = read_footer(LocalFileSystem(), path)
-        assert found is not None
-        assert found.content_sum == as_text(content_sum(read_records(LocalFileSystem(), path)))
-        said.append(found.content_sum)
-    assert len(set(said)) == len(said)
-    assert prepared.content_sum == sum_content(said)
+        footer = read_footer(LocalFileSystem(), path)
+        assert footer is not None
+        assert footer.content_sum == as_text(content_sum(read_records(LocalFileSystem(), path)))
+        sums.append(footer.content_sum)
+    assert len(set(sums)) == len(sums)
+    assert prepared.content_sum == sum_content(sums)

@@ -1,4 +1,4 @@
-"""What is in the files: every mapped type, as other readers see it too, compressed as set."""
+"""File contents: every mapped type, also read by other readers, with the configured compression."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ TYPES: list[tuple[pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
-def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) -> None:
+def test_avro_supports_every_mapped_type(tmp_path: Path, compression: Compression) -> None:
     columns = [pa.array((values * 3)[:6], kind) for kind, values in TYPES]
     batch = pa.RecordBatch.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
     files = files_in(tmp_path, FileSink(format="avro", compression=compression), provenance=None)
     files.write(batch)
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
-    found = read_records(LocalFileSystem(), str(path))
+    table = read_records(LocalFileSystem(), str(path))
     for place, (kind, _) in enumerate(TYPES):
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         wanted = columns[place].cast(plain)
-        back = found.column(place).cast(plain)
+        back = table.column(place).cast(plain)
         assert back.combine_chunks().equals(wanted), kind
     header = fastavro.schemaless_reader(io.BytesIO(path.read_bytes()[4:]), {"type": "map", "values": "bytes"}, None)
     assert isinstance(header, dict)
@@ -68,7 +68,7 @@ def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) 
 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
-def test_other_avro_readers_agree(tmp_path: Path, compression: Compression) -> None:
+def test_other_avro_readers_read_the_same_records(tmp_path: Path, compression: Compression) -> None:
     files = files_in(tmp_path, FileSink(format="avro", compression=compression))
     batch = numbered(0, 10_000, value=b"x" * 100)
     files.write(batch)
@@ -77,7 +77,7 @@ def test_other_avro_readers_agree(tmp_path: Path, compression: Compression) -> N
         assert list(fastavro.reader(file)) == batch.to_pylist()
 
 
-def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
+def test_columns_that_are_not_nullable_are_not_unions(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     files = files_in(tmp_path, FileSink(format="avro"), provenance=None)
     files.write(pa.record_batch({"n": [1]}, schema=schema))
@@ -96,7 +96,7 @@ def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
         ("nested", pa.list_(pa.struct([("x", pa.duration("ms"))]))),
     ],
 )
-def test_what_avro_has_no_form_for_is_refused_by_column(tmp_path: Path, name: str, kind: pa.DataType) -> None:
+def test_type_without_an_avro_form_is_rejected_with_its_column(tmp_path: Path, name: str, kind: pa.DataType) -> None:
     files = files_in(tmp_path, FileSink(format="avro"), provenance=None)
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, kind)], names=[name])
     with pytest.raises(ConfigurationError, match=f"column={name}"):
@@ -105,7 +105,7 @@ def test_what_avro_has_no_form_for_is_refused_by_column(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
-def test_parquet_files_are_compressed_as_set_unless_tiny(tmp_path: Path, compression: Compression) -> None:
+def test_parquet_files_are_compressed_as_configured_unless_tiny(tmp_path: Path, compression: Compression) -> None:
     expected = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
     for attempt, count, wanted in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
         files = files_in(tmp_path, FileSink(compression=compression), attempt=attempt)

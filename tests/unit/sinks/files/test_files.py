@@ -1,4 +1,4 @@
-"""The files of an attempt: nothing lost or doubled, every file what it says it is, memory and open files bounded."""
+"""The files of an attempt: complete, without duplicates, with true footers, and with bounded memory and open files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ROWS = st.lists(
 )
 BATCHES = st.lists(ROWS, max_size=6)
 ORC_MS = (1 << 63) // 1_000_000 - 1
-"""Times that ORC takes, in milliseconds."""
+"""Times that ORC accepts, in milliseconds."""
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -62,7 +62,7 @@ ORC_MS = (1 << 63) // 1_000_000 - 1
     bounds=st.tuples(st.integers(1, 12_000), st.integers(1, 30_000), st.integers(1, 3), st.integers(200, 20_000)),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
+def test_rows_are_neither_lost_nor_doubled_by_splitting_and_rolling_over(
     tmp_path: Path,
     file_format: FileFormat,
     batches: list[list[Row]],
@@ -82,9 +82,9 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
     check_outputs(root, outputs)
     tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
     integers = [t.set_column(2, "kafka_timestamp", t.column(2).cast(pa.int64())) for t in tables]
-    found = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
+    counts = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
     given = [row for rows in batches for row in rows]
-    assert found == Counter(given)
+    assert counts == Counter(given)
     assert files.records_written == len(given)
     for output, table in zip(outputs, integers, strict=True):
         times = table.column(2).to_pylist()
@@ -95,7 +95,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
+def test_files_have_unique_names_and_staging_paths(tmp_path: Path, file_format: FileFormat) -> None:
     form = FileSink(format=file_format, partition_by=TimePartition())
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 1, 0, b""), (0, 2, DAY_MS, b"")]))
@@ -111,7 +111,7 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
     ]
 
 
-def test_files_for_one_folder_lie_in_the_attempt_s_own_under_their_final_names(tmp_path: Path) -> None:
+def test_files_of_one_folder_are_staged_under_their_final_names(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(target_file_bytes=1))
     files.write(numbered(3, 1))
     files.write(numbered(3, 2))
@@ -136,7 +136,7 @@ def test_files_roll_over_at_their_target_size(tmp_path: Path, file_format: FileF
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_one_batch_far_above_the_target_becomes_several_files(tmp_path: Path, file_format: FileFormat) -> None:
+def test_batch_far_above_the_target_size_becomes_several_files(tmp_path: Path, file_format: FileFormat) -> None:
     files = files_in(
         tmp_path, FileSink(format=file_format, compression=LEAST.get(file_format, "none"), target_file_bytes=50_000)
     )
@@ -146,7 +146,7 @@ def test_one_batch_far_above_the_target_becomes_several_files(tmp_path: Path, fi
     assert len(outputs) >= 10
 
 
-def test_a_large_file_is_streamed_in_row_groups(tmp_path: Path) -> None:
+def test_large_file_is_streamed_in_row_groups(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(compression="snappy"), row_group_bytes=1 << 20)
     for start in range(0, 4000, 500):
         files.write(numbered(start, 500, random_bytes=1024))
@@ -158,7 +158,7 @@ def test_a_large_file_is_streamed_in_row_groups(tmp_path: Path) -> None:
     assert pq.read_metadata(tmp_path / outputs[0].staged_path).num_row_groups >= 3
 
 
-def test_the_folders_with_most_are_written_first_when_memory_is_short(tmp_path: Path) -> None:
+def test_folders_with_most_rows_are_written_first_if_memory_is_short(tmp_path: Path) -> None:
     form = FileSink(partition_by=TimePartition(), compression="none")
     files = files_in(tmp_path, form, max_waiting_bytes=400_000)
     files.write(numbered(0, 10, time_ms=0))
@@ -183,7 +183,7 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
     assert len(outputs) == 20
 
 
-def test_making_room_goes_on_when_a_file_was_finished_early(tmp_path: Path) -> None:
+def test_freeing_memory_continues_after_a_file_was_finished_early(tmp_path: Path) -> None:
     form = FileSink(partition_by=TimePartition(), compression="none")
     files = files_in(tmp_path, form, max_waiting_bytes=20_000, max_open_files=1)
     files.write(numbered(0, 20, random_bytes=1000))
@@ -196,7 +196,7 @@ def test_making_room_goes_on_when_a_file_was_finished_early(tmp_path: Path) -> N
     assert sorted(row["kafka_offset"] for row in records_of(tmp_path, outputs)) == list(range(63))
 
 
-def test_files_have_the_mode_that_the_settings_name_before_they_are_published(tmp_path: Path) -> None:
+def test_files_have_the_configured_mode_before_they_are_published(tmp_path: Path) -> None:
     form = FileSink(access=AccessSettings(mode="0604"))
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 0, 0, b"x")]))
@@ -206,19 +206,19 @@ def test_files_have_the_mode_that_the_settings_name_before_they_are_published(tm
 
 
 @pytest.mark.parametrize("mode", ["640 ", "rw-r-----", "0o640", "0999", "", 640])
-def test_a_mode_is_octal_digits_in_quotes(mode: object) -> None:
+def test_mode_that_is_not_quoted_octal_digits_is_rejected(mode: object) -> None:
     with pytest.raises(ValidationError, match="mode"):
         AccessSettings.model_validate({"mode": mode})
 
 
-def test_no_records_no_files(tmp_path: Path) -> None:
+def test_attempt_without_records_has_no_files(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(partition_by=TimePartition()))
     files.write(batch_of([]))
     assert not files.prepare_commit().files
     assert list((tmp_path / "7").iterdir()) == []
 
 
-def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
+def test_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink())
     files.write(numbered(0, 2))
     files.write(numbered(2, 2).append_column("more", pa.array(["a", "b"])))
@@ -236,7 +236,7 @@ def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
         ("errors/hourly", "_rejected/{urn}/hourly", "hourly"),
     ],
 )
-def test_each_branch_has_a_folder_of_its_own_and_footers_that_say_it(
+def test_each_branch_has_its_own_folder_and_is_named_in_footers(
     tmp_path: Path, branch: str, folder: str, footer_branch: str
 ) -> None:
     files = files_in(tmp_path, FileSink(), branch=branch)
@@ -249,13 +249,13 @@ def test_each_branch_has_a_folder_of_its_own_and_footers_that_say_it(
     assert footer.branch == footer_branch
 
 
-def test_a_footer_in_the_records_schema_does_not_become_ours(tmp_path: Path) -> None:
+def test_footer_in_the_records_schema_is_replaced(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink())
     files.write(numbered(0, 3).replace_schema_metadata({"distcommit": "somebody else's"}))
     check_outputs(tmp_path, files.prepare_commit().files)
 
 
-def test_without_offsets_in_the_source_the_footer_counts_only(tmp_path: Path) -> None:
+def test_footer_without_source_offsets_has_only_the_count(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(), provenance=None)
     files.write(pa.record_batch({"n": [1, 2, 3]}))
     (output,) = files.prepare_commit().files
@@ -280,7 +280,7 @@ def test_without_offsets_in_the_source_the_footer_counts_only(tmp_path: Path) ->
         {"partition_by": {"zone": "UTC"}},
     ],
 )
-def test_settings_refuse_what_they_do_not_know(wrong: dict[str, Any]) -> None:
+def test_unknown_settings_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         FileSink.model_validate(wrong)
 
@@ -295,8 +295,8 @@ def holes_named(root: Path, outputs: Sequence[StagedFile]) -> list[list[int]]:
     return [list(OffsetSets.from_text(f.holes).offsets("0")) if f and f.holes else [] for f in footers]
 
 
-def test_each_hole_is_named_by_one_file(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSink(target_file_bytes=1))  # each batch is a file of its own
+def test_each_hole_is_recorded_by_one_file(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSink(target_file_bytes=1))  # each batch becomes a file
     files.note_holes([hole(0, 2)])
     files.write(numbered(2, 1))
     files.note_holes([hole(3, 4), hole(6, 8)])
@@ -306,7 +306,7 @@ def test_each_hole_is_named_by_one_file(tmp_path: Path) -> None:
     assert not prepared.holes
 
 
-def test_holes_that_come_when_no_file_is_open_are_left_over(tmp_path: Path) -> None:
+def test_holes_without_an_open_file_are_returned_for_the_log(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(target_file_bytes=1))
     files.write(numbered(0, 1))
     files.note_holes([hole(1, 5)])
@@ -316,9 +316,7 @@ def test_holes_that_come_when_no_file_is_open_are_left_over(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_open_file_names_holes_behind_its_last_record_and_what_offsets_count_in(
-    tmp_path: Path, form: FileFormat
-) -> None:
+def test_open_file_records_trailing_holes_and_the_offsets_incarnation(tmp_path: Path, form: FileFormat) -> None:
     files = files_in(tmp_path, FileSink(format=form), incarnation="topic-id")
     files.write(numbered(0, 1))
     files.note_holes([hole(1, 3)])

@@ -1,4 +1,4 @@
-"""Footers: what a file says about itself comes back, and damage never passes for something else."""
+"""Footers: metadata round-trips, and damage never passes for other metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "text": ["a", None, "c"]}
 
 
 class RemoteLikeFileSystem(LocalFileSystem):
-    """Local files that may only be read through the port, as those of HDFS."""
+    """Local files that can be read only through the file system interface, as on HDFS."""
 
     scheme = "remote"
 
@@ -97,7 +97,7 @@ def test_file_round_trip(tmp_path: Path, fs: FileSystem, extension: str) -> None
 
 
 @pytest.mark.parametrize("extension", ENDINGS)
-def test_a_footer_of_megabytes_is_read(tmp_path: Path, extension: str) -> None:
+def test_footer_of_megabytes_is_read(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"f.{extension}"
     big = Footer(**{**FOOTER_FIELDS, "offsets": "x" * 3_000_000})
     write_file(path, big.to_metadata())
@@ -108,14 +108,14 @@ FOOTER_FIELDS = {name: getattr(FOOTER, name) for name in FOOTER.__struct_fields_
 
 
 @pytest.mark.parametrize("extension", ["parquet", "avro", "orc", "jsonl.gz", "csv.zst"])
-def test_a_file_of_somebody_else_has_no_footer(tmp_path: Path, extension: str) -> None:
+def test_file_of_another_program_has_no_footer(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"f.{extension}"
     write_file(path, {})
     assert read_footer(LocalFileSystem(), str(path)) is None
 
 
 @pytest.mark.parametrize("name", ["_SUCCESS", "f.parquet.writing", "f.csv", ".parquet"])
-def test_other_extensions_are_not_ours(tmp_path: Path, name: str) -> None:
+def test_unknown_extension_is_not_a_published_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"garbage")
     assert read_footer(LocalFileSystem(), str(path)) is None
@@ -125,7 +125,7 @@ def test_other_extensions_are_not_ours(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("fs", FILE_SYSTEMS, ids=lambda fs: fs.scheme)
 @pytest.mark.parametrize("extension", ENDINGS)
-def test_a_missing_file_is_missing_not_corrupt(tmp_path: Path, fs: FileSystem, extension: str) -> None:
+def test_missing_file_raises_file_not_found_instead_of_corrupt(tmp_path: Path, fs: FileSystem, extension: str) -> None:
     for read in (read_footer, read_records):
         with pytest.raises(FileNotFoundError):
             read(fs, str(tmp_path / f"none.{extension}"))
@@ -143,7 +143,7 @@ def test_garbage_is_corrupt(tmp_path: Path, fs: FileSystem, extension: str, data
 
 
 @pytest.mark.parametrize("extension", ["parquet", "avro"])
-def test_every_cut_is_corrupt(tmp_path: Path, extension: str) -> None:
+def test_truncated_file_is_corrupt_at_every_length(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"f.{extension}"
     write_file(path, FOOTER.to_metadata())
     whole = path.read_bytes()
@@ -161,9 +161,7 @@ def test_every_cut_is_corrupt(tmp_path: Path, extension: str) -> None:
 @pytest.mark.parametrize("extension", ENDINGS)
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damage_raises_corrupt_or_leaves_the_answer_readable(
-    tmp_path: Path, extension: str, data: st.DataObject
-) -> None:
+def test_damaged_file_is_corrupt_or_has_a_readable_footer(tmp_path: Path, extension: str, data: st.DataObject) -> None:
     path = tmp_path / f"f.{extension}"
     write_file(path, FOOTER.to_metadata())
     damaged = bytearray(path.read_bytes())
@@ -181,14 +179,14 @@ def test_damage_raises_corrupt_or_leaves_the_answer_readable(
     "text", ["", "{", "[]", "{}", '{"version": "1"}', '{"version": 1}', json.dumps({**FOOTER_FIELDS, "records": -1})]
 )
 @pytest.mark.parametrize("extension", ENDINGS)
-def test_a_footer_that_is_not_what_we_write_is_corrupt(tmp_path: Path, extension: str, text: str) -> None:
+def test_invalid_footer_text_is_corrupt(tmp_path: Path, extension: str, text: str) -> None:
     path = tmp_path / f"f.{extension}"
     write_file(path, {METADATA_KEY: text})
     with pytest.raises(CorruptError, match="footer can't be read"):
         read_footer(LocalFileSystem(), str(path))
 
 
-def test_a_later_version_is_named_with_its_file(tmp_path: Path) -> None:
+def test_later_footer_version_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     write_file(path, {METADATA_KEY: json.dumps({"version": FOOTER_VERSION + 1, "new": []})})
     with pytest.raises(UnknownVersionError, match=rf"f\.parquet.*version {FOOTER_VERSION + 1}"):
@@ -196,18 +194,18 @@ def test_a_later_version_is_named_with_its_file(tmp_path: Path) -> None:
 
 
 def bytes_read(columns: list[str] | None, wanted: Wanted | None, path: Path) -> tuple[int, list[int]]:
-    """How many bytes this process has read of the file, by the kernel's count, and the numbers in what came."""
+    """Return the number of bytes that this process read from the file, by the kernel's count, and the numbers read."""
 
     def count() -> int:
-        told = Path("/proc/self/io").read_text().split()
-        return int(told[told.index("rchar:") + 1])
+        counters = Path("/proc/self/io").read_text().split()
+        return int(counters[counters.index("rchar:") + 1])
 
     before = count()
     batches = list(read_batches(LocalFileSystem(), str(path), columns, wanted))
     return count() - before, [n for batch in batches for n in batch["n"].to_pylist()]
 
 
-def test_of_parquet_neither_other_columns_nor_other_row_groups_are_read(tmp_path: Path) -> None:
+def test_parquet_reads_only_the_selected_columns_and_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     text = [f"{n:0200d}" for n in range(1000)]
     pq.write_table(
@@ -218,10 +216,12 @@ def test_of_parquet_neither_other_columns_nor_other_row_groups_are_read(tmp_path
     group, some = bytes_read(None, lambda _: pc.field("n") > 850, path)
     nothing, none = bytes_read(None, lambda _: pc.field("n") > 1000, path)
     assert (all_numbers, same, some, none) == (list(range(1000)), list(range(1000)), list(range(800, 1000)), [])
-    assert nothing < 70_000, "its end, with the footer"
+    assert nothing < 70_000, "only the end of the file, with the footer, is read"
     assert numbers - nothing < 10_000
     assert 40_000 < group - nothing < 50_000
     assert everything - nothing > 200_000
-    schema, may_have = look_into(LocalFileSystem(), str(path), lambda found: pc.field(found.names[0]) == 7)
+    schema, may_have = look_into(
+        LocalFileSystem(), str(path), lambda schema_of_file: pc.field(schema_of_file.names[0]) == 7
+    )
     assert (schema.names, may_have) == (["n", "text"], True)
     assert not look_into(RemoteLikeFileSystem(), str(path), lambda _: pc.field("n") < 0)[1]

@@ -1,4 +1,4 @@
-"""Formats without metadata of their own: what stands in for it, who else reads such files, and what they can't hold."""
+"""Formats without file metadata: its substitute, compatibility with other readers, and unsupported types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = pa.table(
 
 
 def written(root: Path, sink: FileSink, rows: pa.Table = WORDS) -> Path:
-    """One file of these rows."""
+    """Write one file of these rows and return its path."""
     files = files_in(root, sink, provenance=None)
     for batch in rows.to_batches():
         files.write(batch)
@@ -47,7 +47,9 @@ def written(root: Path, sink: FileSink, rows: pa.Table = WORDS) -> Path:
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 @pytest.mark.parametrize("size", [0, 15_000, 200_000])
-def test_others_read_text_as_if_nothing_were_behind_it(tmp_path: Path, compression: Compression, size: int) -> None:
+def test_other_readers_read_text_files_and_ignore_the_metadata_at_the_end(
+    tmp_path: Path, compression: Compression, size: int
+) -> None:
     rows = pa.Table.from_batches([numbered(0, 5000)])
     for form in ("csv", "jsonl"):
         sink, file = FileSink(format=form, compression=compression), Memory()
@@ -63,16 +65,16 @@ def test_others_read_text_as_if_nothing_were_behind_it(tmp_path: Path, compressi
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd", "snappy", "gzip"])
-def test_others_read_orc_and_find_the_footer_in_its_user_metadata(tmp_path: Path, compression: Compression) -> None:
+def test_other_readers_read_orc_and_the_footer_in_its_user_metadata(tmp_path: Path, compression: Compression) -> None:
     rows = WORDS.slice(0, 3)
     path = written(tmp_path, FileSink(format="orc", compression=compression), rows)
     file = pa_orc.ORCFile(path)
     assert file.read().column("text").to_pylist() == rows.column("text").to_pylist()
-    said = json.loads(file.metadata[b"distcommit"].rsplit(b" ", 3)[0])
-    assert json.loads(said["metadata"]["distcommit"])["records"] == 3
+    description = json.loads(file.metadata[b"distcommit"].rsplit(b" ", 3)[0])
+    assert json.loads(description["metadata"]["distcommit"])["records"] == 3
 
 
-def test_json_lines_are_as_one_would_write_them(tmp_path: Path) -> None:
+def test_json_lines_have_conventional_values(tmp_path: Path) -> None:
     columns = {
         **{name: WORDS.column(name) for name in WORDS.column_names},
         "data": pa.array([b"\xff", b"", None, b"a"]),
@@ -101,12 +103,12 @@ def test_json_lines_are_as_one_would_write_them(tmp_path: Path) -> None:
         [3, 'a "quoted",\r\n text', None, "-Infinity", None, "0.00", None, "1970-01-01T00:00:00Z", None],
         [None, "ü", "253402300800000", None, "YQ==", "-3.10", [{"a": "Infinity"}], "1970-01-01T00:00:01Z", "00:00:05"],
     ]
-    found = read_records(FS, str(path))
-    assert found.schema.equals(pa.table(columns).schema)
-    assert content_sum(found) == content_sum(pa.table(columns))
+    table = read_records(FS, str(path))
+    assert table.schema.equals(pa.table(columns).schema)
+    assert content_sum(table) == content_sum(pa.table(columns))
 
 
-def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
+def test_csv_distinguishes_null_from_empty_text(tmp_path: Path) -> None:
     path = written(tmp_path, FileSink(format="csv", compression="gzip"), WORDS.select(["n", "text"]))
     assert gzip.decompress(path.read_bytes()) == b'"n","text"\n1,""\n2,\n3,"a ""quoted"",\r\n text"\n,"\xc3\xbc"\n'
     assert read_records(FS, str(path)).equals(WORDS.select(["n", "text"]))
@@ -134,7 +136,7 @@ REFUSED: list[tuple[FileFormat, str, pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("form", "name", "kind"), REFUSED)
-def test_what_a_format_can_not_hold_is_refused_by_column(
+def test_type_that_the_format_can_not_store_is_rejected_with_its_column(
     tmp_path: Path, form: FileFormat, name: str, kind: pa.DataType
 ) -> None:
     sink = FileSink(format=form)
@@ -148,20 +150,20 @@ def test_what_a_format_can_not_hold_is_refused_by_column(
 
 @pytest.mark.parametrize("form", get_args(FileFormat))
 @pytest.mark.parametrize("name", ["n", "N"])
-def test_columns_named_alike_but_for_case_are_refused_before_and_after_a_record_is_read(
+def test_column_names_that_differ_only_in_case_are_rejected_before_and_after_a_record_is_read(
     tmp_path: Path, form: FileFormat, name: str
 ) -> None:
-    schema, said = pa.schema([("n", pa.int64()), (name, pa.int64())]), f"column={name}.*found the same name as 'n'"
+    schema, message = pa.schema([("n", pa.int64()), (name, pa.int64())]), f"column={name}.*found the same name as 'n'"
     sink = FileSink(format=form)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         sink.check_schema(schema)
     files = files_in(tmp_path, sink, provenance=None)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         files.write(pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], schema=schema))
     files.abort()
 
 
-def test_error_files_keep_names_alike_but_for_case_as_rename_comes_after_them(tmp_path: Path) -> None:
+def test_error_files_keep_names_that_differ_only_in_case(tmp_path: Path) -> None:
     batch = pa.record_batch({"id": [1], "ID": [2]})
     files = files_in(tmp_path, FileSink(), provenance=None, branch=error_branch_of(MAIN_BRANCH))
     files.write(batch)
@@ -170,7 +172,7 @@ def test_error_files_keep_names_alike_but_for_case_as_rename_comes_after_them(tm
 
 
 @pytest.mark.parametrize("time_ms", [2**62, -(2**62), (1 << 63) // 10**6 + 1])
-def test_times_that_come_back_from_orc_as_others_are_refused(tmp_path: Path, time_ms: int) -> None:
+def test_times_that_orc_would_read_back_differently_are_rejected(tmp_path: Path, time_ms: int) -> None:
     at = pa.array([[{"at": time_ms}]], pa.list_(pa.struct([("at", pa.timestamp("ms"))])))
     files = files_in(tmp_path, FileSink(format="orc"), provenance=None)
     files.write(pa.record_batch({"list": at}))
@@ -182,7 +184,7 @@ ENDS: list[tuple[FileFormat, str]] = [("orc", ".orc"), ("jsonl", ".jsonl.gz"), (
 
 
 @pytest.mark.parametrize(("form", "ending"), ENDS)
-def test_records_in_the_place_of_others_are_told_though_the_file_says_all_it_said(
+def test_replaced_records_are_detected_although_the_footer_is_intact(
     tmp_path: Path, form: FileFormat, ending: str
 ) -> None:
     sink = FileSink(format=form, compression=LEAST.get(form, "none"))
@@ -199,19 +201,19 @@ def test_records_in_the_place_of_others_are_told_though_the_file_says_all_it_sai
 
 
 @pytest.mark.parametrize(("form", "ending"), ENDS)
-def test_no_byte_of_what_a_file_says_is_another_one_unnoticed(tmp_path: Path, form: FileFormat, ending: str) -> None:
+def test_any_changed_byte_of_the_metadata_is_detected(tmp_path: Path, form: FileFormat, ending: str) -> None:
     path = written(tmp_path, FileSink(format=form, compression=LEAST.get(form, "none")), WORDS.slice(0, 3))
     whole = path.read_bytes()
     for place in range(whole.index(b'{"version"'), whole.index(b" distcommit", -80)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         try:
-            found = read_footer(FS, str(path))
+            footer = read_footer(FS, str(path))
         except CorruptError:
             continue
-        assert found is None, f"{ending}: byte {place}"
+        assert footer is None, f"{ending}: byte {place}"
 
 
-def test_a_later_version_is_told_as_one(tmp_path: Path) -> None:
+def test_later_metadata_version_raises_unknown_version(tmp_path: Path) -> None:
     later = msgspec.structs.replace(said_of({}, WORDS.schema), version=2)
     path = tmp_path / "file.jsonl.gz"
     path.write_bytes(gzip.compress(b"{}\n") + GZIP.framed(later))
@@ -221,23 +223,23 @@ def test_a_later_version_is_told_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "ending"), ENDS)
-def test_cut_off_anywhere_no_record_is_read(tmp_path: Path, form: FileFormat, ending: str) -> None:
+def test_truncated_file_has_no_readable_records_at_any_length(tmp_path: Path, form: FileFormat, ending: str) -> None:
     path = written(tmp_path, FileSink(format=form, compression=LEAST.get(form, "none")), WORDS.slice(0, 3))
     whole = path.read_bytes()
     for length in range(0, len(whole), 11):
         path.write_bytes(whole[:length])
         with pytest.raises(CorruptError, match=ending):
             read_records(FS, str(path))
-        found: Any = None
+        footer: Any = None
         try:
-            found = read_footer(FS, str(path))
+            footer = read_footer(FS, str(path))
         except CorruptError:
             continue
-        assert found is None
+        assert footer is None
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
-def test_the_first_nanoseconds_that_there_are_come_back_from_text(zone: str | None) -> None:
+def test_earliest_nanosecond_timestamps_round_trip_through_text(zone: str | None) -> None:
     kind = pa.timestamp("ns", zone)
     first = -(1 << 63)
     instants = pa.array([first + 1, first + 854_775_807, first + 854_775_808, (1 << 63) - 1], pa.int64()).view(kind)

@@ -1,4 +1,4 @@
-"""How records are laid out in files: folders by fields, order, and how columns are encoded."""
+"""Layout of records in files: folders by fields, sort order, and column encodings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch_of(rows: Sequence[tuple[str | None, int, int]]) -> pa.RecordBatch:
 
 
 def written(root: Path, sink: FileSink, *batches: pa.RecordBatch, **bounds: Any) -> dict[str, pa.Table]:
-    """What is in each file that comes of these, by its path below the dataset's folder."""
+    """Return the table of each written file by its path below the dataset's folder."""
     files = files_in(root, sink, provenance=None, **bounds)
     for batch in batches:
         files.write(batch)
@@ -63,8 +63,8 @@ def test_each_record_is_once_in_the_folder_of_its_values(
 ) -> None:
     root = tmp_path / str(next(RUN_NUMBERS))
     sink = sink_of(partition_by=[{"field": "country"}, {"field": "n"}, {"column": "at", "granularity": "day"}])
-    found = written(root, sink, *map(batch_of, batches), row_group_bytes=bounds[0], max_open_files=bounds[1])
-    rows = [(path, row) for path, table in found.items() for row in table.to_pylist()]
+    tables = written(root, sink, *map(batch_of, batches), row_group_bytes=bounds[0], max_open_files=bounds[1])
+    rows = [(path, row) for path, table in tables.items() for row in table.to_pylist()]
     given_rows = Counter((country, n) for batch in batches for country, n, _ in batch)
     assert Counter((row["country"], row["n"]) for _, row in rows) == given_rows
     for path, row in rows:
@@ -89,13 +89,13 @@ def test_each_record_is_once_in_the_folder_of_its_values(
         (None, f"c={NO_VALUE}"),
     ],
 )
-def test_hostile_values_make_one_folder(tmp_path: Path, value: str | None, name: str) -> None:
+def test_hostile_value_is_one_folder(tmp_path: Path, value: str | None, name: str) -> None:
     rows = pa.record_batch({"c": pa.array([value], pa.string())})
     (path,) = written(tmp_path, sink_of(partition_by={"field": "c"}), rows)
     assert path.rpartition("/")[0] == name
 
 
-def test_no_field_makes_folders_that_are_hidden(tmp_path: Path) -> None:
+def test_field_with_a_leading_dot_does_not_create_hidden_folders(tmp_path: Path) -> None:
     (path,) = written(tmp_path, sink_of(partition_by={"field": ".c"}), pa.record_batch({".c": [1]}))
     assert path.startswith("%2Ec=1/")
 
@@ -109,18 +109,18 @@ def test_no_field_makes_folders_that_are_hidden(tmp_path: Path) -> None:
         (pa.array(["x", "y", "x"]).dictionary_encode(), {"c=x", "c=y"}),
     ],
 )
-def test_types_that_make_folders(tmp_path: Path, values: pa.Array, folders: set[str]) -> None:
-    found = written(tmp_path, sink_of(partition_by={"field": "c"}), pa.record_batch({"c": values}))
-    assert {path.rpartition("/")[0] for path in found} == folders
+def test_supported_types_become_folders(tmp_path: Path, values: pa.Array, folders: set[str]) -> None:
+    tables = written(tmp_path, sink_of(partition_by={"field": "c"}), pa.record_batch({"c": values}))
+    assert {path.rpartition("/")[0] for path in tables} == folders
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.binary(), pa.timestamp("ms"), pa.list_(pa.string())])
-def test_types_that_make_none_are_refused_before_a_record_is_read(kind: pa.DataType) -> None:
+def test_types_without_folder_names_are_rejected_before_a_record_is_read(kind: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match="column=c"):
         sink_of(partition_by=[{"field": "c"}]).check_schema(pa.schema([("c", kind)]))
 
 
-def test_others_read_folders_as_hive_has_them(tmp_path: Path) -> None:
+def test_other_readers_read_folders_as_hive_partitions(tmp_path: Path) -> None:
     rows = batch_of([("DE", 1, 0), ("a b/c", 2, 0), (None, 3, 0)])
     files = files_in(tmp_path, sink_of(partition_by={"field": "country"}), provenance=None)
     files.write(rows.rename_columns(["country", "n", "at"]))
@@ -141,19 +141,19 @@ def test_more_folders_than_allowed_fail_the_attempt(tmp_path: Path) -> None:
     files.abort()
 
 
-def test_folders_by_time_alone_are_not_bounded(tmp_path: Path) -> None:
+def test_time_folders_are_not_limited(tmp_path: Path) -> None:
     sink = sink_of(partition_by={"column": "at"}, max_partitions=1)
     assert len(written(tmp_path, sink, batch_of([("", 0, 0), ("", 0, DAY_MS)]))) == 2
 
 
-def test_a_value_too_long_for_a_name_is_refused(tmp_path: Path) -> None:
+def test_value_too_long_for_a_folder_name_is_rejected(tmp_path: Path) -> None:
     files = files_in(tmp_path, sink_of(partition_by={"field": "country"}), provenance=None)
     with pytest.raises(ConfigurationError, match=r"too long.*row checker"):
         files.write(batch_of([("ü" * 120, 0, 0)]))
 
 
 @pytest.mark.parametrize("wrong", [[], "country", [{"field": ""}], {"field": "a", "column": "b"}, [{"fields": "a"}], 5])
-def test_partitions_that_are_none_are_refused(wrong: object) -> None:
+def test_invalid_partition_settings_are_rejected(wrong: object) -> None:
     with pytest.raises(ValidationError, match="partition_by"):
         sink_of(partition_by=wrong)
 
@@ -166,31 +166,31 @@ def test_each_file_is_sorted_as_a_whole(tmp_path: Path, form: FileFormat) -> Non
     keys = [{"column": "country"}, {"column": "n", "order": "descending"}]
     sink = sink_of(format=form, compression=LEAST.get(form, "none"), sort_by=keys, partition_by={"column": "at"})
     rows = [(country, n, day * DAY_MS) for n in range(7) for country in ("b", None, "a") for day in (0, 1)]
-    found = written(tmp_path, sink, batch_of(rows[:20]), batch_of(rows[20:]), row_group_bytes=1)
-    assert len(found) == 2
-    for table in found.values():
+    tables = written(tmp_path, sink, batch_of(rows[:20]), batch_of(rows[20:]), row_group_bytes=1)
+    assert len(tables) == 2
+    for table in tables.values():
         order = [(row["country"], row["n"]) for row in table.to_pylist()]
         assert order == [(country, n) for country in ("a", "b", None) for n in range(6, -1, -1)]
 
 
-def test_parquet_says_how_it_is_sorted_in_each_row_group(tmp_path: Path) -> None:
+def test_parquet_records_its_sort_order_in_each_row_group(tmp_path: Path) -> None:
     sink = sink_of(sort_by=[{"column": "n", "order": "descending"}, {"column": "country"}])
     files = files_in(tmp_path, sink, provenance=None)
     files.write(batch_of([("a", 1, 0), ("b", 2, 0)]))
     (output,) = files.prepare_commit().files
-    said = pq.read_metadata(tmp_path / output.staged_path).row_group(0).sorting_columns
-    assert [(key.column_index, key.descending, key.nulls_first) for key in said] == [
+    metadata = pq.read_metadata(tmp_path / output.staged_path).row_group(0).sorting_columns
+    assert [(key.column_index, key.descending, key.nulls_first) for key in metadata] == [
         (1, True, False),
         (0, False, False),
     ]
 
 
-def test_a_sorted_file_is_no_larger_than_memory_allows(tmp_path: Path) -> None:
+def test_sorted_file_size_is_bounded_by_memory(tmp_path: Path) -> None:
     sink = sink_of(sort_by=[{"column": "n"}], compression="none")
     batches = [batch_of([("x" * 1000, -n, 0) for n in range(start, start + 50)]) for start in range(0, 500, 50)]
-    found = written(tmp_path, sink, *batches, max_waiting_bytes=100_000)
-    assert len(found) >= 4
-    for table in found.values():
+    tables = written(tmp_path, sink, *batches, max_waiting_bytes=100_000)
+    assert len(tables) >= 4
+    for table in tables.values():
         assert table.column("n").to_pylist() == sorted(table.column("n").to_pylist())
 
 
@@ -199,13 +199,13 @@ def test_large_sorted_files_have_several_row_groups(tmp_path: Path) -> None:
     files = files_in(tmp_path, sink_of(sort_by=[{"column": "n"}]), provenance=None)
     files.write(rows)
     (output,) = files.prepare_commit().files
-    said = pq.read_metadata(tmp_path / output.staged_path)
-    assert said.num_row_groups == 2
-    assert said.row_group(0).column(0).statistics.max < said.row_group(1).column(0).statistics.min
+    metadata = pq.read_metadata(tmp_path / output.staged_path)
+    assert metadata.num_row_groups == 2
+    assert metadata.row_group(0).column(0).statistics.max < metadata.row_group(1).column(0).statistics.min
 
 
 @pytest.mark.parametrize("column", ["missing", "list"])
-def test_what_can_not_be_sorted_by_is_refused_before_a_record_is_read(column: str) -> None:
+def test_column_that_can_not_be_sorted_is_rejected_before_a_record_is_read(column: str) -> None:
     schema = pa.schema([("list", pa.list_(pa.int64()))])
     with pytest.raises(ConfigurationError, match=f"column={column}"):
         sink_of(sort_by=[{"column": column}]).check_schema(schema)
@@ -214,7 +214,7 @@ def test_what_can_not_be_sorted_by_is_refused_before_a_record_is_read(column: st
 # -- columns
 
 
-def test_columns_are_encoded_as_set_and_others_as_ever(tmp_path: Path) -> None:
+def test_configured_columns_are_encoded_as_set_and_others_by_default(tmp_path: Path) -> None:
     columns = {
         "n": {"encoding": "delta_binary_packed", "compression": "snappy"},
         "country": {"dictionary": False, "bloom_filter": True},
@@ -227,16 +227,16 @@ def test_columns_are_encoded_as_set_and_others_as_ever(tmp_path: Path) -> None:
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
     group = pq.read_metadata(path).row_group(0)
-    found = {group.column(place).path_in_schema: group.column(place) for place in range(4)}
-    assert {name: column.compression for name, column in found.items()} == {
+    chunks = {group.column(place).path_in_schema: group.column(place) for place in range(4)}
+    assert {name: column.compression for name, column in chunks.items()} == {
         "country": "ZSTD",
         "n": "SNAPPY",
         "at": "ZSTD",
         "list.list.element": "ZSTD",
     }
-    assert "DELTA_BINARY_PACKED" in found["n"].encodings
-    assert {name for name, column in found.items() if column.has_dictionary_page} == {"at", "list.list.element"}
-    assert [name for name, column in found.items() if column.bloom_filter_offset] == ["country"]
+    assert "DELTA_BINARY_PACKED" in chunks["n"].encodings
+    assert {name for name, column in chunks.items() if column.has_dictionary_page} == {"at", "list.list.element"}
+    assert [name for name, column in chunks.items() if column.bloom_filter_offset] == ["country"]
     assert read_footer(FS, str(path)) is not None
     assert read_records(FS, str(path)).equals(pa.Table.from_batches([batch]))
 
@@ -249,7 +249,7 @@ def test_columns_are_encoded_as_set_and_others_as_ever(tmp_path: Path) -> None:
         ({"other": {"encoding": "plain"}, "ten": {"dictionary": False}}, {"other", "said", "ten", "text"}),
     ],
 )
-def test_values_that_hardly_ever_come_twice_have_no_dictionary_unless_it_is_said(
+def test_mostly_unique_values_have_no_dictionary_unless_configured(
     tmp_path: Path, columns: Any, plain: set[str]
 ) -> None:
     numbers = range(50_000)
@@ -270,8 +270,8 @@ def test_values_that_hardly_ever_come_twice_have_no_dictionary_unless_it_is_said
     (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
     group = pq.read_metadata(path).row_group(0)
-    found = [group.column(place) for place in range(group.num_columns)]
-    assert {column.path_in_schema for column in found if not column.has_dictionary_page} == plain
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    assert {column.path_in_schema for column in chunks if not column.has_dictionary_page} == plain
     assert read_records(FS, str(path)).equals(pa.Table.from_batches([batch]))
 
 
@@ -285,7 +285,7 @@ def test_files_of_few_rows_have_dictionaries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "column"),
     [
         ({"missing": {"dictionary": False}}, "missing"),
         ({"text": {"encoding": "delta_binary_packed"}}, "text"),
@@ -293,14 +293,14 @@ def test_files_of_few_rows_have_dictionaries(tmp_path: Path) -> None:
         ({"list": {"dictionary": False}}, "list"),
     ],
 )
-def test_settings_that_no_such_column_has_are_refused_before_a_record_is_read(columns: Any, found: str) -> None:
+def test_settings_of_columns_that_do_not_match_are_rejected_before_a_record_is_read(columns: Any, column: str) -> None:
     schema = pa.schema([("text", pa.string()), ("flag", pa.bool_()), ("list", pa.list_(pa.int64()))])
-    with pytest.raises(ConfigurationError, match=f"column={found}"):
+    with pytest.raises(ConfigurationError, match=f"column={column}"):
         sink_of(columns=columns).check_schema(schema)
 
 
-def test_orc_has_bloom_filters_of_the_columns_that_are_named_and_reads_the_same(tmp_path: Path) -> None:
-    """Of which columns they are, another reader says in `test_formats`."""
+def test_orc_has_bloom_filters_of_the_configured_columns_and_reads_the_same(tmp_path: Path) -> None:
+    """`test_formats` checks with another reader which columns have one."""
     inner = pa.StructArray.from_arrays([pa.array(range(5000)), pa.array([[n] for n in range(5000)])], ["a", "b"])
     batch = batch_of([("c" * (n % 9), n, 0) for n in range(5000)]).append_column("inner", inner)
     sizes = {}
@@ -316,19 +316,19 @@ def test_orc_has_bloom_filters_of_the_columns_that_are_named_and_reads_the_same(
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-@pytest.mark.parametrize("found", ["missing", "list"])
-def test_bloom_filters_that_orc_can_not_have_are_refused_before_a_record_is_read(found: str) -> None:
+@pytest.mark.parametrize("column", ["missing", "list"])
+def test_bloom_filters_that_orc_can_not_have_are_rejected_before_a_record_is_read(column: str) -> None:
     schema = pa.schema([("text", pa.string()), ("list", pa.list_(pa.int64()))])
-    with pytest.raises(ConfigurationError, match=f"column={found}"):
-        sink_of(format="orc", columns={found: {"bloom_filter": True}}).check_schema(schema)
+    with pytest.raises(ConfigurationError, match=f"column={column}"):
+        sink_of(format="orc", columns={column: {"bloom_filter": True}}).check_schema(schema)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("parquet", "orc")])
-def test_only_parquet_and_orc_have_settings_of_columns(form: FileFormat) -> None:
+def test_column_settings_of_other_formats_are_rejected(form: FileFormat) -> None:
     with pytest.raises(ValidationError, match="columns goes with format: parquet and orc only"):
         sink_of(format=form, columns={"n": {"bloom_filter": True}})
 
 
-def test_of_orc_a_bloom_filter_is_all_that_can_be_set() -> None:
+def test_orc_accepts_only_bloom_filter_settings() -> None:
     with pytest.raises(ValidationError, match="can have bloom_filter only, not compression, dictionary"):
         sink_of(format="orc", columns={"n": {"dictionary": False, "compression": "zstd", "bloom_filter": True}})

@@ -1,4 +1,4 @@
-"""Offset sets: exact, whatever order and layout they are put together in, and never wrong after damage."""
+"""Offset sets: exact for any order and layout of additions, and never wrong after damage."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_dense_and_sparse_sequences_are_exact(count: int, step: int) -> None:
         assert list(sets.offsets("0")) == sorted(offsets)
 
 
-def test_slices_and_chunks_and_dictionaries_are_read_like_plain_columns() -> None:
+def test_slices_chunks_and_dictionaries_are_read_like_plain_columns() -> None:
     whole = batch_of([(p, 10 * p + i) for i in range(10) for p in range(3)], pa.string())
     table = pa.Table.from_batches([whole.slice(3, 9), whole.slice(20)])
     encoded = table.set_column(0, "partition", table.column(0).dictionary_encode())
@@ -74,19 +74,19 @@ def test_slices_and_chunks_and_dictionaries_are_read_like_plain_columns() -> Non
 
 
 @given(ROWS, ROWS)
-def test_set_operations_are_those_of_sets(left: Rows, right: Rows) -> None:
+def test_set_operations_equal_those_of_python_sets(left: Rows, right: Rows) -> None:
     a, b = sets_of(left), sets_of(right)
     ours, theirs = expected_of(left), expected_of(right)
     assert content_of(a.union(b)) == ours | theirs
     assert content_of(a.intersection(b)) == ours & theirs
     assert content_of(a.difference(b)) == ours - theirs
-    assert content_of(a) == ours, "operands stay as they were"
+    assert content_of(a) == ours, "operands are unchanged"
     a.update(b)
     assert content_of(a) == ours | theirs
     assert content_of(b) == theirs
 
 
-def test_what_a_watermark_promises_and_files_lack_is_a_difference() -> None:
+def test_offsets_missing_from_files_are_a_difference() -> None:
     promised = OffsetSets()
     promised.add_range("0", 100, 200)
     promised.add_range("1", 5, 5)
@@ -106,30 +106,30 @@ def test_text_round_trip(rows: Rows) -> None:
 
 
 @given(ROWS, st.randoms())
-def test_the_texts_of_equal_sets_stand_for_equal_sets(rows: Rows, rng: random.Random) -> None:
+def test_equal_sets_have_texts_of_equal_sets(rows: Rows, rng: random.Random) -> None:
     one_by_one = OffsetSets()
     for row in rng.sample(rows, len(rows)):
         one_by_one.add(batch_of([row]), ORIGIN)
     assert OffsetSets.from_text(one_by_one.to_text()) == sets_of(rows) == one_by_one
 
 
-def test_a_million_offsets_in_a_row_are_a_short_text() -> None:
+def test_million_consecutive_offsets_have_a_short_text() -> None:
     sets = OffsetSets()
     sets.add_range("0", 10**12, 10**12 + 1_000_000)
     assert len(sets.to_text()) < 500
 
 
 @given(ROWS.filter(bool), st.data())
-def test_no_damaged_text_passes_for_another_set(rows: Rows, data: st.DataObject) -> None:
+def test_damaged_text_never_passes_for_another_set(rows: Rows, data: st.DataObject) -> None:
     sets = sets_of(rows)
     text = sets.to_text()
     place = data.draw(st.integers(0, len(text) - 1))
     damaged = text[:place] + data.draw(st.characters(codec="utf-8")) + text[place + 1 :]
     try:
-        found = OffsetSets.from_text(damaged)
+        parsed_sets = OffsetSets.from_text(damaged)
     except CorruptError:
         return
-    assert found == sets
+    assert parsed_sets == sets
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_garbage_is_corrupt(text: str) -> None:
         OffsetSets.from_text(text)
 
 
-def test_a_later_version_is_named() -> None:
+def test_later_version_is_named() -> None:
     later = json.dumps({"version": OFFSETS_VERSION + 1, "something": "else"})
     with pytest.raises(UnknownVersionError, match=f"version {OFFSETS_VERSION + 1}"):
         OffsetSets.from_text(later)
@@ -177,7 +177,7 @@ for _ in range(5000):
 """
 
 
-def test_the_bitmap_library_raises_on_garbage_and_does_not_crash() -> None:
+def test_bitmap_library_raises_on_garbage_and_does_not_crash() -> None:
     run = subprocess.run([sys.executable, "-c", FUZZ], capture_output=True, text=True, check=False, timeout=120)
     assert (run.returncode, run.stderr) == (0, "")
 
@@ -186,7 +186,7 @@ def test_the_bitmap_library_raises_on_garbage_and_does_not_crash() -> None:
     ("partitions", "offsets"), [([0, None], [1, 2]), ([0, 0], [1, None]), ([0, 0], [1, -1]), ([None], [1])]
 )
 @pytest.mark.parametrize("times", [1, 20])
-def test_a_row_without_origin_is_refused(partitions: list[int | None], offsets: list[int | None], times: int) -> None:
+def test_row_without_origin_is_rejected(partitions: list[int | None], offsets: list[int | None], times: int) -> None:
     partitions, offsets = partitions * times, offsets * times
     batch = pa.record_batch({"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())})
     with pytest.raises(SourceError, match="where it comes from"):
@@ -202,12 +202,12 @@ def test_a_row_without_origin_is_refused(partitions: list[int | None], offsets: 
         pa.RecordBatch.from_arrays([pa.array([1])] * 3, names=["partition", "offset", "offset"]),
     ],
 )
-def test_columns_that_cannot_say_the_origin_are_refused(batch: pa.RecordBatch) -> None:
+def test_columns_that_can_not_contain_the_origin_are_rejected(batch: pa.RecordBatch) -> None:
     with pytest.raises(ConfigurationError):
         OffsetSets().add(batch, ORIGIN)
 
 
-def test_ranges_are_the_runs_between_the_gaps() -> None:
+def test_ranges_are_the_runs_between_gaps() -> None:
     sets = OffsetSets()
     assert list(sets.ranges("0")) == []
     for low, high in ((0, 3), (5, 6), (2**33, 2**33 + 10**9)):
@@ -217,7 +217,7 @@ def test_ranges_are_the_runs_between_the_gaps() -> None:
 
 
 @given(st.sets(st.integers(0, 40)))
-def test_ranges_hold_exactly_the_offsets(offsets: set[int]) -> None:
+def test_ranges_contain_exactly_the_offsets(offsets: set[int]) -> None:
     sets = OffsetSets()
     for offset in offsets:
         sets.add_range("0", offset, offset + 1)

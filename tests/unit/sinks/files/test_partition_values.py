@@ -1,4 +1,4 @@
-"""Values that can't be those of a partition are rejected record by record, or preserved."""
+"""Invalid partition values: rejected record by record, or preserved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
         (DELTA, NO_VALUE, False),
     ],
 )
-def test_record_whose_value_can_not_be_a_partition_is_rejected_by_itself(
+def test_record_whose_value_can_not_be_a_partition_is_rejected_alone(
     sink: FileSink | DeltaSink, value: str | None, passes: bool, kind: pa.DataType
 ) -> None:
     check = sink.rejection_check
@@ -57,17 +57,17 @@ def test_record_whose_value_can_not_be_a_partition_is_rejected_by_itself(
     assert "kind" in check.describe()
 
 
-def test_values_that_differ_by_case_or_unicode_form_have_folders_of_their_own_and_stay_in_the_files() -> None:
-    """Where a file system does not tell the folders apart, the column does."""
+def test_values_that_differ_in_case_or_unicode_form_have_separate_folders_and_stay_in_the_files() -> None:
+    """If the file system does not distinguish the folders, the column does."""
     values = ["DE", "de", "caf\u00e9", "cafe\u0301", "DE"]
-    found = dict(split(pa.record_batch({"kind": values}), FILES.partitions))
-    assert {name: rows["kind"].to_pylist() for name, rows in found.items()} == {
+    folders = dict(split(pa.record_batch({"kind": values}), FILES.partitions))
+    assert {name: rows["kind"].to_pylist() for name, rows in folders.items()} == {
         "kind=DE": ["DE", "DE"],
         **{f"kind={value}": [value] for value in values[1:4]},
     }
 
 
-def test_job_that_diverts_rejected_records_diverts_those_that_its_sink_can_not_take() -> None:
+def test_job_that_diverts_rejected_records_also_diverts_records_that_its_sink_rejects() -> None:
     source = {"type": "files", "paths": ["/in/{dataset}/*.jsonl"], "format": "jsonl"}
     sink = {"partition_by": [{"field": "kind"}]}
     flow = FlowSettings.model_validate({"source": source, "sink": sink, "on_rejected": "divert"}).task_flow()
@@ -75,11 +75,11 @@ def test_job_that_diverts_rejected_records_diverts_those_that_its_sink_can_not_t
     assert not FlowSettings.model_validate({"source": source}).task_flow().stages
 
 
-def test_iceberg_keeps_partition_values_that_no_folder_could_be_named_after(target: Target) -> None:
+def test_iceberg_keeps_partition_values_that_can_not_be_folder_names(target: Target) -> None:
     values = ["DE", None, "", NO_VALUE, LONG, "a/b=c %", "..", "null"]
     sink = target.sink(partition_by=["kind"])
     rows = ids(*range(len(values)), kind=pa.array(values, pa.string()))
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
-    found = target.table("t").scan().to_arrow().sort_by("id")["kind"].to_pylist()
-    assert found == values
+    stored = target.table("t").scan().to_arrow().sort_by("id")["kind"].to_pylist()
+    assert stored == values
     assert target.table("t").scan(row_filter=f"kind = '{LONG}'").count() == 1

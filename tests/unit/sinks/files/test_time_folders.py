@@ -1,4 +1,4 @@
-"""Folders by time: those of the local calendar, whatever the zone, the unit and the absurdity of the time."""
+"""Time folders follow the local calendar for any zone, any unit and any time."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.unit.sinks.files.attempts import FORMATS, batch_of, expected_folder, 
     granularity=st.sampled_from(["year", "month", "day", "hour"]),
 )
 @settings(max_examples=300, deadline=None)
-def test_folders_are_those_of_the_local_calendar(
+def test_folders_follow_the_local_calendar(
     times: list[int], zone: str, granularity: Literal["year", "month", "day", "hour"]
 ) -> None:
     batch = pa.record_batch({"at": pa.array(times, pa.timestamp("s", "UTC")), "place": pa.array(range(len(times)))})
     split = list(split_by_time(batch, TimePartition(column="at", granularity=granularity, time_zone=zone)))
     assert len({folder for folder, _ in split}) == len(split)
-    found = {place: folder for folder, rows in split for place in rows.column("place").to_pylist()}
-    assert found == {place: expected_folder(at * 1000, zone, granularity) for place, at in enumerate(times)}
+    folders = {place: folder for folder, rows in split for place in rows.column("place").to_pylist()}
+    assert folders == {place: expected_folder(at * 1000, zone, granularity) for place, at in enumerate(times)}
     assert all(rows.column("place").to_pylist() == sorted(rows.column("place").to_pylist()) for _, rows in split)
 
 
@@ -93,8 +93,8 @@ def test_days_and_hours_across_clock_changes(
         (-(2**63) + 1, "Europe/Brussels", UNKNOWN_TIME),
     ],
 )
-@pytest.mark.parametrize("file_format", [form for form in FORMATS if form != "orc"])  # which refuses most of these
-def test_null_and_absurd_times(
+@pytest.mark.parametrize("file_format", [form for form in FORMATS if form != "orc"])  # ORC rejects most of these
+def test_null_and_out_of_range_times_have_a_folder(
     tmp_path: Path, file_format: FileFormat, time_ms: int | None, zone: str, folder: str
 ) -> None:
     form = FileSink(format=file_format, partition_by=TimePartition(time_zone=zone))
@@ -106,13 +106,13 @@ def test_null_and_absurd_times(
     assert table.column("kafka_timestamp").cast(pa.int64()).to_pylist() == [time_ms]
 
 
-def test_two_unknown_times_say_nothing_about_what_is_between() -> None:
+def test_unknown_times_around_a_known_one_do_not_change_its_folder() -> None:
     at = pa.array([-(2**63) + 1, 0, 2**63 - 1], pa.timestamp("ms", "UTC"))
     split = split_by_time(pa.record_batch({"at": at}), TimePartition(column="at"))
     assert {folder: rows.num_rows for folder, rows in split} == {UNKNOWN_TIME: 2, "1970-01-01": 1}
 
 
-def test_a_column_without_zone_is_utc_and_a_missing_one_is_named() -> None:
+def test_column_without_zone_is_utc_and_a_missing_one_is_named() -> None:
     naive = pa.record_batch({"at": pa.array([0], pa.timestamp("us"))})
     assert next(split_by_time(naive, TimePartition(column="at", time_zone="Asia/Kolkata")))[0] == "1970-01-01"
     for column in ("other", "n"):

@@ -1,4 +1,4 @@
-"""A warehouse and its catalog in a folder, and what a job does with tables in it."""
+"""A warehouse and its catalog in a folder, and a job's operations on its tables."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Target:
 
     def committer(self, sink: IcebergSink) -> IcebergCommitter:
         context = CommitterContext(FS, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
-        made = sink.open_committer(context)
-        assert isinstance(made, IcebergCommitter)
-        return made
+        committer = sink.open_committer(context)
+        assert isinstance(committer, IcebergCommitter)
+        return committer
 
     def commit(self, sink: IcebergSink, *requests: CommitRequest) -> list[CommitOutcome]:
         return list(self.committer(sink).commit(requests))
@@ -63,7 +63,7 @@ class Target:
 
     @contextmanager
     def open_table(self, name: str) -> Iterator[Table]:
-        """The table, to be altered."""
+        """Open the table to alter it."""
         with load_catalog("default", type="sql", **self.catalog) as catalog:
             yield catalog.load_table(("n", name))
 

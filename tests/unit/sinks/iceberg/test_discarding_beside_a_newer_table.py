@@ -1,7 +1,7 @@
-"""Committed data files stay though the store says that their attempts have lost.
+"""Committed data files stay even if the store reports their attempts as aborted.
 
-The job's folders, all three, are put back from a copy that was made as a run had staged its data and not sealed it yet;
-the table, which is elsewhere, is not. What the next run takes for an attempt that has lost that run has committed.
+All three folders of the job are restored from a copy, made after a run had staged its data and before it sealed them.
+The table is elsewhere and is not restored. The next run takes the earlier run's committed attempt for an aborted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.simulation.world import SimulatedClock, launch_here
 
 
 class _CopiedInMidRun(LocalFileSystem):
-    """Copies the job's folders once task states are put, before anything is sealed that they say."""
+    """A file system that copies the job's folders after task states are put and before anything is sealed."""
 
     def __init__(self, job: Path, copy: Path) -> None:
         super().__init__(durable=False)
@@ -91,7 +91,7 @@ def _run(fs: LocalFileSystem, job: Path, sink: CommitterSink, end: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [_Delta, _Iceberg])
-def test_what_a_newer_table_has_is_not_deleted(tmp_path: Path, kind: type[_Delta | _Iceberg]) -> None:
+def test_files_of_a_table_newer_than_the_store_are_not_deleted(tmp_path: Path, kind: type[_Delta | _Iceberg]) -> None:
     job, copy, tables = tmp_path / "job", tmp_path / "copy", tmp_path / "tables"
     tables.mkdir()
     plain, target = LocalFileSystem(durable=False), kind(tables)
@@ -100,6 +100,6 @@ def test_what_a_newer_table_has_is_not_deleted(tmp_path: Path, kind: type[_Delta
     assert target.rows() == [0, 1, 2, 3, 4]
     shutil.rmtree(job)
     shutil.copytree(copy, job)
-    with suppress(DistcommitError):  # it may be refused: then nothing is changed
+    with suppress(DistcommitError):  # a rejection is allowed: then nothing is changed
         _run(plain, job, target.sink(), 6)
     assert target.rows() == [0, 1, 2, 3, 4]

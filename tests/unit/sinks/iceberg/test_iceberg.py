@@ -1,4 +1,4 @@
-"""The Iceberg sink on a catalog in SQLite: what tables become, and what is refused with nothing written."""
+"""The Iceberg sink with a SQLite catalog: resulting tables, and rejections without any write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.table_formats import ledger_files
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from tests.unit.sinks.broken_table import require_others_go_on
+from tests.unit.sinks.broken_table import require_other_tables_work
 from tests.unit.sinks.iceberg.iceberg_target import Target, ids
 from tests.unit.sinks.no_room import assert_full_disk_harmless
 
@@ -52,17 +52,17 @@ def failed(outcome: CommitOutcome) -> str:
 # -- names and settings
 
 
-def test_each_dataset_has_a_name_of_its_own() -> None:
+def test_each_dataset_has_a_distinct_plain_name() -> None:
     names = ["orders", "orders.eu", "orders_eu", "orders-eu", "ä", "1", "", "x" * 300, plain_name("orders.eu")]
     assert plain_name("orders") == "orders"
     assert plain_name("orders_eu") == "orders_eu"
-    found = {plain_name(name) for name in names}
-    assert len(found) == len(names)
-    assert all(name.replace("_", "a").isalnum() and name.isascii() and len(name) <= 200 for name in found)
+    plain_names = {plain_name(name) for name in names}
+    assert len(plain_names) == len(names)
+    assert all(name.replace("_", "a").isalnum() and name.isascii() and len(name) <= 200 for name in plain_names)
 
 
 @pytest.mark.parametrize("term", ["", "day()", "week(a)", "bucket(a)", "day(3, a)", "day(a"])
-def test_a_term_that_is_none_is_refused(term: str) -> None:
+def test_invalid_partition_term_is_rejected(term: str) -> None:
     with pytest.raises(ValueError, match="but is"):
         term_of(term)
 
@@ -70,18 +70,18 @@ def test_a_term_that_is_none_is_refused(term: str) -> None:
 # -- tables
 
 
-def test_tables_are_made_partitioned_and_sorted_as_the_job_says(target: Target) -> None:
+def test_tables_are_created_partitioned_and_sorted_as_configured(target: Target) -> None:
     sink = target.sink(partition_by=["truncate(1, kind)", "id"], sort_by=["value"])
     rows = ids(1, 1, 2, 1, kind=["aa", "b", "ab", "ac"], value=[3, 2, 9, 1])
     assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
     table = target.table("t")
     assert sorted(table.inspect.files()["record_count"].to_pylist()) == [1, 1, 2]
-    found = table.scan(row_filter="kind = 'ac' or kind = 'aa'").to_arrow()
-    assert found["value"].to_pylist() == [1, 3]
+    selected = table.scan(row_filter="kind = 'ac' or kind = 'aa'").to_arrow()
+    assert selected["value"].to_pylist() == [1, 3]
     assert len(list(table.scan(row_filter="kind = 'b'").plan_files())) == 1, "the others are pruned"
 
 
-def test_columns_are_added_and_widened_if_the_job_says_so(target: Target) -> None:
+def test_columns_are_added_and_widened_if_configured(target: Target) -> None:
     narrow = pa.table({"id": pa.array([1], pa.int32())})
     assert target.commit(target.sink(), target.prepare(target.sink(), "t", 1, narrow)) == [Committed()]
     with pytest.raises(ConfigurationError, match="no column note"):
@@ -89,31 +89,29 @@ def test_columns_are_added_and_widened_if_the_job_says_so(target: Target) -> Non
     sink = target.sink(evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "t", 2, ids(2**40, note=["x"]))) == [Committed()]
     assert target.commit(sink, target.prepare(sink, "t", 3, narrow)) == [Committed()], "older records still fit"
-    found = target.table("t").scan().to_arrow().sort_by("id")
-    assert found.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
+    stored = target.table("t").scan().to_arrow().sort_by("id")
+    assert stored.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
 
 
 def lines(*of: dict[str, Any], optional: bool = True) -> pa.Table:
-    """A record with these in a list, each a field of a struct that may be null or not."""
+    """Return a record with a list of these structs, whose fields are optional or required."""
     struct = pa.struct([pa.field(name, pa.array([value]).type, optional) for name, value in of[0].items()])
     return pa.table({"id": [1], "lines": pa.array([of], pa.list_(pa.field("element", struct, optional)))})
 
 
 @pytest.mark.parametrize("optional", [True, False])
-def test_fields_are_added_within_columns_also_where_the_table_requires_those_before(
-    target: Target, optional: bool
-) -> None:
+def test_nested_fields_are_added_even_if_the_table_requires_the_earlier_ones(target: Target, optional: bool) -> None:
     sink = target.sink(evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "t", 1, lines({"sku": "a"}, optional=optional))) == [Committed()]
     lines_then: list[dict[str, Any]] = [{"sku": "b", "n": 2}, {"sku": "c"}, {"n": 4}]
     for epoch, line in enumerate(lines_then, 2):
         assert target.commit(sink, target.prepare(sink, "t", epoch, lines(line))) == [Committed()]
-    found = {str(line) for row in target.table("t").scan().to_arrow()["lines"].to_pylist() for line in row}
+    stored = {str(line) for row in target.table("t").scan().to_arrow()["lines"].to_pylist() for line in row}
     more = {"{'sku': 'b', 'n': 2}", "{'sku': 'c', 'n': None}", "{'sku': None, 'n': 4}"}
-    assert found == {"{'sku': 'a', 'n': None}", *more}
+    assert stored == {"{'sku': 'a', 'n': None}", *more}
 
 
-def test_a_field_that_the_table_requires_within_a_column_is_missing(target: Target) -> None:
+def test_missing_required_nested_field_is_rejected(target: Target) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, lines({"sku": "a", "n": 1}, optional=False)))
     assert target.commit(sink, target.prepare(sink, "t", 2, lines({"sku": "b", "n": 2}))) == [Committed()]
@@ -121,7 +119,7 @@ def test_a_field_that_the_table_requires_within_a_column_is_missing(target: Targ
         target.prepare(sink, "t", 3, lines({"n": 4}))
 
 
-def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
+def test_columns_that_do_not_fit_are_rejected_by_name(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     with pytest.raises(ConfigurationError, match="column id is long, and records have string"):
@@ -137,7 +135,7 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
 
 
 @pytest.mark.parametrize("names", [("ID",), ("",)])
-def test_column_without_a_name_of_its_own_in_any_case_is_refused(target: Target, names: tuple[str]) -> None:
+def test_column_name_that_is_empty_or_differs_only_in_case_is_rejected(target: Target, names: tuple[str]) -> None:
     sink = target.sink(evolve="add_columns")
     with pytest.raises(ConfigurationError, match=r"Iceberg cannot have a column of this name.*rename"):
         sink.check_schema(pa.schema([("id", pa.int64()), (names[0], pa.int64())]))
@@ -146,7 +144,7 @@ def test_column_without_a_name_of_its_own_in_any_case_is_refused(target: Target,
         target.prepare(sink, "t", 2, pa.table({names[0]: [1]}))
 
 
-def test_files_written_before_the_partitions_changed_are_committed_with_theirs(target: Target) -> None:
+def test_files_written_before_a_partition_change_are_committed_with_their_partitions(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1, 2))
     with target.table("t").update_spec() as spec:
@@ -162,8 +160,8 @@ def test_files_written_before_the_partitions_changed_are_committed_with_theirs(t
 # -- the proof
 
 
-def test_what_is_committed_before_its_ledger_is_taken_away_is_not_committed_again(target: Target) -> None:
-    """As after a kill between a dataset's first commit and the note that it is done."""
+def test_commit_made_before_its_ledger_was_removed_is_not_repeated(target: Target) -> None:
+    """Models a kill between a dataset's first commit and the record that it is done."""
     sink = target.sink(table="events")
     first, other = (target.prepare(sink, urn, 1, ids(number), bases=(0,)) for number, urn in enumerate("ab"))
     assert target.commit(sink, first) == [Committed()]
@@ -178,13 +176,13 @@ def test_what_is_committed_before_its_ledger_is_taken_away_is_not_committed_agai
     assert target.commit(sink, other) == [Committed()]
     target.committer(sink).abort([first])
     target.committer(sink).abort([first])
-    assert target.rows("events") == [1], "it is taken out, and the next run reads it again"
+    assert target.rows("events") == [1], "the commit is rolled back, and the next run reads its records again"
     assert "taken back" in failed(target.commit(sink, first)[0])
     assert target.commit(sink, target.prepare(sink, "a", 2, ids(0), bases=(0,))) == [Committed()]
     assert target.rows("events") == [0, 1]
 
 
-def test_the_proof_outlives_expired_snapshots_and_removed_orphans(target: Target) -> None:
+def test_proof_of_a_commit_survives_snapshot_expiry_and_orphan_removal(target: Target) -> None:
     sink = target.sink(table="all")
     requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
     assert set(target.commit(sink, *requests)) == {Committed()}
@@ -196,13 +194,13 @@ def test_the_proof_outlives_expired_snapshots_and_removed_orphans(target: Target
     table.maintenance.expire_snapshots().by_id(first).commit()
     for path in (target.folder / "warehouse").rglob("*.avro"):
         if f"snap-{first}" in path.name:
-            path.unlink()  # as removing orphan files does
+            path.unlink()  # as a removal of orphan files does
     assert set(target.commit(sink, *requests[1:], later)) == {AlreadyCommitted()}
-    assert isinstance(target.commit(sink, requests[0])[0], FailedForGood)  # of an epoch that another one has followed
+    assert isinstance(target.commit(sink, requests[0])[0], FailedForGood)  # another epoch has followed it
     assert target.rows("all") == [*range(60), 100]
 
 
-def test_the_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
+def test_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
     sink = target.sink(table="all")
     target.commit(sink, *[target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)])
     for epoch in range(2, 40):
@@ -216,7 +214,7 @@ def test_the_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Targe
     assert (rows["d0"].epoch, rows["d0"].base, rows["d0"].covered[0].rows) == (39, 38, 39)
 
 
-def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
+def test_missing_or_damaged_ledger_is_never_guessed(target: Target) -> None:
     sink = target.sink(table="all")
     requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
     target.commit(sink, *requests)
@@ -233,11 +231,11 @@ def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
 
 
 @pytest.mark.parametrize("who", ["commits", "takes back", "audits"])
-def test_who_reads_a_ledger_that_was_just_superseded_looks_again(
+def test_reader_of_a_just_superseded_ledger_reads_again(
     target: Target, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_INLINE_BYTES", "_MOST_DELTAS"):
-        monkeypatch.setattr(ledger_files, name, 0)  # so that each commit deletes what the ledger was in before
+        monkeypatch.setattr(ledger_files, name, 0)  # each commit then deletes the ledger's previous file
     sink = target.sink(table="all")
     first, second = (target.prepare(sink, f"d{number}", number, ids(number)) for number in (1, 2))
     target.commit(sink, first)
@@ -262,7 +260,7 @@ def test_who_reads_a_ledger_that_was_just_superseded_looks_again(
     assert len(target.ledgers()) == 1
 
 
-def test_an_older_target_or_store_is_refused_and_nothing_written(target: Target) -> None:
+def test_older_target_or_store_is_rejected_without_a_write(target: Target) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
     copy = target.folder / "copy.db"
@@ -275,29 +273,33 @@ def test_an_older_target_or_store_is_refused_and_nothing_written(target: Target)
     assert target.rows("t") == [1]
 
 
-def test_pyiceberg_by_itself_commits_what_two_have_looked_for_in_vain_twice(target: Target) -> None:
-    """Why its own append is not used: it commits again on the new version, without another look."""
+def test_pyiceberg_alone_commits_twice_after_two_concurrent_lookups(target: Target) -> None:
+    """This is why its own append is not used: it commits again on the new version without another lookup."""
     rows, marker = ids(1), {"epoch": "1"}
     with load_catalog("default", type="sql", **target.catalog) as catalog:
         catalog.create_namespace("n")
         catalog.create_table("n.t", rows.schema)
         both = [catalog.load_table("n.t") for _ in range(2)]
-        assert not any(table.snapshots() for table in both), "none of them finds the marker"
+        assert not any(table.snapshots() for table in both), "neither lookup finds the marker"
         for table in both:
             table.append(rows, snapshot_properties=marker)
         assert target.rows("t") == [1, 1]
         table = catalog.load_table("n.t")
-        found = [each.summary.additional_properties.get("epoch") for each in table.snapshots() if each.summary]
-        assert found == ["1", "1"]
+        epochs = [
+            snapshot.summary.additional_properties.get("epoch") for snapshot in table.snapshots() if snapshot.summary
+        ]
+        assert epochs == ["1", "1"]
         table.append(rows)
-        table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:2]]).commit()
-        (left,) = catalog.load_table("n.t").snapshots()
-        assert left.summary is not None
-        assert "epoch" not in left.summary.additional_properties, "and a marker goes with its snapshot"
+        table.maintenance.expire_snapshots().by_ids(
+            [snapshot.snapshot_id for snapshot in table.snapshots()[:2]]
+        ).commit()
+        (remaining,) = catalog.load_table("n.t").snapshots()
+        assert remaining.summary is not None
+        assert "epoch" not in remaining.summary.additional_properties, "the marker expires with its snapshot"
 
 
-def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyiceberg's own loop commits again on the new version without asking: both would succeed."""
+def test_concurrent_committers_at_one_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyiceberg's own loop commits again on the new version without checking: both would succeed."""
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     committing, others = SqlTables.commit, list[Any]()
@@ -315,44 +317,42 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
     assert others == [1, Committed()]
     assert target.rows("t") == [1]
     metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))
-    assert len(metadata) == 2, "what the loser had written is gone"
+    assert len(metadata) == 2, "the losing commit's files are deleted"
 
 
-def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answer_to_a_commit_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     committing, lost = SqlTables.commit, list[Any]()
 
     def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
-        made = committing(self, changes, sync)
+        moved = committing(self, changes, sync)
         if not lost:
-            lost.append(made)
+            lost.append(moved)
             raise ConnectionResetError("gone")
-        return made
+        return moved
 
     monkeypatch.setattr(SqlTables, "commit", without_answer)
     assert target.commit(sink, request) == [AlreadyCommitted()]
     assert target.rows("t") == [1]
 
 
-def test_what_was_committed_is_not_taken_for_lost_once_its_snapshot_is_gone(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer is lost, the next epoch is committed on top, and the snapshot is expired: its manifest stays. Some
-    catalogs show no snapshot but the newest anyway."""
+def test_commit_whose_snapshot_expired_is_not_reported_lost(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is lost, the next epoch is committed on top, and the snapshot expires, but its manifest stays. Some
+    catalogs list only the newest snapshot anyway."""
     sink = target.sink()
     first, second = (target.prepare(sink, "t", epoch, ids(epoch)) for epoch in (1, 2))
     committing, others = SqlTables.commit, list[Any]()
 
     def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
-        made = committing(self, changes, sync)
+        moved = committing(self, changes, sync)
         if not others:
             others.append(1)
             others.extend(target.commit(sink, second))
             table = target.table("t")
             table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
             raise ConnectionResetError("gone")
-        return made
+        return moved
 
     monkeypatch.setattr(SqlTables, "commit", without_answer)
     target.commit(sink, first)
@@ -361,7 +361,7 @@ def test_what_was_committed_is_not_taken_for_lost_once_its_snapshot_is_gone(
     assert target.rows("t") == [1, 2]
 
 
-def test_pointers_that_others_move_again_and_again_are_not_taken_for_moved(
+def test_pointers_that_others_move_repeatedly_are_not_reported_as_moved(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = target.sink()
@@ -379,7 +379,7 @@ def test_pointers_that_others_move_again_and_again_are_not_taken_for_moved(
 # -- bad luck with one table
 
 
-def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Target) -> None:
+def test_dropped_or_recreated_table_does_not_affect_other_tables(target: Target) -> None:
     sink = target.sink()
     dropped, again, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("dropped", "again", "fine"))
     with load_catalog("default", type="sql", **target.catalog) as catalog:
@@ -394,8 +394,8 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert target.rows("again") == []
 
 
-def test_recreated_table_that_another_dataset_already_uses_is_never_to_be_dropped(target: Target) -> None:
-    """The rows in it are those of the other dataset, as its ledger says."""
+def test_error_of_a_recreated_table_used_by_another_dataset_does_not_suggest_dropping_it(target: Target) -> None:
+    """The table contains rows of the other dataset, as its ledger records."""
     sink = target.sink(table="events")
     target.commit(sink, *(target.prepare(sink, urn, 1, ids(1)) for urn in ("a", "b")))
     with load_catalog("default", type="sql", **target.catalog) as catalog:
@@ -407,7 +407,7 @@ def test_recreated_table_that_another_dataset_already_uses_is_never_to_be_droppe
     assert target.rows("events") == [2]
 
 
-def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> None:
+def test_unreadable_table_does_not_affect_other_tables(target: Target) -> None:
     sink = target.sink()
     broken, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("broken", "fine"))
     for path in (target.folder / "warehouse" / "n" / "broken").rglob("*.metadata.json"):
@@ -418,7 +418,7 @@ def test_one_table_that_can_not_be_read_does_not_harm_others(target: Target) -> 
     assert two == Committed()
 
 
-def test_one_table_whose_metadata_can_not_be_written_does_not_harm_others(
+def test_table_with_unwritable_metadata_does_not_affect_other_tables(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, writes = target.sink(), SqlTables._write
@@ -439,7 +439,7 @@ def test_one_table_whose_metadata_can_not_be_written_does_not_harm_others(
     assert target.commit(sink, *requests) == [AlreadyCommitted(), Committed(), AlreadyCommitted()]
 
 
-def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_one_snapshot(target: Target) -> None:
+def test_missing_files_of_an_atomic_group_hold_back_the_others_and_the_rest_is_one_snapshot(target: Target) -> None:
     sink = target.sink(table="events")
     requests = [target.prepare(sink, urn, 4, ids(number)) for number, urn in enumerate(("a", "b", "c"))]
     shutil.move(requests[1].infos[0]["files"][0]["path"].removeprefix("file://"), target.folder / "away")
@@ -455,7 +455,7 @@ def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_
     assert sorted(target.rows("events")) == [0, 1, 2]
 
 
-def test_a_catalog_that_can_not_be_reached_is_an_outage(target: Target) -> None:
+def test_unreachable_catalog_is_an_outage(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
     with sqlite3.connect(target.folder / "catalog.db") as db:
@@ -469,14 +469,14 @@ def test_a_catalog_that_can_not_be_reached_is_an_outage(target: Target) -> None:
     assert target.commit(sink, request) == [Committed()]
 
 
-def test_a_full_disk_leaves_nothing_half_visible_and_the_same_request_works_once_there_is_room(target: Target) -> None:
+def test_full_disk_leaves_nothing_half_visible_and_the_same_request_succeeds_later(target: Target) -> None:
     assert_full_disk_harmless(target, ids)
 
 
 # -- what lost, and what is taken back
 
 
-def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(target: Target) -> None:
+def test_files_of_aborted_and_dead_attempts_are_deleted_and_no_others(target: Target) -> None:
     sink = target.sink()
     data = target.folder / "warehouse" / "n" / "t" / "data"
     winner = target.prepare(sink, "t", 1, ids(1), attempt="won")
@@ -500,7 +500,7 @@ def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(targ
 
 @pytest.mark.parametrize("noted", ["infos", "died"])
 @pytest.mark.parametrize("compacted", [False, True])
-def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
+def test_files_in_a_snapshot_stay_even_if_their_attempt_is_reported_aborted(
     target: Target, noted: str, compacted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = target.sink()
@@ -525,7 +525,7 @@ def test_files_that_a_snapshot_has_stay_though_their_attempt_is_told_of_as_lost(
     assert sorted(older["id"].to_pylist()) == [0, 1]
 
 
-def test_it_is_looked_for_files_of_what_lost_only_in_manifests_that_came_since(
+def test_files_of_aborted_attempts_are_looked_up_only_in_newer_manifests(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = target.sink()
@@ -536,19 +536,21 @@ def test_it_is_looked_for_files_of_what_lost_only_in_manifests_that_came_since(
     read: list[str] = []
     fetch = ManifestFile.fetch_manifest_entry
 
-    def counted(manifest: ManifestFile, *args: Any, **options: Any) -> Any:
+    def count_fetches(manifest: ManifestFile, *args: Any, **options: Any) -> Any:
         read.append(manifest.manifest_path)
         return fetch(manifest, *args, **options)
 
-    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", count_fetches)
     target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
     assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
     assert len(read) == 1
     target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
-    assert len(read) == 1, "nothing is left"
+    assert len(read) == 1, "no file is left, so that no manifest is read again"
 
 
-def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
+    target: Target, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = target.sink()
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     with load_catalog("default", type="sql", **target.catalog) as catalog:
@@ -558,7 +560,7 @@ def test_files_of_what_lost_stay_where_their_table_is_gone(target: Target, caplo
     assert "the table of these data files is gone" in caplog.text
 
 
-def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(
+def test_nothing_is_deleted_while_the_committed_files_are_unknown(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_files, "_INLINE_BYTES", 0)
@@ -572,11 +574,11 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_committed(
     assert target.data("t") == before
 
 
-def test_a_table_that_can_not_be_read_keeps_no_other_from_clean_up_and_audit(target: Target) -> None:
-    require_others_go_on(target, ids, "n.broken", target.folder / "warehouse" / "n" / "broken")
+def test_unreadable_table_does_not_stop_clean_up_and_audit_of_others(target: Target) -> None:
+    require_other_tables_work(target, ids, "n.broken", target.folder / "warehouse" / "n" / "broken")
 
 
-def test_files_of_what_lost_are_not_looked_for_table_by_table_in_an_outage(
+def test_outage_stops_the_lookup_of_aborted_files_at_the_first_table(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = target.sink()
@@ -584,19 +586,19 @@ def test_files_of_what_lost_are_not_looked_for_table_by_table_in_an_outage(
         target.prepare(sink, name, 1, ids(1), attempt=f"dead-{name}")
     tried: list[object] = []
 
-    def away(tables: object, files: object) -> None:
+    def raise_no_route(tables: object, files: object) -> None:
         tried.append(files)
         raise OSError("no route to host")
 
-    monkeypatch.setattr(committer, "existing", away)
+    monkeypatch.setattr(committer, "existing", raise_no_route)
     committing = target.committer(sink)
-    monkeypatch.setattr(committing, "probe", lambda: away(None, None))
+    monkeypatch.setattr(committing, "probe", lambda: raise_no_route(None, None))
     with pytest.raises(OSError, match="no route"):
         committing.discard([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
-    assert len(tried) == 2, "one table, and the probe"
+    assert len(tried) == 2, "one table and the probe were tried"
 
 
-def test_what_was_compacted_can_not_be_taken_back(target: Target) -> None:
+def test_compacted_commit_can_not_be_rolled_back(target: Target) -> None:
     sink = target.sink()
     older, request = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "t", 2, ids(2), bases=(1,))
     target.commit(sink, older)
@@ -625,16 +627,18 @@ def test_pointers_of_many_tables_move_in_one_transaction(target: Target, monkeyp
     assert all(target.rows(f"t{number}") == [number] for number in range(30))
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_old_versions_of_a_table_go_unless_its_properties_keep_them(target: Target, kept: bool) -> None:
+@pytest.mark.parametrize("keeps_versions", [True, False])
+def test_old_metadata_versions_are_deleted_unless_table_properties_keep_them(
+    target: Target, keeps_versions: bool
+) -> None:
     properties = {"write.metadata.previous-versions-max": "3"}
-    if kept:
+    if keeps_versions:
         properties["write.metadata.delete-after-commit.enabled"] = "false"
     sink = target.sink(properties=properties)
     for epoch in range(1, 9):
         assert target.commit(sink, target.prepare(sink, "t", epoch, ids(epoch))) == [Committed()]
     versions = list((target.folder / "warehouse").rglob("*.metadata.json"))
-    assert len(versions) == (9 if kept else 4)
+    assert len(versions) == (9 if keeps_versions else 4)
     assert sorted(target.rows("t")) == [*range(1, 9)]
 
 

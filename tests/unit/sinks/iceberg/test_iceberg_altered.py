@@ -1,4 +1,4 @@
-"""Iceberg tables that are altered after data files were written, before these are committed."""
+"""Iceberg tables that are altered between the writing of data files and their commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
 
 def altered(target: Target, alter: Alter, **settings: Any) -> tuple[CommitOutcome, Table]:
-    """What the commit of files is answered that were written before the table was altered, and the table then."""
+    """Return the outcome of committing files that were written before the table was altered, and the table."""
     sink = target.sink(**settings)
     request = target.prepare(sink, "t", 1, WRITTEN)
     with target.open_table("t") as table:
@@ -107,7 +107,7 @@ def add_required(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "said"),
+    ("alter", "message"),
     [
         (drop_and_add("note", StringType()), "column note (id 3) was dropped"),
         (drop_and_add("inner.y", StringType()), "column inner.y (id 6) was dropped"),
@@ -121,13 +121,15 @@ def add_required(table: Table) -> None:
         (add_required, "column more was added and requires a value"),
     ],
 )
-def test_files_whose_values_the_table_would_not_show_are_refused(target: Target, alter: Alter, said: str) -> None:
+def test_files_whose_values_the_altered_table_would_hide_are_rejected(
+    target: Target, alter: Alter, message: str
+) -> None:
     outcome, _ = altered(target, alter)
     assert isinstance(outcome, FailedForGood)
-    assert said in outcome.reason
+    assert message in outcome.reason
 
 
-def test_records_that_were_abandoned_are_written_again_as_the_table_is_then(target: Target) -> None:
+def test_abandoned_records_are_rewritten_for_the_altered_table(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     request = target.prepare(sink, "t", 1, WRITTEN)
     with target.open_table("t") as table:
@@ -142,22 +144,22 @@ def test_records_that_were_abandoned_are_written_again_as_the_table_is_then(targ
 @pytest.mark.parametrize(
     "alter", [rename("note", "text"), widen("small"), add_optional], ids=["rename", "widen", "add"]
 )
-def test_files_whose_values_the_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
+def test_files_whose_values_the_altered_table_still_shows_are_committed(target: Target, alter: Alter) -> None:
     outcome, table = altered(target, alter)
     assert outcome == Committed()
-    found = table.scan().to_arrow().sort_by("id").to_pydict()
-    assert found["small"] == [10, 20]
-    assert found.get("note", found.get("text")) == ["a", "b"]
-    assert [each["y"] for each in found["inner"]] == ["p", "q"]
+    stored = table.scan().to_arrow().sort_by("id").to_pydict()
+    assert stored["small"] == [10, 20]
+    assert stored.get("note", stored.get("text")) == ["a", "b"]
+    assert [inner["y"] for inner in stored["inner"]] == ["p", "q"]
 
 
-def test_a_partition_column_that_was_widened_keeps_the_partitions_of_staged_files(target: Target) -> None:
+def test_widened_partition_column_keeps_the_partitions_of_staged_files(target: Target) -> None:
     outcome, table = altered(target, widen("small"), partition_by=["small"])
     assert outcome == Committed()
     assert table.scan(row_filter="small = 20").to_arrow()["note"].to_pylist() == ["b"]
 
 
-def test_a_schema_that_the_table_has_forgotten_is_refused(target: Target) -> None:
+def test_files_of_a_removed_schema_are_rejected(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, WRITTEN)
     with target.open_table("t") as table:
@@ -168,7 +170,7 @@ def test_a_schema_that_the_table_has_forgotten_is_refused(target: Target) -> Non
     assert "its schema 7, which the files were written by, was removed" in outcome.reason
 
 
-def test_a_partition_spec_that_the_table_has_forgotten_is_refused(target: Target) -> None:
+def test_files_of_a_removed_partition_spec_are_rejected(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, WRITTEN)
     infos = [{**info, "files": [{**file, "spec": 7} for file in info["files"]]} for info in request.infos]

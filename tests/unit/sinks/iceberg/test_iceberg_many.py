@@ -1,4 +1,4 @@
-"""Making and widening many Iceberg tables at once, as a task begins that is to write them."""
+"""Creation and widening of many Iceberg tables at once, when a task that will write them starts."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ def tables_of(sink: IcebergSink) -> SqlTables:
 
 
 def statements_of(sink: IcebergSink) -> list[str]:
-    """What the catalog's database is told from now on, commits too."""
-    told, engine = list[str](), tables_of(sink)._engine
-    event.listen(engine, "before_cursor_execute", lambda *args: told.append(args[2]))
-    event.listen(engine, "commit", lambda *args: told.append("COMMIT"))
-    return told
+    """Record the statements sent to the catalog's database from now on, including commits."""
+    statements, engine = list[str](), tables_of(sink)._engine
+    event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    event.listen(engine, "commit", lambda *args: statements.append("COMMIT"))
+    return statements
 
 
 def metadata_files(target: Target, name: str) -> list[Path]:
     return list((target.folder / "warehouse" / "n" / name / "metadata").glob("*.metadata.json"))
 
 
-def test_missing_tables_are_made_in_one_transaction_and_writers_ask_for_nothing_more(target: Target) -> None:
+def test_missing_tables_are_created_in_one_transaction_and_writers_query_nothing_more(target: Target) -> None:
     sink = target.sink(partition_by=["id"], sort_by=["note"], properties={"owner": "us"})
-    told = statements_of(sink)
+    statements = statements_of(sink)
     sink.announce(NAMES, WIDE, "run-1")
-    made = len(told)
-    assert made <= 13, told
-    assert sum(text.startswith("INSERT INTO iceberg_tables") for text in told) == 1
+    creation_count = len(statements)
+    assert creation_count <= 13, statements
+    assert sum(text.startswith("INSERT INTO iceberg_tables") for text in statements) == 1
     requests = [target.prepare(sink, name, 1, ids(1, note=["x"])) for name in NAMES]
-    assert len(told) == made, told[made:]
+    assert len(statements) == creation_count, statements[creation_count:]
     assert set(target.commit(sink, *requests)) == {Committed()}
     table = target.table("t7")
     assert [field.name for field in table.spec().fields] == ["id"]
@@ -70,39 +70,39 @@ def test_missing_tables_are_made_in_one_transaction_and_writers_ask_for_nothing_
     assert target.rows("t7") == [1]
 
 
-def test_a_second_task_makes_what_the_first_has_not_and_asks_once_for_the_others(target: Target) -> None:
+def test_second_task_creates_only_missing_tables_and_queries_the_others_once(target: Target) -> None:
     sink = target.sink()
     sink.announce(NAMES[:20], NARROW, "run-1")
-    told = statements_of(sink)
+    statements = statements_of(sink)
     sink.announce(NAMES, NARROW, "run-1")
-    assert len(told) <= 3, told
+    assert len(statements) <= 3, statements
     sink.announce(NAMES, NARROW, "run-1")
-    assert len(told) <= 3, "it knows them all"
+    assert len(statements) <= 3, "all tables are known"
 
 
-def test_a_table_made_by_a_writer_alone_takes_few_statements(target: Target) -> None:
+def test_table_created_by_a_single_writer_takes_few_statements(target: Target) -> None:
     sink = target.sink()
     target.prepare(sink, "first", 1, ids(1))
-    told = statements_of(sink)
+    statements = statements_of(sink)
     target.prepare(sink, "second", 1, ids(1))
-    assert len(told) <= 3, told
+    assert len(statements) <= 3, statements
 
 
 def test_narrow_tables_are_widened_in_one_transaction(target: Target) -> None:
     sink = target.sink(evolve="add_columns")
     sink.announce(NAMES, NARROW, "run-1")
-    told = statements_of(sink)
+    statements = statements_of(sink)
     sink.announce(NAMES, WIDE, "run-2")
-    assert len(told) <= 6, told
-    assert sum(text.startswith("UPDATE iceberg_tables") for text in told) == 1
-    before = len(told)
+    assert len(statements) <= 6, statements
+    assert sum(text.startswith("UPDATE iceberg_tables") for text in statements) == 1
+    before = len(statements)
     requests = [target.prepare(sink, name, 2, ids(2**40, note=["x"])) for name in NAMES]
-    assert len(told) == before, "and writers see it"
+    assert len(statements) == before, "writers query nothing more"
     assert set(target.commit(sink, *requests)) == {Committed()}
     assert target.table("t3").scan().to_arrow().to_pydict() == {"id": [2**40], "note": ["x"]}
 
 
-def test_what_policy_forbids_is_left_to_the_writer_that_meets_it(target: Target) -> None:
+def test_change_forbidden_by_policy_fails_only_the_writer_that_needs_it(target: Target) -> None:
     target.sink().announce(NAMES[:2], NARROW, "run-1")
     fixed = target.sink(create=False)
     fixed.announce(NAMES, WIDE, "run-2")
@@ -127,7 +127,7 @@ def test_what_policy_forbids_is_left_to_the_writer_that_meets_it(target: Target)
     ],
     ids=["gone", "of no version", "torn", "not text"],
 )
-def test_one_table_whose_metadata_can_not_be_loaded_does_not_harm_others(
+def test_table_with_unloadable_metadata_does_not_affect_other_tables(
     target: Target, damage: Callable[[Path], object], error: type[Exception]
 ) -> None:
     target.sink().announce(NAMES[:3], NARROW, "run-1")
@@ -143,7 +143,7 @@ def test_one_table_whose_metadata_can_not_be_loaded_does_not_harm_others(
     assert target.commit(sink, *requests) == [Committed()] * 3
 
 
-def test_views_that_other_programs_keep_in_the_catalog_are_no_tables(target: Target) -> None:
+def test_views_in_the_catalog_are_not_tables(target: Target) -> None:
     sink = target.sink()
     assert target.commit(sink, target.prepare(sink, "a", 1, ids(1))) == [Committed()]
     with tables_of(sink)._engine.begin() as connection:
@@ -154,7 +154,7 @@ def test_views_that_other_programs_keep_in_the_catalog_are_no_tables(target: Tar
     assert [row.dataset_urn for row in target.committer(sink).ledger()] == ["a"]
 
 
-def test_a_table_that_somebody_else_makes_meanwhile_stays_and_the_others_are_made(
+def test_table_created_concurrently_is_kept_and_the_others_are_created(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, others = target.sink(), list[str]()
@@ -162,52 +162,56 @@ def test_a_table_that_somebody_else_makes_meanwhile_stays_and_the_others_are_mad
     def overtaken(self: SqlTables, tables: Any) -> None:
         if not others:
             with load_catalog("default", type="sql", **target.catalog) as catalog:
-                made = catalog.create_table(("n", "t1"), pa.schema([("id", pa.int64()), ("theirs", pa.string())]))
-            others.append(str(made.metadata.table_uuid))
+                foreign_table = catalog.create_table(
+                    ("n", "t1"), pa.schema([("id", pa.int64()), ("theirs", pa.string())])
+                )
+            others.append(str(foreign_table.metadata.table_uuid))
         inserting(self, tables)
 
     monkeypatch.setattr(SqlTables, "_insert", overtaken)
     sink.announce(NAMES[:3], ids(1).schema, "run-1")
     assert [str(target.table("t1").metadata.table_uuid)] == others
-    assert [len(metadata_files(target, name)) for name in NAMES[:3]] == [1, 1, 1], "what lost has left nothing"
+    assert [len(metadata_files(target, name)) for name in NAMES[:3]] == [1, 1, 1], "the losing creation left no files"
     requests = [target.prepare(sink, name, 1, ids(5)) for name in NAMES[:3]]
     assert target.commit(sink, *requests) == [Committed()] * 3
     assert target.rows("t1") == [5]
 
 
-def test_many_that_make_the_same_tables_at_once_make_each_once(target: Target) -> None:
+def test_concurrent_creators_create_each_table_once(target: Target) -> None:
     sink = target.sink()
     tables = tables_of(sink)
     sink.announce(["begun"], NARROW, "run-1")
-    schema, found = target.table("begun").schema(), list[dict[Any, Any]]()
+    schema, created = target.table("begun").schema(), list[dict[Any, Any]]()
     spec, order = target.table("begun").spec(), target.table("begun").sort_order()
     wanted = [NewTable(("n", name), schema, spec, order, {}) for name in NAMES]
-    threads = [threading.Thread(target=lambda: found.append(tables.create(wanted))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: created.append(tables.create(wanted))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(name for made in found for name in made) == sorted(("n", name) for name in NAMES)
+    assert sorted(name for tables_of_thread in created for name in tables_of_thread) == sorted(
+        ("n", name) for name in NAMES
+    )
     assert all(len(metadata_files(target, name)) == 1 for name in NAMES)
 
 
-def test_tables_that_a_task_may_write_are_looked_up_at_once_and_none_is_made(target: Target) -> None:
+def test_tables_that_a_task_may_write_are_looked_up_together_and_not_created(target: Target) -> None:
     target.sink().announce(NAMES[:20], NARROW, "run-1")
     sink = target.sink()
-    told = statements_of(sink)
+    statements = statements_of(sink)
     sink.look_up(NAMES, "run-2")
-    assert len(told) <= 4, told
+    assert len(statements) <= 4, statements
     assert not any((target.folder / "warehouse" / "n" / name).exists() for name in NAMES[20:])
-    before = len(told)
+    before = len(statements)
     there = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[:20]]
-    assert told[before:] == [], "of tables that are there nobody asks any more"
-    made = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[20:23]]
-    assert len(told) - before <= 2 * len(made) + 2, told[before:]
-    assert set(target.commit(sink, *there, *made)) == {Committed()}
+    assert statements[before:] == [], "existing tables are not queried again"
+    created = [target.prepare(sink, name, 2, ids(1).cast(NARROW)) for name in NAMES[20:23]]
+    assert len(statements) - before <= 2 * len(created) + 2, statements[before:]
+    assert set(target.commit(sink, *there, *created)) == {Committed()}
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_a_table_that_is_made_after_it_was_looked_up_is_found(target: Target, create: bool) -> None:
+def test_table_created_after_the_lookup_is_found(target: Target, create: bool) -> None:
     sink = target.sink(create=create)
     sink.look_up(NAMES[:1], "run-1")
     with load_catalog("default", type="sql", **target.catalog) as catalog:
@@ -218,33 +222,33 @@ def test_a_table_that_is_made_after_it_was_looked_up_is_found(target: Target, cr
     assert target.commit(sink, request) == [Committed()]
 
 
-def test_behind_rest_tables_that_are_there_are_asked_for_together_and_others_not_at_all() -> None:
+def test_existing_rest_tables_are_requested_concurrently_and_missing_ones_not_at_all() -> None:
     asked, together = list[str](), threading.Barrier(3)
 
     def load_table(name: tuple[str, ...]) -> Table:
         asked.append(name[-1])
-        together.wait(10)  # for the two others
+        together.wait(10)  # waits for the two others
         return Table.__new__(Table)
 
     tables = RestTables.__new__(RestTables)
     there = [("n", "a"), ("n", "b"), ("n", "c"), ("n", "others")]
     tables._rest = SimpleNamespace(load_table=load_table, list_tables=lambda namespace: there)  # type: ignore[assignment]
     tables.catalog = SimpleNamespace(properties={})  # type: ignore[assignment]
-    known = TableCache(tables, ("n",))
-    known.look_up([("n", name) for name in ("a", "b", "c", "new")])
+    cache = TableCache(tables, ("n",))
+    cache.look_up([("n", name) for name in ("a", "b", "c", "new")])
     assert sorted(asked) == ["a", "b", "c"]
-    assert [known.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]
+    assert [cache.get(("n", name)) is not None for name in ("a", "new", "b")] == [True, False, True]
     assert len(asked) == 3
 
 
-def test_a_table_for_all_datasets_is_made_once(target: Target) -> None:
+def test_table_of_all_datasets_is_created_once(target: Target) -> None:
     sink = target.sink(table="all")
     sink.announce(NAMES, NARROW, "run-1")
     assert len(metadata_files(target, "all")) == 1
     assert target.commit(sink, target.prepare(sink, "t1", 1, ids(1).cast(NARROW))) == [Committed()]
 
 
-def test_a_namespace_with_a_place_of_its_own_has_its_tables_there(target: Target) -> None:
+def test_namespace_with_its_own_location_has_its_tables_there(target: Target) -> None:
     with load_catalog("default", type="sql", **target.catalog) as catalog:
         catalog.create_namespace("n", {"location": f"file://{target.folder}/elsewhere"})
     target.sink().announce(NAMES[:2], NARROW, "run-1")

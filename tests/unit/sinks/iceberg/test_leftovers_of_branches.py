@@ -1,5 +1,5 @@
-"""What attempts that died have left behind a fork, where each branch has a folder of its own: each sink's committer
-takes its own away, and nobody else's."""
+"""Orphaned files of dead attempts behind a fork, where each branch has its own folder: each sink's committer deletes
+only its own files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _closed() -> Iterator[None]:
     close_opened()
 
 
-def made(kind: str, folder: Path, stored_as: str) -> CommitterSink:
-    """A sink with tables of its own in that folder."""
+def sink_of(kind: str, folder: Path, stored_as: str) -> CommitterSink:
+    """Return a sink with its own tables in that folder."""
     folder.mkdir()
     named = {"type": kind, "stored_as": stored_as}
     if kind == "delta":
@@ -40,7 +40,7 @@ def made(kind: str, folder: Path, stored_as: str) -> CommitterSink:
 
 
 def write(sink: CommitterSink, folder: Path, branch: str) -> None:
-    """As an attempt that dies once it has written."""
+    """Write as an attempt that dies afterwards."""
     place = folder / "staging" / ATTEMPT / branch
     place.mkdir(parents=True)
     area = StagingArea(FS, str(place), f"{ATTEMPT}/{branch}".rstrip("/"), f"{folder}/output")
@@ -61,9 +61,9 @@ def data_files(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(("left", "right"), [("iceberg", "iceberg"), ("delta", "delta"), ("iceberg", "delta")])
-def test_each_takes_its_own_away(tmp_path: Path, left: str, right: str) -> None:
+def test_each_sink_deletes_only_its_own_orphaned_files(tmp_path: Path, left: str, right: str) -> None:
     places = {"left": tmp_path / "left", "right": tmp_path / "right"}
-    sinks = {"left": made(left, places["left"], ""), "right": made(right, places["right"], "second")}
+    sinks = {"left": sink_of(left, places["left"], ""), "right": sink_of(right, places["right"], "second")}
     for branch, sink in sinks.items():
         write(sink, tmp_path, branch)
     assert [data_files(place) for place in places.values()] == [1, 1]
@@ -76,10 +76,10 @@ def test_each_takes_its_own_away(tmp_path: Path, left: str, right: str) -> None:
 
 @pytest.mark.parametrize("through_link", [False, True])
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_a_note_that_names_a_file_outside_the_table_deletes_nothing(
+def test_note_that_names_a_file_outside_the_table_deletes_nothing(
     tmp_path: Path, kind: str, through_link: bool
 ) -> None:
-    sink = made(kind, tmp_path / "tables", "")
+    sink = sink_of(kind, tmp_path / "tables", "")
     write(sink, tmp_path, "")
     (note,) = (tmp_path / "staging" / ATTEMPT).iterdir()
     first, *more = note.read_text().split("\n")

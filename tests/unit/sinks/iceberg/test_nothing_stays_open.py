@@ -1,4 +1,4 @@
-"""What sinks have opened is closed on every path: counted by the operating system while what was raised is kept."""
+"""Sinks close their files on every path, as counted by the operating system while the raised error is kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = pa.record_batch({"id": pa.array([1, 2, 3], pa.int64()), "kind": ["a", "b"
 
 @pytest.fixture(params=["iceberg", "delta"])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommitterSink]:
-    """One whose tables are in `tables`, partitioned, so that a writer has three files open."""
+    """Return a sink whose tables are in `tables`, partitioned so that a writer has three open files."""
     (tmp_path / "tables").mkdir()
     if request.param == "delta":
         yield DeltaSink.model_validate({"type": "delta", "location": f"{tmp_path}/tables", "partition_by": ["kind"]})
@@ -47,7 +47,7 @@ def writer(sink: CommitterSink, tmp_path: Path) -> SinkWriter:
 
 
 class _NoDiskError(OSError):
-    """As of a disk that is full."""
+    """The error of a full disk."""
 
 
 def no_disk(*_: object, **__: object) -> None:
@@ -69,15 +69,15 @@ def test_data_files_are_closed_whichever_call_fails(
     writer.write(ROWS)
     with monkeypatch.context() as patched:
         patched.setattr(pq.ParquetWriter, call, no_disk_for_the_footer if call == "close" else no_disk)
-        with pytest.raises(_NoDiskError) as kept:
+        with pytest.raises(_NoDiskError) as raised:
             writer.prepare_commit()
-        assert call == "__init__" or open_below(tmp_path / "tables"), "there were some"
+        assert call == "__init__" or open_below(tmp_path / "tables"), "the writer had open files"
         writer.abort()
-        assert open_below(tmp_path / "tables") == [], kept
+        assert open_below(tmp_path / "tables") == [], raised
     assert not [*(tmp_path / "tables").rglob("*.parquet")]
 
 
-def test_the_note_of_a_data_file_is_closed_where_it_can_not_be_written(
+def test_note_of_a_data_file_is_closed_if_it_can_not_be_written(
     writer: SinkWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     area = writer._area  # type: ignore[attr-defined]
@@ -85,20 +85,20 @@ def test_the_note_of_a_data_file_is_closed_where_it_can_not_be_written(
     note.close_file(sync=False)
     monkeypatch.setattr(type(note), "write", no_disk)
     writer.write(ROWS)
-    with pytest.raises(_NoDiskError) as kept:
+    with pytest.raises(_NoDiskError) as raised:
         writer.prepare_commit()
     writer.abort()
-    assert open_below(Path(area.folder)) == [], kept
+    assert open_below(Path(area.folder)) == [], raised
 
 
-def test_a_file_that_is_no_database_of_sqlite_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_not_a_sqlite_database_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "db").write_bytes(b"no database" * 1000)
-    with pytest.raises(Exception, match="not a database") as kept:
+    with pytest.raises(Exception, match="not a database") as raised:
         connected(f"{tmp_path}/db")
-    assert open_below(tmp_path) == [], kept
+    assert open_below(tmp_path) == [], raised
 
 
-def test_a_process_keeps_few_catalogs_open_and_in_the_end_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_keeps_few_catalogs_open_and_finally_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_MOST_OPEN", 3)
     catalogs = [
         CatalogSettings.model_validate(
@@ -106,11 +106,11 @@ def test_a_process_keeps_few_catalogs_open_and_in_the_end_none(tmp_path: Path, m
         )
         for number in range(5)
     ]
-    found = [opened(each) for each in (*catalogs, catalogs[2], catalogs[0])]
-    assert found[5] is found[2]
-    assert found[6] is not found[0]
+    opened_catalogs = [opened(catalog) for catalog in (*catalogs, catalogs[2], catalogs[0])]
+    assert opened_catalogs[5] is opened_catalogs[2]
+    assert opened_catalogs[6] is not opened_catalogs[0]
     assert {Path(path).name for path in open_below(tmp_path)} == {"0.db", "2.db", "4.db"}
-    assert found[1].names(("n",)) == [], "who has one that was closed goes on"
-    found[1].catalog.close()
+    assert opened_catalogs[1].names(("n",)) == [], "a closed catalog reopens on use"
+    opened_catalogs[1].catalog.close()
     close_opened()
     assert open_below(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Whether a target takes bytes is seen by writing some: names may still change where there is no room."""
+"""Probes write bytes to a target, because renames may succeed without free space."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def target(tmp_path: Path) -> Iterator[Target]:
     close_opened()
 
 
-def test_a_folder_that_is_not_made_yet_is_tried_where_it_would_be_and_not_made(tmp_path: Path) -> None:
+def test_missing_folder_is_probed_at_its_parent_and_not_created(tmp_path: Path) -> None:
     probe_folder(str(tmp_path / "a" / "b"))
     with no_room(), pytest.raises(OSError, match="File too large"):
         probe_folder(str(tmp_path / "a" / "b"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_iceberg_tries_each_place_that_the_job_names(target: Target) -> None:
-    (target.folder / "data").touch()  # in the way of a folder of that name
+def test_iceberg_probes_each_location_that_the_job_names(target: Target) -> None:
+    (target.folder / "data").touch()  # blocks a folder of that name
     target.committer(target.sink()).probe()
     sink = target.sink(properties={"write.data.path": f"file://{target.folder}/data"})
     with pytest.raises(NotADirectoryError):
         target.committer(sink).probe()
 
 
-def test_a_place_elsewhere_is_passed_over_only_where_the_catalog_may_lend_credentials(
+def test_foreign_location_is_skipped_only_if_the_catalog_may_lend_credentials(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = opened(target.sink().catalog)

@@ -1,4 +1,4 @@
-"""A damaged row in the ledger topic is told by who only looks, beside all other rows; who commits refuses."""
+"""A damaged row in the ledger topic: inspection reports it beside all other rows, and commits are rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Message = tuple[bytes | None, bytes | None]
 
 
 class Topic:
-    """The ledger topic, as brokers give it: key and value of each message, by partition."""
+    """The ledger topic, as brokers return it: key and value of each message, by partition."""
 
     def __init__(self, store_id: str) -> None:
         self.store_id, self.messages = store_id, dict[int, list[Message]]()
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> JobStore:
 
 @pytest.fixture
 def topic(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
-    made = Topic(store.store_id)
+    new_topic = Topic(store.store_id)
     ends = iter(range(1_000_000))
     no_producer = SimpleNamespace(
         init_transactions=lambda timeout_s: None, abort_transaction=lambda timeout_s: None, close=lambda: None
@@ -71,15 +71,15 @@ def topic(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> Topic:
         "topic_id": lambda self, admin: "id",
         "producer": lambda self, transactional_id: no_producer,
         "_offset": lambda self, admin, log, spec: next(ends),
-        "_committed": made.read,
+        "_committed": new_topic.read,
     }
     for part, act in parts.items():
         monkeypatch.setattr(KafkaTarget, part, act)
-    return made
+    return new_topic
 
 
-def told(store: JobStore) -> tuple[list[str], list[str]]:
-    """The datasets of which there are rows, and what can't be read."""
+def inspected(store: JobStore) -> tuple[list[str], list[str]]:
+    """Return the datasets with rows, and the problems of unreadable rows."""
     flow = TaskFlow.straight(ModelSource({}), SINK)
     with open_ledgers(flow, store) as ledgers:
         return ledgers.folders(), ledgers.unreadable
@@ -96,13 +96,13 @@ def commit(store: JobStore, *names: str) -> list[object]:
     [b"[]", b"{", b"\xff", b'{"dataset_urn": 1}', b'{"branch": "\xff"}', b'{"x":' + b"[" * 99_999, None],
     ids=lambda value: repr(value)[:20],
 )
-def test_one_damaged_row_hides_no_other_from_who_looks_and_its_partition_refuses_commits(
+def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_commits(
     store: JobStore, topic: Topic, value: bytes | None
 ) -> None:
-    assert told(store) == (sorted(NAMES), [])
+    assert inspected(store) == (sorted(NAMES), [])
     topic.put(DAMAGED, value)
-    found, (problem,) = told(store)
-    assert found == OTHERS, "an older row of that dataset does not count"
+    datasets, (problem,) = inspected(store)
+    assert datasets == OTHERS, "an older row of that dataset does not count"
     assert problem.startswith("ledger of branch main, sink kafka: rows of the ledger can't be read [topic=ledger]; ")
     lane = lane_of(DAMAGED, LANES)
     assert f"found partition {lane}, dataset {DAMAGED}, branch main, of store {store.store_id}: " in problem
@@ -115,34 +115,30 @@ def test_one_damaged_row_hides_no_other_from_who_looks_and_its_partition_refuses
     assert commit(store, *elsewhere) == [AlreadyCommitted()] * len(elsewhere)
 
 
-def test_a_row_that_a_later_one_takes_the_place_of_is_told_still_as_commits_refuse_it(
-    store: JobStore, topic: Topic
-) -> None:
+def test_damaged_row_that_a_later_one_replaced_is_still_reported(store: JobStore, topic: Topic) -> None:
     topic.put(DAMAGED, b"[]")
     topic.put(DAMAGED, msgspec.json.encode(LedgerRow(dataset_urn=DAMAGED, branch="main", epoch=4)))
-    found, problems = told(store)
-    assert (found, len(problems)) == (sorted(NAMES), 1)
+    datasets, problems = inspected(store)
+    assert (datasets, len(problems)) == (sorted(NAMES), 1)
     with pytest.raises(CorruptError):
         commit(store, DAMAGED)
 
 
 @pytest.mark.parametrize("key", [b"", b"no row", b"\xff", b'["\xff"]', b"[1, 2, 3]", b'["store"]', b"{}"], ids=repr)
-def test_what_somebody_has_sent_there_under_a_key_of_nothing_is_told_whatever_it_says(
-    store: JobStore, topic: Topic, key: bytes
-) -> None:
+def test_row_with_a_foreign_key_is_reported_whatever_its_value(store: JobStore, topic: Topic, key: bytes) -> None:
     topic.put("x", msgspec.json.encode(LedgerRow(dataset_urn="x", branch="main", epoch=3)), key)
-    found, (problem,) = told(store)
-    assert found == sorted(NAMES)
+    datasets, (problem,) = inspected(store)
+    assert datasets == sorted(NAMES)
     assert f"found partition {lane_of('x', LANES)}, key {key!r}: it names no dataset" in problem
 
 
-def test_many_damaged_rows_are_counted_and_some_named(store: JobStore, topic: Topic) -> None:
+def test_many_damaged_rows_are_counted_and_some_are_named(store: JobStore, topic: Topic) -> None:
     for number in range(30):
         topic.put("x", b"[]", b"%d" % number)
-    found, (problem,) = told(store)
-    assert found == sorted(NAMES)
+    datasets, (problem,) = inspected(store)
+    assert datasets == sorted(NAMES)
     assert problem.count("partition ") == 20
     assert "; and 10 more" in problem
     another = ledger_key("another", CommitRequest("theirs", 3, ()))
     topic.put("theirs", msgspec.json.encode(LedgerRow(dataset_urn="theirs", branch="main", epoch=3)), another)
-    assert told(store)[0] == sorted(NAMES), "rows of other stores are theirs"
+    assert inspected(store)[0] == sorted(NAMES), "rows of other stores are ignored"

@@ -1,4 +1,4 @@
-"""The ledger topic while it is being made: brokers know of it some time later, or not at all."""
+"""The ledger topic during its creation: brokers list it later, or never."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long it was waited, in seconds; nobody waits."""
-    found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
+    """Return the recorded waits in seconds; sleeping is replaced."""
+    delays: list[float] = []
+    monkeypatch.setattr("time.sleep", delays.append)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
-    return found
+    return delays
 
 
-def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
-    """What is found where brokers answer so, one time after the other, when they are asked for the topic's id."""
+def topic_id_from(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> str:
+    """Return the topic id that is found if brokers answer with these ids in turn."""
     answers = iter(ids)
     config = {"cleanup.policy": SimpleNamespace(value="compact")}
     admin = SimpleNamespace(create_topics=lambda topics: {}, describe_configs=lambda asked: {})
@@ -41,18 +41,20 @@ def made_by(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str) -> s
     return ledger_made(KafkaTarget("b", (), name, 1, 10, 30), "run")
 
 
-def test_it_is_waited_for_as_sinks_wait_for_everything(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> None:
-    assert made_by(monkeypatch, ["", "", "", "", "id"], "late") == "id"
+def test_created_topic_is_waited_for_with_increasing_delays(
+    monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    assert topic_id_from(monkeypatch, ["", "", "", "", "id"], "late") == "id"
     assert waits == [0.05, 0.1, 0.2]
 
 
-def test_one_that_does_not_come_is_told_and_asked_for_again(
+def test_topic_that_never_appears_is_reported_and_requested_again(
     monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     with pytest.raises(TransientError, match="does not exist after its creation"):
-        made_by(monkeypatch, [], "never")
+        topic_id_from(monkeypatch, [], "never")
     assert max(waits) == 2.0
-    assert made_by(monkeypatch, ["id"], "never") == "id"
+    assert topic_id_from(monkeypatch, ["id"], "never") == "id"
 
 
 def answered(value: object = None, error: Exception | None = None) -> Future[object]:
@@ -64,21 +66,21 @@ def answered(value: object = None, error: Exception | None = None) -> Future[obj
     return future
 
 
-def test_brokers_that_do_not_answer_are_told_with_what_to_do() -> None:
+def test_brokers_that_do_not_answer_are_reported_with_a_remedy() -> None:
     target = KafkaTarget("broker:9092", (), "ledger", 1, 10, 0.01)
     no_answer = r"do not answer.*broker:9092.*on orders within 0.01 s.*raise sink.request_timeout_s"
     with pytest.raises(TransientError, match=no_answer):
         target.answers({"ledger": answered(), "orders": Future()})
 
 
-def test_a_topic_that_can_not_be_looked_at_is_told_so_and_not_as_denied() -> None:
-    found = {
+def test_topic_that_can_not_be_described_is_not_reported_as_denied() -> None:
+    descriptions = {
         "mine": answered(SimpleNamespace(authorized_operations=[AclOperation.WRITE])),
         "others": answered(SimpleNamespace(authorized_operations=[])),
         "lost": answered(error=KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))),
     }
-    admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: found)
-    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(found))
+    admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: descriptions)
+    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(descriptions))
     assert {topic: text.partition(":")[0] for topic, text in why.items() if topic != "lost"} == {
         "others": "TOPIC_AUTHORIZATION_FAILED"
     }

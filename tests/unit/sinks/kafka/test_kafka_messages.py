@@ -1,4 +1,4 @@
-"""Messages and rows of the ledger where no broker is asked."""
+"""Messages and ledger rows, without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.messages import KafkaWriter, Mapping
 
 
-def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path: Path) -> None:
+def test_holes_without_a_message_are_returned_for_the_log(tmp_path: Path) -> None:
     mapping = Mapping("bytes", "key", "value", "", "", "")
     area = StagingArea(LocalFileSystem(), str(tmp_path), "attempt", str(tmp_path / "output"))
     writer = KafkaWriter(mapping, area, Origin(Provenance("partition", "offset"), incarnation="topic-id"), "ledger-id")
@@ -39,14 +39,14 @@ def test_holes_beside_which_there_is_no_message_are_for_the_log_to_keep(tmp_path
 
 
 @pytest.mark.parametrize("calls", [1, 8])
-def test_messages_are_staged_beside_the_reading_where_calls_wait_for_a_network(tmp_path: Path, calls: int) -> None:
+def test_messages_are_staged_in_the_background_if_calls_wait_for_a_network(tmp_path: Path, calls: int) -> None:
     area = StagingArea(LocalFileSystem(parallel_calls=calls), str(tmp_path), "attempt", str(tmp_path / "output"))
     writer = KafkaWriter(Mapping("bytes", "", "value", "", "", ""), area, Origin(), "ledger-id")
     assert writer.prepares_in_background == (calls > 1)
 
 
 class Messages:
-    """Takes them, and has them seen once they are committed."""
+    """A producer that makes messages visible on commit."""
 
     def __init__(self) -> None:
         self._sent: list[bytes] = []
@@ -68,7 +68,7 @@ class Messages:
 
 
 class Staged:
-    """Two datasets' messages that wait to be committed, and a committer of theirs."""
+    """Staged messages of two datasets, and their committer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,13 +83,13 @@ class Staged:
         return CommitRequest(urn, 1, tuple(writer.prepare_commit().infos))
 
     def flip(self, urn: str) -> None:
-        """A byte of a message."""
+        """Flip one byte of a message."""
         (path,) = (self._folder / urn).iterdir()
         data = path.read_bytes()
         path.write_bytes(data.replace(b"message", b"massage", 1))
 
     def committed(self, requests: dict[int, CommitRequest]) -> tuple[list[bytes], dict[int, CommitOutcome]]:
-        """What is seen, and what has failed."""
+        """Commit the requests; return the visible messages and the failed requests."""
         target = KafkaTarget("localhost:1", (("log_level", "0"),), "the-ledger", 1, 10, 30)
         producer: Any = Messages()
         with closing(KafkaCommitter(target, "topic", self.context, create=False)) as committer:
@@ -97,18 +97,18 @@ class Staged:
         return producer.seen, failed
 
 
-def test_messages_whose_bytes_have_changed_since_they_were_staged_are_never_sent(tmp_path: Path) -> None:
+def test_messages_whose_staged_bytes_changed_are_never_sent(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
     staged.flip("b")
     seen, failed = staged.committed(staged.requests)
-    assert (seen, list(failed)) == ([], [1]), "nothing of the transaction that they were to be in"
+    assert (seen, list(failed)) == ([], [1]), "no message of the transaction is visible"
     assert isinstance(failed[1], FailedForGood)
     assert "are damaged [path=b/messages-0.arrow]; expected the staged bytes" in failed[1].reason
     assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})
 
 
 class SmallMessages:
-    """Takes none of more than 200 bytes, as the client does by `message.max.bytes`."""
+    """A producer that rejects messages above 200 bytes, as the client does by `message.max.bytes`."""
 
     def __init__(self) -> None:
         self.aborted = 0
@@ -123,7 +123,7 @@ class SmallMessages:
         self.aborted += 1
 
 
-def test_a_row_of_the_ledger_that_no_message_can_have_is_told_as_such_and_of_its_dataset(tmp_path: Path) -> None:
+def test_ledger_row_too_large_for_a_message_is_reported_for_its_dataset(tmp_path: Path) -> None:
     context = CommitterContext(LocalFileSystem(), str(tmp_path), str(tmp_path), "store")
     target = KafkaTarget("localhost:1", (("log_level", "0"),), "the-ledger", 1, 10, 30)
     requests = {3: CommitRequest("small", 1, ()), 5: CommitRequest("wide", 1, ())}
@@ -137,6 +137,6 @@ def test_a_row_of_the_ledger_that_no_message_can_have_is_told_as_such_and_of_its
         ((index, outcome),) = committer._transaction(producer, 0, requests, rows).items()
     assert index == 5
     assert isinstance(outcome, RetryLater)
-    for said in ("the-ledger", "'wide'", "max.message.bytes", "sink.client"):
-        assert said in outcome.reason
+    for text in ("the-ledger", "'wide'", "max.message.bytes", "sink.client"):
+        assert text in outcome.reason
     assert producer.aborted == 1

@@ -1,4 +1,4 @@
-"""Errors of Kafka's client that are no exceptions, and what is left of a producer that was let go."""
+"""Kafka client errors that are not exceptions, and the resources of a closed producer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.unit.sinks.open_clients import client_threads
 
 
 def producer() -> CatchableProducer:
-    """One that no broker ever answers."""
+    """Return a producer that no broker ever answers."""
     return CatchableProducer({"bootstrap.servers": "localhost:1", "transactional.id": "any", "log_level": 0})
 
 
 def fenced(client: Producer | None) -> None:
-    """As the client's C code does where a producer has a fatal error."""
-    del client  # what is no exception may keep this frame for ever
+    """Raise as the client's C code does for a producer with a fatal error."""
+    del client  # a raised non-exception may keep this frame forever
     error = KafkaError(KafkaError._FENCED, "fenced by a newer producer", fatal=True)
     ctypes.pythonapi.PyErr_SetObject(ctypes.py_object(KafkaError), ctypes.py_object(error))
 
 
-def test_what_is_no_exception_becomes_one_also_in_a_thread() -> None:
+def test_error_that_is_not_an_exception_becomes_one_also_in_a_thread() -> None:
     one = producer()
     with ThreadPoolExecutor(1) as pool, pytest.raises(KafkaException, match="fenced by a newer producer") as caught:
         pool.submit(told(fenced), one).result(timeout=60)
@@ -35,7 +35,7 @@ def test_what_is_no_exception_becomes_one_also_in_a_thread() -> None:
     assert caught.value.__context__ is None
 
 
-def test_exceptions_and_answers_stay_as_they_are() -> None:
+def test_exceptions_and_results_are_unchanged() -> None:
     def stopped(client: Producer | None) -> None:
         raise KeyboardInterrupt
 
@@ -44,24 +44,24 @@ def test_exceptions_and_answers_stay_as_they_are() -> None:
     assert told(lambda client, *numbers, of: max(numbers) * of)(producer(), 1, 2, of=3) == 6
 
 
-def test_each_call_that_may_do_so_is_guarded() -> None:
+def test_each_call_that_may_fail_fatally_is_guarded() -> None:
     calls = ("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction")
     for name in (*calls, "list_topics", "produce", "poll", "flush"):
         assert getattr(CatchableProducer, name).__wrapped__ is getattr(Producer, name)
 
 
-def test_one_that_was_let_go_has_no_thread_left_whoever_keeps_its_errors_and_holds_nobody_that_it_was_to_tell() -> None:
+def test_closed_producer_has_no_threads_and_no_references_to_its_callbacks() -> None:
     began, closed_status = client_threads(), object()
-    kept: list[KafkaException] = []
+    errors: list[KafkaException] = []
     one = producer()
     assert client_threads() > began
     with pytest.raises(KafkaException, match=r"[Tt]imed out") as caught:
         one.init_transactions(0.2)
-    kept.append(caught.value)
+    errors.append(caught.value)
     plain = CatchableProducer({"bootstrap.servers": "localhost:1", "log_level": 0})
     plain.produce("topic", b"", on_delivery=partial(lambda _, error, message: None, closed_status))
     held = sys.getrefcount(closed_status)
-    for each in (one, plain, plain):
-        each.close()
-    assert client_threads() == began, kept
+    for client in (one, plain, plain):
+        client.close()
+    assert client_threads() == began, errors
     assert sys.getrefcount(closed_status) == held - 1

@@ -1,4 +1,4 @@
-"""Folders of files with times of our choosing, and a source that reads them."""
+"""A folder of files with controlled modification times, and a source that reads it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOW_S = 1_700_000_000
 
 
 class Folder:
-    """A folder whose datasets are read as a job would, a run after the other. `again`: by dataset, where what a run
-    could not read was to end."""
+    """A folder whose datasets are read as a job reads them, run after run. `again`: the end of each dataset's failed
+    read."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.watermarks = folder, dict[str, Watermark]()
@@ -32,7 +32,7 @@ class Folder:
         (folder / "in").mkdir(exist_ok=True)
 
     def put(self, name: str, data: bytes | str, at: float = 0) -> Path:
-        """Writes a file below `in`, changed so many seconds after `NOW_S`."""
+        """Write a file below `in`, modified the given number of seconds after `NOW_S`."""
         path = self.folder / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -47,12 +47,13 @@ class Folder:
         return {plan.dataset_urn: plan for plan in self.source(**settings).plan(lambda urn: True, states)}
 
     def problem(self, urn: str, **settings: Any) -> str:
-        found = self.plan(**settings)[urn]
-        assert isinstance(found, DatasetProblem)
-        return found.error
+        planned = self.plan(**settings)[urn]
+        assert isinstance(planned, DatasetProblem)
+        return planned.error
 
     def run(self, batches: int = 0, **settings: Any) -> list[dict[str, Any]]:
-        """Reads what is new, and moves the watermarks; or only so many batches of each work unit, and the first."""
+        """Read the new rows and advance the watermarks. With `batches`, read only that many batches of the first work
+        unit."""
         rows: list[dict[str, Any]] = []
         for urn, plan in self.plan(**settings).items():
             assert isinstance(plan, DatasetPlan), plan
@@ -74,8 +75,8 @@ class Folder:
 
 
 def counted(rows: list[dict[str, Any]]) -> Mapping[str, list[int]]:
-    """The offsets of rows, by partition."""
-    found: dict[str, list[int]] = {}
+    """Return the offsets of rows by partition."""
+    offsets: dict[str, list[int]] = {}
     for row in rows:
-        found.setdefault(row["_partition"], []).append(row["_offset"])
-    return found
+        offsets.setdefault(row["_partition"], []).append(row["_offset"])
+    return offsets

@@ -1,5 +1,4 @@
-"""CSV that can't be read as a whole: its good rows are those that Arrow's reader finds, and each other one is there as
-its bytes."""
+"""Malformed CSV: rows that Arrow can parse are read, and each other row is returned as its raw bytes."""
 
 from __future__ import annotations
 
@@ -36,15 +35,15 @@ SNAPSHOT_DELTAS = st.sampled_from(["a", "é", '"', '""', ",", ",", "\n", "\n", "
 
 
 def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
-    """Rows as they come; of one that can't be read its bytes alone."""
-    found = []
+    """Return rows in file order; a row that can't be parsed is returned as its bytes only."""
+    rows_read = []
     for batch in readers.batches(io.BytesIO(data), "csv", False, Dialect(delimiter)):
         bad = batch.schema.names[-1] == "_unparsed" and batch.schema.types[-1] == pa.binary()
         for row in batch.to_pylist():
             unparsed = row.pop("_unparsed") if bad else None
-            found.append((unparsed,) if unparsed is not None else tuple(row.values()))
+            rows_read.append((unparsed,) if unparsed is not None else tuple(row.values()))
             assert unparsed is None or set(row.values()) == {None}
-    return found
+    return rows_read
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
 )
 @pytest.mark.parametrize("block", [8, 4 << 20])
 @pytest.mark.parametrize("header", ["n,t\n", "\ufeffn,t\r\n", '\n\n"n",t\r'])
-def test_each_row_that_can_not_be_read_is_there_as_its_bytes_in_its_place(
+def test_unparsable_csv_row_is_returned_as_its_bytes_in_its_position(
     monkeypatch: pytest.MonkeyPatch, header: str, rows: str | bytes, block: int, expected: list[tuple[Any, ...]]
 ) -> None:
     for module in (readers, csv_rows):
@@ -78,13 +77,13 @@ def test_each_row_that_can_not_be_read_is_there_as_its_bytes_in_its_place(
     assert read(data) == expected
 
 
-def test_other_delimiters_are_no_commas() -> None:
+def test_comma_is_data_if_another_delimiter_is_set() -> None:
     assert read(b"n\tt\n1,5\t2\n3,4\n", "\t") == [("1,5", "2"), (b"3,4",)]
     assert read(b"n|t\n1]|2\n3^4\n", "|") == [("1]", "2"), (b"3^4",)]
     assert read(b"n]t\n1|]2\n3^4\n", "]") == [("1|", "2"), (b"3^4",)]
 
 
-def test_a_file_with_one_column_has_no_empty_rows_and_says_an_empty_text_in_quotes() -> None:
+def test_csv_file_with_one_column_skips_empty_lines_and_reads_quoted_empty_text() -> None:
     assert read(b'n\n1\n\n""\n \n2') == [("1",), ("",), (" ",), ("2",)]
     assert read(b'n\n1\n\n2,3\n""\n2') == [("1",), (b"2,3",), ("",), ("2",)]
 
@@ -92,20 +91,20 @@ def test_a_file_with_one_column_has_no_empty_rows_and_says_an_empty_text_in_quot
 @pytest.mark.parametrize(
     "data", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b"n,t", b"n,t\n", b"\xef\xbb\xbfn,t\r\n\r\n"]
 )
-def test_a_file_without_rows_has_none(data: bytes) -> None:
+def test_csv_file_without_rows_has_no_rows(data: bytes) -> None:
     assert read(data) == []
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [(b'n,"t', "first row has a quote"), (b'"n,t\n1,2\n', "first row has a quote"), (b"n,\xff\n1,2\n", "utf-8")],
 )
-def test_a_header_that_can_not_be_read_is_told(data: bytes, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_unreadable_csv_header_raises(data: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read(data)
 
 
-def test_a_row_that_is_larger_than_a_block_is_read_and_one_that_does_not_end_is_told(
+def test_csv_row_larger_than_a_block_is_read_and_unterminated_row_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (readers, csv_rows):
@@ -118,13 +117,13 @@ def test_a_row_that_is_larger_than_a_block_is_read_and_one_that_does_not_end_is_
 
 
 @given(st.lists(SNAPSHOT_DELTAS, max_size=12), st.booleans())
-def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str], is_begun: bool) -> None:
+def test_row_by_row_reader_returns_the_same_rows_as_the_block_reader(pieces: list[str], is_begun: bool) -> None:
     data = "n,t\n1,2\n" + "".join(pieces)
-    found = read(data.encode())
+    rows_read = read(data.encode())
     slow = list(read_csv_rows(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 0))
     rows = [row for batch in slow for row in batch.to_pylist()]
     expected = [(row["_unparsed"],) if row.get("_unparsed") is not None else (row["n"], row["t"]) for row in rows]
-    assert found == expected
+    assert rows_read == expected
     later = [
         row for batch in read_csv_rows(io.BytesIO(data.encode()), ["n", "t"], Dialect(), 1) for row in batch.to_pylist()
     ]
@@ -132,15 +131,13 @@ def test_row_by_row_a_file_has_the_rows_that_it_has_as_a_whole(pieces: list[str]
 
 
 @given(st.lists(SNAPSHOT_DELTAS, max_size=12))
-def test_what_is_told_of_a_row_is_why_it_was_not_read(pieces: list[str]) -> None:
+def test_unparsed_row_has_a_reason(pieces: list[str]) -> None:
     for row in read(("n,t\n" + "".join(pieces)).encode()):
         if len(row) == 1:
             assert problem_of(row[0], 2, Dialect())
 
 
-def test_rows_are_numbered_and_gone_on_with_also_where_some_can_not_be_read(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_numbered_and_resumed_across_unparsable_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (readers, csv_rows):
         monkeypatch.setattr(module, "_BLOCK_BYTES", 24)
     lines = [f"{number}" if number % 5 == 2 else f"{number},x" for number in range(40)]
@@ -148,15 +145,15 @@ def test_rows_are_numbered_and_gone_on_with_also_where_some_can_not_be_read(
     folder.put("d/b.csv.gz", gzip.compress(b"n,t\n1,2\n3\n"), 5)
     csv: dict[str, Any] = {"format": "csv", "paths": [f"{folder.folder}/in/{{dataset}}/*"]}
     rows: list[dict[str, Any]] = []
-    while found := folder.run(batches=1, **csv) if len(rows) < 42 else []:
-        rows += found
+    while rows_read := folder.run(batches=1, **csv) if len(rows) < 42 else []:
+        rows += rows_read
     assert [row["_row"] for row in rows] == [*range(40), 0, 1]
     assert counted(rows) == {"0": [*range(42)]}
-    told = [row.get("_unparsed") or f"{row['n']},{row['t']}".encode() for row in rows[:40]]
-    assert told == [line.encode() for line in lines]
+    lines_read = [row.get("_unparsed") or f"{row['n']},{row['t']}".encode() for row in rows[:40]]
+    assert lines_read == [line.encode() for line in lines]
 
 
-def test_a_file_that_has_such_a_column_by_itself_keeps_it_unless_rows_of_it_can_not_be_read(folder: Folder) -> None:
+def test_existing_unparsed_column_is_kept_until_a_row_can_not_be_parsed(folder: Folder) -> None:
     csv: dict[str, Any] = {"format": "csv", "paths": [f"{folder.folder}/in/{{dataset}}/*.csv"]}
     folder.put("d/a.csv", "n,_unparsed\n1,2\n")
     rows = folder.run(**csv)
@@ -167,24 +164,24 @@ def test_a_file_that_has_such_a_column_by_itself_keeps_it_unless_rows_of_it_can_
 
 
 def csv_flow(on_rejected: str) -> Callable[[Source, Sink], TaskFlow]:
-    """As the job file makes it, with another sink."""
+    """Return the flow that a job file with this setting builds, with a sink for the test."""
 
-    def made(source: Source, sink: Sink) -> TaskFlow:
+    def with_sink(source: Source, sink: Sink) -> TaskFlow:
         if not isinstance(source, FilesSource):
             return TaskFlow.straight(source, sink)
         flow = FlowSettings.model_validate({"source": source.model_dump(), "on_rejected": on_rejected}).task_flow()
         return replace(flow, branches=[replace(branch, sink=sink) for branch in flow.branches])
 
-    return made
+    return with_sink
 
 
 def tables(machine: Machine, part: str) -> list[dict[str, Any]]:
-    """Rows of the published files whose paths have that part."""
+    """Return the rows of published files whose paths contain `part`."""
     files = [data for path, data in sorted(machine.paths(OUTPUT).items()) if path.endswith(".parquet") and part in path]
     return [row for data in files for row in pq.read_table(io.BytesIO(data)).to_pylist()]
 
 
-def test_rows_that_can_not_be_read_go_to_the_error_branch_and_the_others_are_published(folder: Folder) -> None:
+def test_unparsable_rows_go_to_the_error_branch_and_the_others_are_published(folder: Folder) -> None:
     machine, world = Machine(), World(flow=csv_flow("divert"))
     source = folder.source(format="csv", paths=[f"{folder.folder}/in/{{dataset}}/*.csv"])
     path = folder.put("a/0.csv", b"n,t\n1,2\n3\n4,\xff\n5,6\n")
@@ -203,12 +200,14 @@ def test_rows_that_can_not_be_read_go_to_the_error_branch_and_the_others_are_pub
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
     assert world.reprocess(machine, source, "a").succeeded  # type: ignore[arg-type]
     again = [row for row in tables(machine, "/_rejected/") if row["error_reason"]]
-    assert sorted(row["_unparsed"] for row in again) == [b"3", b"3", b"4,\xff", b"4,\xff"], "the old ones go later"
+    assert sorted(row["_unparsed"] for row in again) == [b"3", b"3", b"4,\xff", b"4,\xff"], (
+        "the earlier error files are deleted later"
+    )
     audited = audit_store(world.store(machine), FilesSource.provenance, deep=True)
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
 
 
-def test_without_an_error_branch_the_first_of_them_fails_its_work_unit_and_is_named(folder: Folder) -> None:
+def test_first_unparsable_row_without_an_error_branch_fails_its_work_unit_and_is_named(folder: Folder) -> None:
     machine, world = Machine(), World(flow=csv_flow("fail"))
     source = folder.source(format="csv", paths=[f"{folder.folder}/in/{{dataset}}/*.csv"])
     path = folder.put("a/0.csv", "n,t\n1,2\n3\n")

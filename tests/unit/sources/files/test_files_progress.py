@@ -1,4 +1,4 @@
-"""What of a dataset's files is read: no file twice, and none that can be known to be unread is passed over."""
+"""Progress through a dataset's files: no file is read twice, and no file above the remembered bound is skipped."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES = st.lists(
     max_size=12,
     unique_by=lambda file: file.path,
 )
-"""Files that arrive between two runs: with whatever times they have."""
+"""Files that arrive between two runs, with arbitrary modification times."""
 
 
 @given(st.lists(st.tuples(FILES, st.integers(0, 8), st.integers(1, 6), st.booleans()), max_size=8))
-def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
+def test_each_file_is_read_once_unless_it_arrives_below_the_remembered_bound(
     runs: list[tuple[list[ListedFile], int, int, bool]],
 ) -> None:
-    """A run reads so many files, the one that was begun first, and may begin the next."""
+    """Each run reads up to its limit of files, the begun one first, and may begin the next."""
     progress, there, read, half = Progress(), dict[str, ListedFile](), list[ListedFile](), None
     for arrived, limit, remembered, begins in runs:
         floor = progress.floor
@@ -45,22 +45,22 @@ def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
             progress = progress.within(half, progress.rows + 1, remembered)
         elif limit:
             half = None
-        left = progress.unread(there.values())
-        assert sorted([*left.new, *left.late], key=lambda file: file.entry) == [
+        unread_files = progress.unread(there.values())
+        assert sorted([*unread_files.new, *unread_files.late], key=lambda file: file.entry) == [
             file for file in order[limit:] if file is not half
         ]
         assert len(progress.recent) <= len(there)
     assert len({file.path for file in read}) == len(read) == progress.files
 
 
-def test_what_is_remembered_does_not_grow_with_files_that_are_begun_in_one_run_and_ended_in_the_next() -> None:
+def test_remembered_entries_stay_bounded_if_files_are_begun_in_one_run_and_ended_in_the_next() -> None:
     progress, files = Progress(), [ListedFile(0, str(number), 1, number) for number in range(50)]
     for ended, begun in pairwise(files):
         progress = progress.after(ended, 3).within(begun, 1, 3)
         assert len(progress.recent) <= 3
 
 
-def test_one_that_was_begun_and_is_passed_over_as_it_was_changed_does_not_count_as_read_once_it_is_as_before() -> None:
+def test_begun_file_that_changed_and_was_restored_counts_as_unread() -> None:
     begun, late = ListedFile(0, "a", 1, 10), ListedFile(0, "late", 1, 5)
     progress = Progress().within(begun, 2, 3)
     for step in (progress.after(late, 3), progress.within(late, 1, 3)):
@@ -68,7 +68,7 @@ def test_one_that_was_begun_and_is_passed_over_as_it_was_changed_does_not_count_
 
 
 @given(FILES, st.integers(1, 3), st.integers(1, 9))
-def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered: int, rows: int) -> None:
+def test_stored_position_round_trips(files: list[ListedFile], remembered: int, rows: int) -> None:
     progress = Progress()
     for file in sorted(files, key=lambda file: file.entry):
         begun = progress.within(file, rows, remembered)
@@ -82,7 +82,7 @@ def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered
 
 
 @given(FILES, st.integers(1, 9))
-def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], rows: int) -> None:
+def test_half_read_file_is_always_remembered(files: list[ListedFile], rows: int) -> None:
     progress = Progress()
     for file in sorted(files, key=lambda file: file.path):
         begun = progress.within(file, rows, 1)
@@ -91,7 +91,7 @@ def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], 
         progress = progress.after(file, 1)
 
 
-def test_a_file_that_was_changed_is_told_once_it_is_read_again_it_is_not() -> None:
+def test_changed_file_is_reported_until_it_is_read_again() -> None:
     old, new = ListedFile(0, "a", 1, 10), ListedFile(0, "a", 2, 20)
     for remembered in (1, 5):
         for first, second in ((old, new), (new, old)):
@@ -102,7 +102,7 @@ def test_a_file_that_was_changed_is_told_once_it_is_read_again_it_is_not() -> No
             assert [*again.new, *again.late, *again.changed] == []
 
 
-def test_same_times_are_told_apart_by_the_names() -> None:
+def test_files_of_equal_times_are_ordered_by_name() -> None:
     files = [ListedFile(0, str(number), 1, 5) for number in range(50)]
     progress = Progress()
     for file in sorted(files, key=lambda file: file.entry)[:30]:

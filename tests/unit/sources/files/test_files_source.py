@@ -1,4 +1,4 @@
-"""Files as they arrive, run after run: each row once; what is late, changed, gone or damaged is told."""
+"""Files that arrive over several runs: each row is read once; late, changed, missing or damaged files are reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_new_files_are_read_by_time_and_each_row_has_a_number_of_its_own(folder: Folder) -> None:
+def test_new_files_are_read_by_time_and_each_row_has_its_own_number(folder: Folder) -> None:
     folder.put("d/b.jsonl", "1\n2\n", at=0)
     folder.put("d/deep/er/a.jsonl", "3\n\n4", at=1)
     folder.put("e/c.jsonl", "5\n")
@@ -62,7 +62,7 @@ def test_new_files_are_read_by_time_and_each_row_has_a_number_of_its_own(folder:
     assert folder.watermarks["d"].positions["1"] == 2
 
 
-def test_a_dataset_is_what_the_path_names_or_one_for_all(folder: Folder) -> None:
+def test_dataset_is_named_by_the_path_or_is_one_for_all_files(folder: Folder) -> None:
     for name in ("orders-1.csv", "orders-2.csv", "clicks-1.csv", ".hidden-1.csv", "_tmp-1.csv", "orders-1.tmp"):
         folder.put(name, "a\n1\n")
     named = {"format": "csv", "paths": [f"{folder.folder}/in/{{dataset}}-[0-9].csv"]}
@@ -73,7 +73,7 @@ def test_a_dataset_is_what_the_path_names_or_one_for_all(folder: Folder) -> None
     assert set(folder.plan(format="csv", paths=[f"{folder.folder}/in/*.csv"], dataset="all")) == {"all"}
 
 
-def test_a_file_that_two_patterns_match_is_told(folder: Folder) -> None:
+def test_file_that_matches_two_patterns_is_reported(folder: Folder) -> None:
     folder.put("d/a.jsonl", "1\n")
     folder.put("e/b.jsonl.gz", gzip.compress(b"1\n"))
     paths = [f"{folder.folder}/in/{{dataset}}/*", f"{folder.folder}/in/{{dataset}}/a.jsonl"]
@@ -81,7 +81,7 @@ def test_a_file_that_two_patterns_match_is_told(folder: Folder) -> None:
     assert isinstance(folder.plan(paths=paths)["e"], DatasetPlan)
 
 
-def test_folders_of_datasets_that_others_own_are_not_looked_into(folder: Folder) -> None:
+def test_folders_of_datasets_owned_by_other_tasks_are_not_listed(folder: Folder) -> None:
     folder.put("mine/a.jsonl", "1\n")
     folder.put("theirs/a.jsonl", "1\n").parent.chmod(0)
     assert [plan.dataset_urn for plan in folder.source().plan(lambda urn: urn == "mine", SourceState())] == ["mine"]
@@ -108,24 +108,24 @@ def test_folders_of_datasets_that_others_own_are_not_looked_into(folder: Folder)
         {"remembered": 0},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(folder: Folder, wrong: dict[str, Any]) -> None:
+def test_invalid_files_settings_are_rejected(folder: Folder, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         folder.source(**wrong)
     assert "secret" not in str(refused.value)
 
 
-def test_a_folder_that_is_not_there_stops_the_source(folder: Folder) -> None:
+def test_missing_folder_stops_the_source(folder: Folder) -> None:
     with pytest.raises(SourceError, match="can't be listed") as refused:
         folder.plan(paths=[f"{folder.folder}/typo/{{dataset}}/*.jsonl"])
     assert f"{folder.folder}/typo" in str(refused.value)
 
 
-def test_a_url_without_a_file_system_is_told(folder: Folder) -> None:
+def test_url_without_a_file_system_raises(folder: Folder) -> None:
     with pytest.raises(DistcommitError, match="no file system"):
         folder.plan(paths=["nowhere://x/{dataset}/*.jsonl"])
 
 
-def test_what_may_still_be_written_is_left_to_the_next_run(folder: Folder) -> None:
+def test_file_that_may_still_be_written_waits_for_the_next_run(folder: Folder) -> None:
     folder.put("d/old.jsonl", "1\n")
     folder.put("d/young.jsonl", "2\n", at=time.time() - NOW_S - 2)
     folder.put("d/future.jsonl", "3\n", at=time.time() - NOW_S + 1000)
@@ -133,7 +133,7 @@ def test_what_may_still_be_written_is_left_to_the_next_run(folder: Folder) -> No
     assert folder.values(settle_s=1) == ["2"]
 
 
-def test_late_files_are_found_and_read_or_told(folder: Folder) -> None:
+def test_late_files_are_read_or_reported_as_configured(folder: Folder) -> None:
     folder.put("d/b.jsonl", "1\n", at=10)
     assert folder.values() == ["1"]
     folder.put("d/a.jsonl", "2\n", at=5)
@@ -145,7 +145,7 @@ def test_late_files_are_found_and_read_or_told(folder: Folder) -> None:
     assert folder.values() == []
 
 
-def test_what_came_below_all_that_is_remembered_is_not_noticed(folder: Folder) -> None:
+def test_file_older_than_all_remembered_ones_is_not_noticed(folder: Folder) -> None:
     for number in range(4):
         folder.put(f"d/{number}.jsonl", f"{number}\n", at=number)
     assert len(folder.values(remembered=2)) == 4
@@ -154,7 +154,7 @@ def test_what_came_below_all_that_is_remembered_is_not_noticed(folder: Folder) -
     assert folder.values(remembered=2) == ["among"]
 
 
-def test_a_file_that_was_changed_after_it_was_read_is_told_or_read_again(folder: Folder) -> None:
+def test_file_changed_after_it_was_read_is_reported_or_read_again_as_configured(folder: Folder) -> None:
     for at, how in ((50, "later"), (-50, "earlier"), (0, "at the same time")):
         folder.watermarks.clear()
         folder.put("d/a.jsonl", "1\n")
@@ -167,7 +167,7 @@ def test_a_file_that_was_changed_after_it_was_read_is_told_or_read_again(folder:
         assert folder.values() == [], how
 
 
-def test_files_that_could_not_be_read_are_planned_by_themselves(folder: Folder) -> None:
+def test_files_that_could_not_be_read_are_planned_separately(folder: Folder) -> None:
     folder.put("d/0.jsonl", "0\n", at=0)
     assert folder.values() == ["0"]
     folder.put("d/1.jsonl", "1\n", at=2)
@@ -177,12 +177,12 @@ def test_files_that_could_not_be_read_are_planned_by_themselves(folder: Folder) 
     folder.again = {"d": failed.work_units[-1].expected_high}
     folder.put("d/late.jsonl", "late\n", at=1)
     folder.put("d/new.jsonl", "new\n", at=9)
-    assert folder.values(remembered=1) == ["late", "1", "2"], "what is older would be forgotten unread"
+    assert folder.values(remembered=1) == ["late", "1", "2"], "older files would otherwise be forgotten unread"
     folder.again = {}
     assert folder.values() == ["new"]
 
 
-def test_a_file_that_could_not_be_read_and_was_mended_is_read_by_itself(folder: Folder) -> None:
+def test_repaired_file_that_could_not_be_read_is_read_separately(folder: Folder) -> None:
     folder.put("d/1.jsonl", "1\n", at=2)
     failed = folder.plan()["d"]
     assert isinstance(failed, DatasetPlan)
@@ -194,7 +194,7 @@ def test_a_file_that_could_not_be_read_and_was_mended_is_read_by_itself(folder: 
     assert folder.values() == ["new"]
 
 
-def test_files_that_could_not_be_read_and_are_gone_are_not_waited_for(folder: Folder) -> None:
+def test_missing_files_that_could_not_be_read_are_not_waited_for(folder: Folder) -> None:
     gone = folder.put("d/1.jsonl", "1\n", at=2)
     failed = folder.plan()["d"]
     assert isinstance(failed, DatasetPlan)
@@ -205,13 +205,13 @@ def test_files_that_could_not_be_read_and_are_gone_are_not_waited_for(folder: Fo
 
 
 @pytest.mark.parametrize("again", [Watermark({}), Watermark({FILES: 7}), Watermark({"0": 4})])
-def test_an_end_that_is_none_of_files_says_nothing(folder: Folder, again: Watermark) -> None:
+def test_read_failure_end_that_is_not_a_files_position_is_ignored(folder: Folder, again: Watermark) -> None:
     folder.again = {"d": again}
     folder.put("d/1.jsonl", "1\n")
     assert folder.values() == ["1"]
 
 
-def test_files_that_are_read_may_be_taken_away(folder: Folder) -> None:
+def test_files_that_were_read_may_be_deleted(folder: Folder) -> None:
     path = folder.put("d/a.jsonl", "1\n")
     folder.run()
     path.unlink()
@@ -219,7 +219,7 @@ def test_files_that_are_read_may_be_taken_away(folder: Folder) -> None:
     assert folder.values() == ["2"]
 
 
-def test_a_run_that_stops_within_a_file_goes_on_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_stops_within_a_file_resumes_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
     path = folder.put("d/a.jsonl", "".join(f"{number}\n" for number in range(10)))
     folder.put("d/b.jsonl", "b\n", at=1)
@@ -236,7 +236,7 @@ def test_a_run_that_stops_within_a_file_goes_on_there(folder: Folder, monkeypatc
 
 
 def two_hosts(tmp_path: Path) -> Folder:
-    """Two folders of one dataset, of which the second has a file that is read."""
+    """Return a dataset of two folders; a file of the second one has been read."""
     paths = [f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.jsonl"]
     folder = Folder(tmp_path, paths=paths, dataset="d")
     folder.put("host2/app.jsonl", "2\n" * 6)
@@ -245,11 +245,10 @@ def two_hosts(tmp_path: Path) -> Folder:
     return folder
 
 
-def test_a_file_that_was_begun_is_told_from_one_of_its_name_elsewhere(
+def test_begun_file_is_distinguished_from_one_of_the_same_name_in_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hosts write `app.jsonl` into folders of their own: a run that stops within one of them goes on in that one,
-    and not in the other, of which it would pass over the rest in silence."""
+    """Two hosts write `app.jsonl`; if the wrong file were resumed, the rest of the begun one would be lost silently."""
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
     folder = two_hosts(tmp_path)
     path = folder.put("host1/app.jsonl", "".join(f"{n}\n" for n in range(10, 18)), at=1)
@@ -262,7 +261,7 @@ def test_a_file_that_was_begun_is_told_from_one_of_its_name_elsewhere(
     assert folder.values() == []
 
 
-def test_a_file_that_was_begun_and_is_gone_is_told_also_where_it_was_the_only_one(
+def test_missing_begun_file_is_reported_even_if_it_was_the_only_one(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
@@ -281,7 +280,7 @@ def test_a_file_that_was_begun_and_is_gone_is_told_also_where_it_was_the_only_on
     assert [*first, *folder.values()] == [*"123456"]
 
 
-def test_a_file_that_shrinks_while_half_read_is_told(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_read_file_that_shrinks_is_reported(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
     folder.put("d/a.jsonl", "1\n2\n3\n4\n5\n6\n")
     folder.run(batches=1)
@@ -290,7 +289,7 @@ def test_a_file_that_shrinks_while_half_read_is_told(folder: Folder, monkeypatch
     assert folder.values(changed="read_again") == ["1"]
 
 
-def test_a_file_that_has_fewer_rows_than_were_read_of_it_is_told(
+def test_file_with_fewer_rows_than_were_read_from_it_is_reported(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
@@ -307,16 +306,16 @@ def extraction_of(folder: Folder, **settings: Any) -> Any:
     return folder.source(**settings).open().extract(plan.work_units[0])
 
 
-def test_a_file_that_goes_or_changes_meanwhile_fails_its_work_unit(
+def test_file_deleted_or_changed_during_the_read_fails_its_work_unit(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 4)
     path = folder.put("d/a.jsonl", "1\n2\n3\n4\n")
     extraction = extraction_of(folder)
     path.unlink()
-    with pytest.raises(SourceError, match="has gone since it was listed") as told:
+    with pytest.raises(SourceError, match="has gone since it was listed") as raised:
         list(extraction)
-    assert str(path) in str(told.value)
+    assert str(path) in str(raised.value)
     folder.put("d/a.jsonl", "1\n2\n3\n4\n")
     extraction = extraction_of(folder)
     folder.put("d/a.jsonl", "1\n2\n3\n5\n", at=1)
@@ -325,14 +324,14 @@ def test_a_file_that_goes_or_changes_meanwhile_fails_its_work_unit(
     for stops in (False, True):
         folder.put("d/a.jsonl", "1\n2\n3\n4\n")
         extraction = extraction_of(folder)
-        found = iter(extraction)
-        next(found)
+        batches = iter(extraction)
+        next(batches)
         folder.put("d/a.jsonl", "1\n2\n3\n4\n", at=1)
         with pytest.raises(SourceError, match="was changed while it was read"):
-            _ = extraction.actual_high() if stops else list(found)
+            _ = extraction.actual_high() if stops else list(batches)
 
 
-def test_limits_take_whole_files_and_one_at_least(folder: Folder) -> None:
+def test_limits_take_whole_files_and_at_least_one(folder: Folder) -> None:
     for number in range(5):
         folder.put(f"d/{number}.jsonl", f"{number}" * 10 + "\n", at=number)
     read = [folder.values(bytes_per_dataset=25) for _ in range(4)]
@@ -341,7 +340,7 @@ def test_limits_take_whole_files_and_one_at_least(folder: Folder) -> None:
     assert len(folder.values(bytes_per_dataset=25)) == 1
 
 
-def test_there_are_no_more_work_units_than_partitions_of_rows(folder: Folder) -> None:
+def test_work_units_do_not_exceed_the_row_partitions(folder: Folder) -> None:
     for number in range(50):
         folder.put(f"d/{number}.jsonl", f"{number}\n", at=number)
     plan = folder.plan(bytes_per_work_unit=1)["d"]
@@ -350,7 +349,7 @@ def test_there_are_no_more_work_units_than_partitions_of_rows(folder: Folder) ->
     assert sorted(folder.values(bytes_per_work_unit=1), key=int) == [str(number) for number in range(50)]
 
 
-def test_a_watermark_that_does_not_say_which_files_are_read_stops_its_dataset(folder: Folder) -> None:
+def test_watermark_without_a_files_position_stops_its_dataset(folder: Folder) -> None:
     folder.put("d/a.jsonl", "1\n")
     folder.watermarks["d"] = Watermark({"0": 1})
     assert "not known which of its files are read" in folder.problem("d")
@@ -358,7 +357,7 @@ def test_a_watermark_that_does_not_say_which_files_are_read_stops_its_dataset(fo
     assert "not a position in files" in folder.problem("d")
 
 
-def test_a_person_may_say_from_which_time_on_files_are_new(folder: Folder) -> None:
+def test_operator_may_set_the_time_from_which_files_are_new(folder: Folder) -> None:
     folder.put("d/a.jsonl", "1\n")
     folder.put("d/b.jsonl", "2\n", at=10)
     position = (0, 0, "", (NOW_S + 5) * 10**9, 0, "")
@@ -384,11 +383,11 @@ def test_a_person_may_say_from_which_time_on_files_are_new(folder: Folder) -> No
         {FILES: WATERMARKS.to_position(Progress()), "0": "a"},
     ],
 )
-def test_what_is_no_position_is_told(folder: Folder, wrong: Any) -> None:
+def test_invalid_files_position_is_reported(folder: Folder, wrong: Any) -> None:
     assert len(list(folder.source().position_problems({"d": wrong}))) == 1
 
 
-def test_pins_tell_other_patterns_and_let_folders_move(folder: Folder) -> None:
+def test_pins_change_with_the_pattern_but_not_with_the_folder(folder: Folder) -> None:
     values = {name: pin.value for name, pin in folder.source().pins().items()}
     assert values == {"paths": "{dataset}/**/*.jsonl", "dataset": "", "watermark": "files 1"}
     moved = folder.source(paths=["s3://bucket/elsewhere/{dataset}/**/*.jsonl"])
@@ -398,18 +397,18 @@ def test_pins_tell_other_patterns_and_let_folders_move(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("names", [("host1", "host2"), ("", "below"), ("a/deep", "a/er")])
-def test_pins_tell_patterns_that_change_places(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Files are remembered by the number of their pattern: with others there, all of them would be read again."""
+def test_pins_change_if_patterns_are_reordered(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Read files are remembered by their pattern's number, so that reordered patterns would read all of them again."""
 
     def pins(*folders: str, root: str = f"{tmp_path}/in") -> dict[str, FixedSetting]:
         paths = [f"{root}/{folder}/*.jsonl" for folder in folders]
         return dict(Folder(tmp_path, paths=paths, dataset="d").source().pins())
 
     assert pins(*names) != pins(*names[::-1])
-    assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all of them may move together"
+    assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all folders may move together"
     one, another = f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.csv"
     alone = Folder(tmp_path, paths=[one, another], dataset="d").source().pins()
-    assert set(alone) == {"paths", "dataset", "watermark"}, "what these are alike in tells them apart"
+    assert set(alone) == {"paths", "dataset", "watermark"}, "different patterns need no pinned order"
 
 
 def test_files_of_another_file_system_are_read(folder: Folder) -> None:
@@ -446,9 +445,7 @@ def test_columns_of_parquet_and_csv_are_read(folder: Folder) -> None:
     assert [(row["n"], row["t"]) for row in folder.run(**csv)] == [("1", "a\nb"), ("2", "")]
 
 
-def test_line_breaks_in_columns_of_csv_are_kept_wherever_a_block_ends(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_breaks_in_csv_columns_are_kept_at_any_block_size(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.put("d/a.csv", "n,t\n" + "".join(f'{number},"a\n\nb"\n' for number in range(50)))
     for size in range(30, 40):
         monkeypatch.setattr(readers, "_BLOCK_BYTES", size)
@@ -458,7 +455,7 @@ def test_line_breaks_in_columns_of_csv_are_kept_wherever_a_block_ends(
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "found"),
+    ("name", "data", "message"),
     [
         ("a.parquet", parquet_of(ROWS)[:-9], "Parquet"),
         ("a.parquet", b"", "Parquet"),
@@ -473,16 +470,16 @@ def test_line_breaks_in_columns_of_csv_are_kept_wherever_a_block_ends(
         ("a.avro", b"not avro", "avro"),
     ],
 )
-def test_a_file_that_can_not_be_read_is_named(folder: Folder, name: str, data: bytes | str, found: str) -> None:
+def test_unreadable_file_is_named_in_the_error(folder: Folder, name: str, data: bytes | str, message: str) -> None:
     folder.put(f"d/{name}", data)
     kind = {"format": name.split(".")[1], "paths": [f"{folder.folder}/in/{{dataset}}/{name}"]}
-    with pytest.raises(SourceError) as told:
+    with pytest.raises(SourceError) as raised:
         list(extraction_of(folder, **kind))
-    assert found.lower() in str(told.value).lower()
-    assert f"{folder.folder}/in/d/{name}" in str(told.value)
+    assert message.lower() in str(raised.value).lower()
+    assert f"{folder.folder}/in/d/{name}" in str(raised.value)
 
 
-def test_a_folder_that_can_not_be_listed_stops_its_dataset_alone(folder: Folder) -> None:
+def test_folder_that_can_not_be_listed_stops_only_its_dataset(folder: Folder) -> None:
     folder.put("d/deep/a.jsonl", "1\n")
     folder.put("d/a.jsonl", "1\n")
     folder.put("e/a.jsonl", "1\n")
@@ -502,14 +499,14 @@ def test_a_folder_that_can_not_be_listed_stops_its_dataset_alone(folder: Folder)
     assert isinstance(planned["e"], DatasetPlan)
 
 
-def test_a_name_that_is_no_text_stops_its_dataset_alone(folder: Folder) -> None:
+def test_file_name_that_is_not_unicode_stops_only_its_dataset(folder: Folder) -> None:
     folder.put("d/a\udcff.jsonl", "1\n")
     folder.put("e/a.jsonl", "1\n")
     assert "no valid Unicode" in folder.problem("d")
     assert isinstance(folder.plan()["e"], DatasetPlan)
 
 
-def test_files_that_go_while_their_folder_is_listed_keep_nothing_from_being_read(folder: Folder) -> None:
+def test_files_deleted_while_their_folder_is_listed_do_not_prevent_reading(folder: Folder) -> None:
     folder.put("d/a.jsonl", "1\n")
     fs, asked = fsspec.filesystem("file"), list[str]()
     real = type(fs).ls
@@ -526,7 +523,7 @@ def test_files_that_go_while_their_folder_is_listed_keep_nothing_from_being_read
 
 
 class Remembering(LocalFileSystem):  # type: ignore[misc]
-    """A file system that keeps what it has told, as those of object stores do."""
+    """A file system that caches listings, as those of object stores do."""
 
     protocol = "remembering"
     known: ClassVar[dict[str, Any]] = {}
@@ -541,7 +538,7 @@ class Remembering(LocalFileSystem):  # type: ignore[misc]
         self.known.clear()
 
 
-def test_what_a_file_system_remembers_is_asked_for_again(folder: Folder) -> None:
+def test_cached_listing_is_refreshed_before_each_plan_and_read(folder: Folder) -> None:
     fsspec.register_implementation("remembering", Remembering, clobber=True)
     there = {"paths": [f"remembering://{folder.folder}/in/{{dataset}}/*.jsonl"]}
     folder.put("d/a.jsonl", "1\n")
@@ -549,11 +546,11 @@ def test_what_a_file_system_remembers_is_asked_for_again(folder: Folder) -> None
     folder.put("e/a.jsonl", "1\n")
     assert set(folder.plan(**there)) == {"d", "e"}
     extraction = extraction_of(folder, **there)
-    found = iter(extraction)
-    next(found)
+    batches = iter(extraction)
+    next(batches)
     folder.put("d/a.jsonl", "2\n", at=1)
     with pytest.raises(SourceError, match="was changed while it was read"):
-        next(found)
+        next(batches)
 
 
 def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -613,59 +610,62 @@ def test_columns_of_avro_are_read(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "found"),
+    ("kind", "message"),
     [
         ({"type": "record", "name": "E", "fields": []}, "field n is a record without fields"),
         (["null", "ns.R"], r"field n is of a type that contains itself \(ns.R\)"),
     ],
 )
-def test_avro_types_without_a_column_are_told(folder: Folder, kind: Any, found: str) -> None:
+def test_avro_type_without_a_column_type_raises(folder: Folder, kind: Any, message: str) -> None:
     path = folder.put("d/a.avro", b"")
     schema = {"type": "record", "name": "ns.R", "fields": [{"name": "n", "type": kind}]}
     with path.open("wb") as file:
         fastavro.writer(file, fastavro.parse_schema(schema), [])
     os.utime(path, (NOW_S, NOW_S))
-    with pytest.raises(SourceError, match=found):
+    with pytest.raises(SourceError, match=message):
         list(extraction_of(folder, format="avro", paths=[f"{folder.folder}/in/{{dataset}}/*.avro"]))
 
 
-def test_of_files_whose_rows_are_all_dropped_the_log_keeps_the_rows_numbers_alone(folder: Folder) -> None:
+def test_files_with_only_dropped_rows_are_logged_by_row_numbers_alone(folder: Folder) -> None:
     machine, world = Machine(), World(flow=TurningAway(dropped=frozenset({"no"})))
     for number, value in enumerate(["yes", "no", "yes", "no"]):
         folder.put(f"a/{number}.jsonl", f"{value}\n", number)
         assert go(world, machine, folder.source()).succeeded  # type: ignore[arg-type]  # a source as any other
     skipped = states(world, machine)["a"].skipped
-    assert [(each.partition, each.low, each.high) for each in skipped] == [("0", 1, 2), ("0", 3, 4)]
+    assert [(skipped_range.partition, skipped_range.low, skipped_range.high) for skipped_range in skipped] == [
+        ("0", 1, 2),
+        ("0", 3, 4),
+    ]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).exact
 
 
 class Slow(io.BytesIO):
-    """Each read is under way for a while, as that of a file system that is far."""
+    """A file whose reads are slow, as on a remote file system."""
 
     def read(self, size: int | None = -1) -> bytes:
-        if self.tell():  # what is read ahead
+        if self.tell():  # the read-ahead
             time.sleep(0.01)
         return super().read(size)
 
 
-def test_who_reads_the_names_of_csv_takes_nothing_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads ahead of them, by a thread of its own."""
+def test_reading_csv_column_names_consumes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CSV reader reads ahead in a thread of its own."""
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
     data = b"n,t\n" + b"".join(b"%d,abc\n" % number for number in range(500))
     for _ in range(3):
-        found = readers.batches(Slow(data), "csv", False, Dialect())
-        assert [int(n) for batch in found for n in batch.column("n").to_pylist()] == list(range(500))
+        batches = readers.batches(Slow(data), "csv", False, Dialect())
+        assert [int(n) for batch in batches for n in batch.column("n").to_pylist()] == list(range(500))
 
 
-def test_a_reader_of_csv_that_is_left_behind_is_given_nothing_more() -> None:
+def test_abandoned_csv_reader_receives_no_more_data() -> None:
     stream = io.BytesIO(b"n,t\n1,2\n")
-    with readers._Unclosed(stream, QuoteCheck(Dialect())) as left:
-        assert left.read(4) == b"n,t\n"
-    assert (left.read(4), stream.tell()) == (b"", 4)
+    with readers._Unclosed(stream, QuoteCheck(Dialect())) as abandoned:
+        assert abandoned.read(4) == b"n,t\n"
+    assert (abandoned.read(4), stream.tell()) == (b"", 4)
 
 
 @pytest.mark.parametrize("how", ["rename", "link"])
-def test_renamed_or_linked_file_is_read_as_another_one_with_a_warning(
+def test_renamed_or_linked_file_is_read_again_with_a_warning(
     folder: Folder, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = folder.put("d/a.jsonl", "1\n2\n")

@@ -1,4 +1,4 @@
-"""Text files as other programs write them: quotes, escapes, byte order marks, ends of lines, and what is none of it."""
+"""Text files of other programs: quotes, escapes, byte order marks, line ends, and files that are not such text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GLUED = "text behind a closing quote"
 
 
 def rows_of(data: bytes, dialect: Dialect = Dialect()) -> list[Any]:  # noqa: B008 - immutable
-    """The rows of two columns of a CSV file; of one that is turned away the reason."""
-    found: list[Any] = []
+    """Return the rows of a CSV file with two columns; for a rejected row return the reason."""
+    values: list[Any] = []
     for batch in readers.batches(io.BytesIO(data), "csv", False, dialect):
         for row in batch.to_pylist():
             bad = row.pop("_unparsed", None)
-            found.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
-    return found
+            values.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
+    return values
 
 
 CSV: Sequence[tuple[str, Dialect, list[Any]]] = [
@@ -59,25 +59,23 @@ CSV: Sequence[tuple[str, Dialect, list[Any]]] = [
 
 @pytest.mark.parametrize(("text", "dialect", "right"), CSV)
 @pytest.mark.parametrize("before", ["", "\ufeff"], ids=["", "bom"])
-def test_csv_row_is_read_as_its_dialect_says_or_turned_away(
-    text: str, dialect: Dialect, right: list[Any], before: str
-) -> None:
+def test_csv_row_is_read_by_its_dialect_or_rejected(text: str, dialect: Dialect, right: list[Any], before: str) -> None:
     assert rows_of(f"{before}n,t\n{text}".encode(), dialect) == right
 
 
-def test_glued_row_behind_many_blocks_is_turned_away_and_no_other() -> None:
+def test_glued_row_after_many_blocks_is_rejected_alone() -> None:
     count = 400_000
     data = b"n,t\n" + b'1,"abcdefgh"\n' * count + b'2,"a"b\n' + b'3,"c"\n'
-    found = rows_of(data)
-    assert found[:count] == [("1", "abcdefgh")] * count
-    assert found[count:] == [GLUED, ("3", "c")]
+    values = rows_of(data)
+    assert values[:count] == [("1", "abcdefgh")] * count
+    assert values[count:] == [GLUED, ("3", "c")]
 
 
 SNAPSHOT_DELTAS = st.sampled_from(["a", '"', '""', ",", "\n", "\\", " ", '"b"', ',"c\nd",'])
 
 
 @given(st.lists(SNAPSHOT_DELTAS, max_size=20), st.sampled_from([Dialect(), BACKSLASH, PLAIN, Dialect(nulls=("a",))]))
-def test_blocks_and_single_rows_say_the_same(pieces: list[str], dialect: Dialect) -> None:
+def test_block_reader_and_row_reader_return_the_same_rows(pieces: list[str], dialect: Dialect) -> None:
     data = f"n,t\n{''.join(pieces)}".encode()
     slow: list[Any] = []
     for batch in read_csv_rows(io.BytesIO(data), ["n", "t"], dialect, 0):
@@ -95,7 +93,7 @@ def test_header_with_bad_quotes_fails_its_file(header: str) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
-def test_file_of_utf_16_fails_and_says_so(form: readers.FileFormat, coding: str) -> None:
+def test_utf_16_file_fails_and_the_error_names_the_encoding(form: readers.FileFormat, coding: str) -> None:
     data = '\ufeffn,t\n{"n":1}\n'.encode(coding)
     with pytest.raises(ValueError, match="UTF-16"):
         list(readers.batches(io.BytesIO(data), form, False, Dialect()))
@@ -119,13 +117,13 @@ JSON_LINES: Sequence[tuple[bytes, list[bytes]]] = [
 
 
 @pytest.mark.parametrize(("data", "right"), JSON_LINES)
-def test_json_lines_are_those_with_more_than_an_end(data: bytes, right: list[bytes]) -> None:
-    found = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
-    assert [value for batch in found for value in batch.column("value").to_pylist()] == right
+def test_json_lines_are_separated_by_line_feeds_and_empty_lines_are_skipped(data: bytes, right: list[bytes]) -> None:
+    values = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+    assert [value for batch in values for value in batch.column("value").to_pylist()] == right
 
 
 @pytest.mark.parametrize("data", [b"n,t\n", b"n,t", b"\xef\xbb\xbfn,t\r\n", b"", b"\n\n"])
-def test_csv_file_without_rows_has_none(data: bytes) -> None:
+def test_csv_file_without_rows_has_no_rows(data: bytes) -> None:
     assert rows_of(data) == []
 
 
@@ -140,7 +138,7 @@ def test_csv_file_without_rows_has_none(data: bytes) -> None:
         ({"format": "jsonl", "nulls": ["NULL"]}, "format: csv"),
     ],
 )
-def test_settings_of_csv_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_incompatible_csv_settings_are_rejected(settings: dict[str, Any], problem: str) -> None:
     base = {"type": "files", "paths": ["/data/*.csv"], "dataset": "d", "format": "csv"}
     with pytest.raises(ValidationError, match=problem):
         FilesSource.model_validate({**base, **settings})

@@ -1,4 +1,4 @@
-"""Reading from Kafka: real protocol against the mock broker."""
+"""Reading from Kafka with the real protocol, against the mock broker."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def extractor(broker: MockBroker) -> Iterator[KafkaExtractor]:
 
 
 def unit(topic: str, ordinal: int = 0, max_bytes: int = 0, **ranges: tuple[int, int]) -> WorkUnit:
-    """A work unit with ranges by partition: p0=(low, high)."""
+    """Return a work unit with ranges by partition: p0=(low, high)."""
     bounds = {name.removeprefix("p"): both for name, both in ranges.items()}
     return WorkUnit(
         work_unit_id=f"{topic}-{ordinal}",
@@ -93,7 +93,7 @@ SMALL = [("0", 0), ("0", 1), ("0", 2), ("1", 1), ("1", 2), ("2", 0), ("2", 1)]
 
 
 def read(extractor: KafkaExtractor, unit: WorkUnit) -> list[pa.RecordBatch]:
-    """All batches of a work unit, which must come complete."""
+    """Return all batches of a work unit, which must be read to its end."""
     extraction = extractor.extract(unit)
     assert extraction.actual_high() == unit.low
     batches = list(extraction)
@@ -103,41 +103,41 @@ def read(extractor: KafkaExtractor, unit: WorkUnit) -> list[pa.RecordBatch]:
 
 
 def offsets(batches: list[pa.RecordBatch]) -> dict[str, list[int]]:
-    """Offsets by partition, as they came."""
-    found: dict[str, list[int]] = {}
+    """Return the offsets by partition, in the order of reading."""
+    offsets_by_partition: dict[str, list[int]] = {}
     for batch in batches:
         for row in batch.select(["kafka_partition", "kafka_offset"]).to_pylist():
-            found.setdefault(str(row["kafka_partition"]), []).append(row["kafka_offset"])
-    return found
+            offsets_by_partition.setdefault(str(row["kafka_partition"]), []).append(row["kafka_offset"])
+    return offsets_by_partition
 
 
 def holes(extraction: KafkaExtraction) -> list[tuple[str, int, int]]:
-    """Partition, first offset and end of what had no record."""
-    found = extraction.holes()
-    assert all(hole.is_hole for hole in found)
-    return sorted((hole.partition, as_offset(hole.low), as_offset(hole.high)) for hole in found)
+    """Return partition, first offset and end of each range without a record."""
+    skipped_ranges = extraction.holes()
+    assert all(hole.is_hole for hole in skipped_ranges)
+    return sorted((hole.partition, as_offset(hole.low), as_offset(hole.high)) for hole in skipped_ranges)
 
 
 SMALL_OFFSETS = {"0": [0, 1, 2], "1": [1, 2], "2": [0, 1]}
 
 
-def test_many_small_units_come_whole_and_by_themselves(extractor: KafkaExtractor) -> None:
+def test_many_small_units_are_read_completely_and_separately(extractor: KafkaExtractor) -> None:
     units = small_units()
     extractor.announce(units)
-    for each in units:
-        assert offsets(read(extractor, each)) == SMALL_OFFSETS
+    for one_unit in units:
+        assert offsets(read(extractor, one_unit)) == SMALL_OFFSETS
 
 
-def test_nothing_is_asked_for_while_what_has_arrived_is_handed_out(
+def test_extractor_requests_nothing_while_it_returns_fetched_records(
     extractor: KafkaExtractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_extractor, "WINDOW_PARTITIONS", 12)  # of four units: that many are read ahead, and half
+    monkeypatch.setattr(kafka_extractor, "WINDOW_PARTITIONS", 12)  # the partitions of four units
     units = small_units()[:40]
     extractor.announce(units)
     asked_for, waiting = [], []
-    for each in units:
-        assert offsets(read(extractor, each)) == SMALL_OFFSETS
-        Event().wait(0.03)  # as long as writing it might take
+    for one_unit in units:
+        assert offsets(read(extractor, one_unit)) == SMALL_OFFSETS
+        Event().wait(0.03)  # the time that a write might take
         extractor._sort_arrived()
         asked_for.append(len(extractor._consumer.assignment()))
         waiting.append(len(extractor._buffers))
@@ -145,23 +145,23 @@ def test_nothing_is_asked_for_while_what_has_arrived_is_handed_out(
     assert max(waiting) <= 6 + 4
 
 
-def test_a_partition_is_no_longer_fetched_once_more_has_come_of_it_than_was_asked_for(
+def test_partition_is_no_longer_fetched_after_more_than_its_range_has_arrived(
     extractor: KafkaExtractor,
 ) -> None:
-    extractor.announce([unit("big", p0=(0, 3)), unit("small0", p0=(0, 99))])  # of which there are only three
+    extractor.announce([unit("big", p0=(0, 3)), unit("small0", p0=(0, 99))])  # it has only three records
     assert offsets(read(extractor, unit("big", p0=(0, 3)))) == {"0": [0, 1, 2]}
     ends_s = time.monotonic() + 10
-    while any(found.topic == "big" for found in extractor._consumer.assignment()) and time.monotonic() < ends_s:
+    while any(assigned.topic == "big" for assigned in extractor._consumer.assignment()) and time.monotonic() < ends_s:
         extractor._sort_arrived()
-    assert [(found.topic, found.partition) for found in extractor._consumer.assignment()] == [("small0", 0)]
+    assert [(assigned.topic, assigned.partition) for assigned in extractor._consumer.assignment()] == [("small0", 0)]
 
 
-def test_units_that_nobody_announced_are_read(extractor: KafkaExtractor) -> None:
-    for each in small_units()[:3]:
-        assert offsets(read(extractor, each)) == SMALL_OFFSETS
+def test_unannounced_units_are_read(extractor: KafkaExtractor) -> None:
+    for one_unit in small_units()[:3]:
+        assert offsets(read(extractor, one_unit)) == SMALL_OFFSETS
 
 
-def test_columns_carry_what_kafka_has(extractor: KafkaExtractor) -> None:
+def test_columns_contain_all_fields_of_a_kafka_record(extractor: KafkaExtractor) -> None:
     extraction = extractor.extract(unit("odd", p0=(0, 2)))
     first, second = [row for batch in extraction for row in batch.to_pylist()]
     assert (first["key"], first["value"]) == (b"k", None)
@@ -179,7 +179,7 @@ def test_big_unit_streams_in_bounded_batches(extractor: KafkaExtractor) -> None:
     assert offsets(batches) == {"0": list(range(100, BIG)), "1": [0]}
 
 
-def test_large_records_are_cut_by_bytes_and_do_not_fill_the_window(extractor: KafkaExtractor) -> None:
+def test_large_records_are_batched_by_bytes_and_do_not_exceed_the_window(extractor: KafkaExtractor) -> None:
     assert WIDE * 45 * 100_000 > WINDOW_BYTES
     bounds = [Watermark({str(partition): offset}) for partition in range(WIDE) for offset in (0, 45)]
     units = [
@@ -187,8 +187,8 @@ def test_large_records_are_cut_by_bytes_and_do_not_fill_the_window(extractor: Ka
         for ordinal, (low, high) in enumerate(zip(bounds[::2], bounds[1::2], strict=True))
     ]
     extractor.announce(units)
-    for number, each in enumerate(units):
-        batches = read(extractor, each)
+    for number, one_unit in enumerate(units):
+        batches = read(extractor, one_unit)
         assert offsets(batches) == {str(number): list(range(45))}
         assert max(batch.nbytes for batch in batches) < 20 << 20
     assert offsets(read(extractor, unit("wide", p0=(0, 45), p17=(3, 5)))) == {
@@ -197,7 +197,7 @@ def test_large_records_are_cut_by_bytes_and_do_not_fill_the_window(extractor: Ka
     }
 
 
-def test_what_arrives_while_nobody_waits_for_it_does_not_fill_the_memory(
+def test_records_that_arrive_between_reads_do_not_fill_the_memory(
     extractor: KafkaExtractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_extractor, "WINDOW_BYTES", 8 << 20)
@@ -211,18 +211,18 @@ def test_what_arrives_while_nobody_waits_for_it_does_not_fill_the_memory(
         held.append(sum(buffer.bytes for buffer in extractor._buffers.values()))
     assert max(held) <= 8 << 20
     assert offsets(list(extraction)) == {"0": list(range(45))}
-    for number, each in enumerate(units[1:], 1):
-        assert offsets(read(extractor, each)) == {str(number): list(range(45))}
+    for number, one_unit in enumerate(units[1:], 1):
+        assert offsets(read(extractor, one_unit)) == {str(number): list(range(45))}
 
 
-def test_ranges_of_one_partition_follow_each_other(extractor: KafkaExtractor) -> None:
+def test_consecutive_ranges_of_one_partition_are_read_in_order(extractor: KafkaExtractor) -> None:
     units = [unit("big", number, p0=(number * 1000, number * 1000 + 1000)) for number in range(5)]
     extractor.announce(units)
-    for number, each in enumerate(units):
-        assert offsets(read(extractor, each)) == {"0": list(range(number * 1000, number * 1000 + 1000))}
+    for number, one_unit in enumerate(units):
+        assert offsets(read(extractor, one_unit)) == {"0": list(range(number * 1000, number * 1000 + 1000))}
 
 
-def test_early_stop_tells_exactly_what_was_read_and_leaves_nothing_behind(extractor: KafkaExtractor) -> None:
+def test_early_stop_returns_the_exact_position_and_leaves_no_assignment_behind(extractor: KafkaExtractor) -> None:
     units = [unit("big", 0, p0=(0, BIG), p1=(0, 1)), *small_units()[:3], unit("big", 1, p0=(5, 10))]
     extractor.announce(units)
     extraction = extractor.extract(units[0])
@@ -233,8 +233,8 @@ def test_early_stop_tells_exactly_what_was_read_and_leaves_nothing_behind(extrac
     assert 0 < read_rows <= 10_000
     assert extraction.actual_high().positions["0"] == read_rows
     assert extraction.actual_high().positions["1"] in (0, 1)
-    for each in units[1:4]:
-        assert offsets(read(extractor, each)) == SMALL_OFFSETS
+    for one_unit in units[1:4]:
+        assert offsets(read(extractor, one_unit)) == SMALL_OFFSETS
     assert offsets(read(extractor, units[4])) == {"0": [5, 6, 7, 8, 9]}
     with pytest.raises(SourceError, match="no longer being read"):
         list(extraction)
@@ -259,7 +259,7 @@ def test_trailing_control_records_count_as_read(broker: MockBroker, extractor: K
     assert read(extractor, unit("txn", 1, p0=(3, 4))) == []
 
 
-def test_holes_are_told_once_and_only_below_what_was_handed_out(extractor: KafkaExtractor) -> None:
+def test_holes_are_reported_once_and_only_below_the_returned_position(extractor: KafkaExtractor) -> None:
     extraction = extractor.extract(unit("txn", max_bytes=1, p0=(0, 4)))
     batches = iter(extraction)
     assert offsets([next(batches)]) == {"0": [0]}
@@ -292,10 +292,10 @@ def test_unit_is_read_again_after_success_and_out_of_order(extractor: KafkaExtra
 def test_unit_with_nothing_to_read_is_complete(extractor: KafkaExtractor) -> None:
     units = [unit("small0", p0=(3, 3)), unit("small1", p0=(0, 0)), unit("small2", p0=(0, 3))]
     extractor.announce(units)
-    assert [sum(batch.num_rows for batch in read(extractor, each)) for each in units] == [0, 0, 3]
+    assert [sum(batch.num_rows for batch in read(extractor, one_unit)) for one_unit in units] == [0, 0, 3]
 
 
-def test_bad_units_in_a_window_fail_by_themselves_when_their_turn_comes(broker: MockBroker) -> None:
+def test_bad_units_in_a_window_fail_separately_in_their_turn(broker: MockBroker) -> None:
     extractor = source(broker.bootstrap_servers, idle_timeout_s=1).open()
     expired = unit("txn", p0=(500, 600))
     missing = unit("nowhere", p0=(0, 5))
@@ -303,21 +303,21 @@ def test_bad_units_in_a_window_fail_by_themselves_when_their_turn_comes(broker: 
     units = [*small_units()[:5], expired, missing, short, *small_units()[5:20]]
     extractor.announce(units)
     errors: dict[str, str] = {}
-    for each in units:
-        if each.dataset_urn.startswith("small"):
-            assert offsets(read(extractor, each)) == SMALL_OFFSETS
+    for one_unit in units:
+        if one_unit.dataset_urn.startswith("small"):
+            assert offsets(read(extractor, one_unit)) == SMALL_OFFSETS
             continue
-        extraction = extractor.extract(each)
+        extraction = extractor.extract(one_unit)
         with pytest.raises((SourceError, TransientError)) as failure:
             list(extraction)
-        errors[each.dataset_urn] = str(failure.value)
+        errors[one_unit.dataset_urn] = str(failure.value)
     assert "no longer has the planned offsets" in errors["txn"]
     assert "does not exist" in errors["nowhere"]
     assert "odd [0] ends at offset 2, before 9" in errors["odd"]
     extractor.close()
 
 
-def test_message_that_is_too_large_for_the_client_is_told(broker: MockBroker) -> None:
+def test_message_too_large_for_the_client_is_reported(broker: MockBroker) -> None:
     client = {"message.max.bytes": 50_000, "fetch.max.bytes": 50_000, "receive.message.max.bytes": 60_000}
     extractor = source(broker.bootstrap_servers, idle_timeout_s=1, client=client).open()
     with pytest.raises(
@@ -327,8 +327,8 @@ def test_message_that_is_too_large_for_the_client_is_told(broker: MockBroker) ->
     extractor.close()
 
 
-def test_a_consumer_that_never_closes_is_left_behind_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    """As librdkafka's own may do, once in some hundred times after a response that was too large."""
+def test_consumer_that_never_closes_is_abandoned_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """librdkafka's `close` can hang after a response that was too large, about once in some hundred times."""
     closing, released = Event(), Event()
 
     class Stuck:
@@ -343,7 +343,7 @@ def test_a_consumer_that_never_closes_is_left_behind_and_told(caplog: pytest.Log
     released.set()
 
 
-def test_broker_that_dies_fails_what_is_left_without_waiting_for_each() -> None:
+def test_broker_failure_fails_the_remaining_units_without_waiting_for_each() -> None:
     with MockBroker.start({"t": 1}) as mortal:
         extractor = source(mortal.bootstrap_servers, idle_timeout_s=0.5, request_timeout_s=0.5).open()
         mortal.close()
@@ -351,7 +351,7 @@ def test_broker_that_dies_fails_what_is_left_without_waiting_for_each() -> None:
         extractor.announce(units)
         with pytest.raises(TransientError, match="sent nothing for too long"):
             list(extractor.extract(units[0]))
-        for each in units[1:]:
+        for one_unit in units[1:]:
             with pytest.raises(TransientError, match="can't be reached"):
-                extractor.extract(each)
+                extractor.extract(one_unit)
         extractor.close()

@@ -1,4 +1,5 @@
-"""Planning from Kafka: real protocol against the mock broker; what it can't do (expiry, times) as pure functions."""
+"""Planning from Kafka: the real protocol against the mock broker; expiry and times, which the mock lacks, as pure
+functions."""
 
 from __future__ import annotations
 
@@ -65,13 +66,13 @@ def plans(
     states: Mapping[str, DatasetState] | None = None,
     owned: Callable[[str], bool] = everything,
 ) -> dict[str, DatasetPlan | DatasetProblem]:
-    found = [
+    results = [
         planned
         for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
         if not isinstance(planned, SourceFact | SkippedDataset)
     ]
-    assert len({planned.dataset_urn for planned in found}) == len(found)
-    return {planned.dataset_urn: planned for planned in found}
+    assert len({planned.dataset_urn for planned in results}) == len(results)
+    return {planned.dataset_urn: planned for planned in results}
 
 
 def plan_of(planned: DatasetPlan | DatasetProblem | None) -> DatasetPlan:
@@ -95,7 +96,7 @@ def read_to(urn: str, **positions: int) -> dict[str, DatasetState]:
     return {urn: DatasetState(urn, watermark=watermark)}
 
 
-# What is planned
+# Regular plans
 
 
 def test_new_topic_starts_at_earliest_with_all_partitions_in_one_unit(broker: MockBroker) -> None:
@@ -113,7 +114,7 @@ def test_partition_seen_first_gets_a_position_even_if_nothing_is_read(broker: Mo
     assert ranges(plan) == [{"0": (0, 0), "1": (10, 10), "2": (20, 20), "3": (30, 30)}]
 
 
-def test_empty_topic_is_planned_once_and_then_left_alone(broker: MockBroker) -> None:
+def test_empty_topic_is_planned_once_and_then_skipped(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=["empty"])
     assert ranges(plan_of(plans(kafka)["empty"])) == [{"0": (0, 0), "1": (0, 0)}]
     assert plans(kafka, read_to("empty", p0=0, p1=0)) == {}
@@ -129,35 +130,37 @@ def test_stored_positions_win_over_start_and_partitions_added_later_begin_at_0(b
     assert ranges(plan) == [{"1": (0, 5), "0": (2, 5)}]
 
 
-def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end_and_other_partitions_as_ever(
+def test_read_failure_is_planned_up_to_its_end_and_other_partitions_as_usual(
     broker: MockBroker,
 ) -> None:
     kafka, states = source(broker.bootstrap_servers), read_to("full", p0=0, p1=4, p2=6, p3=7)
     whole = plan_of(plans(kafka, states)["full"])
     assert ranges(whole) == [{"3": (7, 30), "2": (6, 20), "1": (4, 10)}]
     incarnation = whole.work_units[0].expected_high.incarnation
-    left = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
-    states["full"] = replace(states["full"], unread=left)
-    assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), "if the run does not say so"
+    failure = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
+    states["full"] = replace(states["full"], unread=failure)
+    assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), (
+        "a run without separate retries plans as usual"
+    )
     again = plan_of(plans(kafka, ReadingAgain(states))["full"])
-    assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before"
-    states["full"] = replace(states["full"], unread=replace(left, stopped=True))
+    assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before the failed read's end"
+    states["full"] = replace(states["full"], unread=replace(failure, stopped=True))
     assert plans(kafka, ReadingAgain(states)) == {}
 
 
-def test_what_has_gone_since_or_is_of_another_topic_is_not_waited_for() -> None:
+def test_expired_or_recreated_part_of_a_read_failure_is_not_waited_for() -> None:
     end = Watermark({"0": 5, "1": 5, "2": 5}, "id")
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(8, 20, 8), 1: PartitionLog(0, 20, 20), 2: "no leader"}
     logs[3] = PartitionLog(0, 9, 0)
-    found = limited_to_reread(end, logs, None, "id")
-    assert found == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
+    limited = limited_to_reread(end, logs, None, "id")
+    assert limited == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
     stored = read_to("t", p0=2, p1=2)["t"]
-    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "where it begins says its watermark"
+    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "the watermark has the start"
     assert limited_to_reread(end, logs, stored, "another id") == logs
     assert limited_to_reread(None, logs, stored, "id") == logs
 
 
-def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
+def test_partitions_are_datasets_if_configured(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, dataset="partition")
     planned = plans(kafka, read_to("full@1", p1=10), owned=lambda urn: urn != "full@3")
     assert set(planned) == {"full@0", "full@2"}
@@ -165,22 +168,22 @@ def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
 
 
 @pytest.mark.parametrize("start", ["latest", "2020-01-01T00:00:00+02:00"])
-def test_a_partition_added_to_a_topic_of_which_others_are_datasets_begins_at_0(broker: MockBroker, start: str) -> None:
-    """Theirs are in other buckets: what is stored there is looked up."""
+def test_added_partition_of_a_topic_read_by_partition_begins_at_0(broker: MockBroker, start: str) -> None:
+    """The other partitions are in other buckets; their stored states are looked up."""
     kafka = source(broker.bootstrap_servers, topics=["grown", "full"], dataset="partition", start=start)
     states = Elsewhere(read_to("grown@0", p0=2))
     planned = plans(kafka, states, owned=lambda urn: urn in ("grown@1", "full@1"))
     assert ranges(plan_of(planned["grown@1"])) == [{"1": (0, 5)}]
     first = plan_of(planned["full@1"]).start
-    assert first == Watermark({"1": 10}), "nothing of that topic was ever read: `start` counts"
+    assert first == Watermark({"1": 10}), "no partition of that topic was read, so `start` applies"
     forgotten = {"grown@1": DatasetState("grown@1", done_epoch=2)}
     planned = plans(kafka, Elsewhere(read_to("grown@0", p0=2), forgotten), owned=lambda urn: urn == "grown@1")
     assert ranges(plan_of(planned["grown@1"])) == [{"1": (5, 5)}], (
-        "it was published, and a person has set it to null since"
+        "it was published, and an operator has reset it since"
     )
 
 
-def test_what_is_stored_elsewhere_and_can_not_be_read_is_a_problem_of_the_partition_alone(broker: MockBroker) -> None:
+def test_unreadable_state_of_another_bucket_is_a_problem_of_the_partition_alone(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=["grown", "full"], dataset="partition", start="latest")
     planned = plans(kafka, Elsewhere({}, unreadable="grown@0"), owned=lambda urn: urn in ("grown@1", "full@1"))
     assert "can't be told" in problem_of(planned["grown@1"])
@@ -191,9 +194,9 @@ class Elsewhere(SourceState):
     """States of which some are in other buckets."""
 
     def __init__(
-        self, others: Mapping[str, DatasetState], mine: Mapping[str, DatasetState] | None = None, unreadable: str = ""
+        self, others: Mapping[str, DatasetState], own: Mapping[str, DatasetState] | None = None, unreadable: str = ""
     ) -> None:
-        super().__init__(mine or {})
+        super().__init__(own or {})
         self.others, self.unreadable = others, unreadable
 
     def anywhere(self, urn: str) -> DatasetState | None:
@@ -202,28 +205,28 @@ class Elsewhere(SourceState):
         return self.others.get(urn)
 
 
-def test_where_a_partition_begins_is_asked_only_if_something_is_new(
+def test_first_offset_of_a_partition_is_queried_only_if_it_has_new_records(
     broker: MockBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[set[tuple[str, int]]] = []
     offsets = KafkaQueries._offsets
 
-    def noted(queries: KafkaQueries, names: Collection[tuple[str, int]], *rest: Any) -> Any:
+    def record_query(queries: KafkaQueries, names: Collection[tuple[str, int]], *rest: Any) -> Any:
         asked.append(set(names))
         return offsets(queries, names, *rest)
 
-    monkeypatch.setattr(KafkaQueries, "_offsets", noted)
+    monkeypatch.setattr(KafkaQueries, "_offsets", record_query)
     states = {
         "grown": DatasetState("grown", watermark=Watermark({"0": 5, "1": 3})),
         "orders.eu": DatasetState("orders.eu", watermark=Watermark({"0": 5})),
-        "expired": DatasetState("expired", watermark=Watermark({"0": 60})),  # its first records are gone: all were read
+        "expired": DatasetState("expired", watermark=Watermark({"0": 60})),  # all were read; the first ones expired
     }
-    found = plans(source(broker.bootstrap_servers, topics=["grown", "orders.eu", "orders.us", "expired"]), states)
+    planned = plans(source(broker.bootstrap_servers, topics=["grown", "orders.eu", "orders.us", "expired"]), states)
     ends, begins = asked[:2]
     assert ends - begins == {("grown", 0), ("orders.eu", 0), ("expired", 0)}
     assert begins == {("grown", 1), ("orders.us", 0)}
-    assert set(found) == {"grown", "orders.us"}
-    (unit,) = plan_of(found["grown"]).work_units
+    assert set(planned) == {"grown", "orders.us"}
+    (unit,) = plan_of(planned["grown"]).work_units
     assert (unit.low.positions, unit.expected_high.positions) == ({"1": 3}, {"1": 5})
 
 
@@ -232,7 +235,7 @@ def test_datasets_that_are_not_idle_are_not_planned(broker: MockBroker) -> None:
     assert plans(source(broker.bootstrap_servers), {"full": DatasetState("full", pending)}) == {}
 
 
-def test_topics_are_chosen_by_name_and_pattern(broker: MockBroker) -> None:
+def test_topics_are_selected_by_name_and_pattern(broker: MockBroker) -> None:
     kafka = source(
         broker.bootstrap_servers,
         topics=["full", "__internal"],
@@ -243,17 +246,19 @@ def test_topics_are_chosen_by_name_and_pattern(broker: MockBroker) -> None:
     assert set(plans(kafka)) == {"full", "__internal", "orders.eu", "empty"}
 
 
-def test_patterns_match_whole_names_and_never_kafkas_own() -> None:
+def test_patterns_match_whole_names_and_never_kafka_internal_topics() -> None:
     selection = TopicSelection(["a"], ["b.?"], [], ["bx"])
     assert [topic for topic in ("a", "b", "bb", "bbb", "bx", "__b") if topic in selection] == ["a", "b", "bb"]
     assert "__b" not in TopicSelection([], [".*"], [], [])
 
 
-def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(broker: MockBroker) -> None:
+def test_internal_topic_that_a_pattern_matches_is_named_once_by_its_owner(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
-    found = [planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, SkippedDataset)]
-    assert [passed.dataset_urn for passed in found] == ["__internal"]
-    assert "add it to source.topics to read it" in found[0].reason
+    skipped_topics = [
+        planned for planned in kafka.plan(everything, SourceState()) if isinstance(planned, SkippedDataset)
+    ]
+    assert [passed.dataset_urn for passed in skipped_topics] == ["__internal"]
+    assert "add it to source.topics to read it" in skipped_topics[0].reason
     quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
         (kafka, lambda urn: urn != "__internal"),
         (kafka.model_copy(update={"exclude": ("__internal",)}), everything),
@@ -265,7 +270,7 @@ def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(br
         assert not [planned for planned in silent.plan(owned, SourceState()) if isinstance(planned, SkippedDataset)]
 
 
-def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> None:
+def test_limits_are_divided_among_partitions_and_work_units(broker: MockBroker) -> None:
     kafka = source(broker.bootstrap_servers, records_per_dataset=25, records_per_work_unit=10, bytes_per_dataset=1000)
     plan = plan_of(plans(kafka)["full"])
     assert ranges(plan) == [{"3": (0, 9)}, {"1": (0, 8)}, {"2": (0, 8), "0": (0, 0)}]
@@ -278,10 +283,10 @@ def test_bytes_limit_keeps_partitions_whole(broker: MockBroker) -> None:
     assert ranges(plan_of(plans(kafka)["full"])) == [{"3": (0, 30)}, {"2": (0, 20)}, {"1": (0, 10), "0": (0, 0)}]
 
 
-# What goes wrong
+# Problems
 
 
-def test_missing_topic_is_a_problem_of_its_own(broker: MockBroker) -> None:
+def test_missing_topic_is_a_problem_of_its_own_dataset(broker: MockBroker) -> None:
     for kind in ("topic", "partition"):
         planned = plans(source(broker.bootstrap_servers, topics=["full", "nowhere"], dataset=kind))
         assert "does not exist" in problem_of(planned.pop("nowhere"))
@@ -290,7 +295,7 @@ def test_missing_topic_is_a_problem_of_its_own(broker: MockBroker) -> None:
     assert "nowhere" not in plans(source(broker.bootstrap_servers, topics=["nowhere"]), owned=lambda urn: False)
 
 
-def test_unreachable_broker_is_an_error_at_once() -> None:
+def test_unreachable_broker_raises_at_once() -> None:
     kafka = source(request_timeout_s=0.3)
     began = time.monotonic()
     with pytest.raises(SourceError, match=f"can't be reached.*{UNREACHABLE}") as failure:
@@ -309,7 +314,7 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 
 @pytest.mark.parametrize("watermark", [Watermark({"7": 1}), Watermark({"0": "x"}), Watermark({"0": 2}, "topic-id")])
 @pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest", "nearest"])
-def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
+def test_position_that_does_not_fit_the_topic_is_rejected(watermark: Watermark, policy: str) -> None:
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
     with pytest.raises(PlanError, match="recreated") as caught:
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
@@ -317,17 +322,17 @@ def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, p
 
 
 @pytest.mark.parametrize("policy", ["earliest", "nearest"])
-def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_named(policy: str) -> None:
+def test_position_above_the_log_never_moves_back_and_the_nearest_position_is_named(policy: str) -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 5, 0), 1: PartitionLog(7, 9, 0), 2: PartitionLog(0, 4, 0)}
     state = read_to("t", p0=6, p1=1, p2=3)["t"]
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(expired_offsets=policy), "t", logs, state)
-    assert caught.value.remedy == (), "it may also be another topic, of which nothing is read yet"
+    assert caught.value.remedy == (), "it may also be another topic that was never read"
     assert """set-watermark) to null to begin at source.start, or to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
     assert state.watermark is not None
-    known = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
+    known_topic = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
     with pytest.raises(PlanError) as caught:
-        plan_dataset(source(expired_offsets=policy), "t", logs, known, "topic-id")
+        plan_dataset(source(expired_offsets=policy), "t", logs, known_topic, "topic-id")
     assert caught.value.remedy == ("dataset set-watermark", "t", '{"0": 5, "1": 7, "2": 3}')
     with pytest.raises(PlanError) as caught:
         plan_dataset(source(expired_offsets=policy), "t", {**logs, 1: "unknown"}, read_to("t", p0=6, p1=1)["t"])
@@ -335,7 +340,7 @@ def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_na
 
 
 @pytest.mark.parametrize("topic_id", ["", "topic-id"])
-def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_told_to_set_it(topic_id: str) -> None:
+def test_position_after_an_open_transaction_waits_for_its_end_without_suggesting_set_watermark(topic_id: str) -> None:
     state = DatasetState("t", watermark=Watermark({"0": 6, "1": 2}, topic_id))
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 4, 0, open_end=6), 1: PartitionLog(0, 9, 0)}
     with pytest.raises(PlanError, match="an open transaction precedes the stored position") as caught:
@@ -346,19 +351,17 @@ def test_a_position_behind_an_open_transaction_waits_for_its_end_and_nobody_is_t
     logs[0] = PartitionLog(0, 4, 0, open_end=5)
     with pytest.raises(PlanError, match="not in the topic") as caught:
         plan_dataset(source(), "t", logs, state, topic_id)
-    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), (
-        "where uncommitted records end, not committed ones"
-    )
+    assert """to {"0": 5, "1": 2} to continue""" in str(caught.value), "the end includes uncommitted records"
 
 
-def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
+def test_position_of_a_known_topic_waits_for_a_cluster_that_returns_topic_ids() -> None:
     state = DatasetState("t", watermark=Watermark({"0": 2}, "topic-id"))
     with pytest.raises(SourceError, match="no controller"):
         plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state)
 
 
-def test_a_broker_that_does_not_know_all_partitions_of_the_same_topic_yet_is_asked_again_later() -> None:
-    """What is stored is right: setting the watermark would publish records twice."""
+def test_broker_that_does_not_list_all_partitions_yet_is_retried_later() -> None:
+    """The stored position is right: if an operator set the watermark, records would be published twice."""
     state = DatasetState("t", watermark=Watermark({"0": 3, "1": 2}, "topic-id"))
     with pytest.raises(SourceError, match="does not know partitions 1 of the topic yet") as raised:
         plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state, "topic-id")
@@ -374,15 +377,15 @@ def test_planned_positions_carry_the_topic_id(stored: str) -> None:
     assert (unit.low, unit.expected_high) == (Watermark({"0": 2}, "topic-id"), Watermark({"0": 5}, "topic-id"))
 
 
-def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
-    told = r"expected offset 3; found offsets 10 to 20; 7 offsets have expired.*expired_offsets"
-    with pytest.raises(PlanError, match=told) as caught:
+def test_expired_offsets_fail_with_the_expected_and_the_existing_offsets() -> None:
+    message = r"expected offset 3; found offsets 10 to 20; 7 offsets have expired.*expired_offsets"
+    with pytest.raises(PlanError, match=message) as caught:
         plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
     assert caught.value.remedy == ("run", "--set=source.expired_offsets=earliest")
 
 
 @pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("nearest", 10), ("latest", 20)])
-def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: int) -> None:
+def test_expired_offsets_are_skipped_and_recorded_as_configured(policy: str, low: int) -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
     plan = plan_of(plan_dataset(source(expired_offsets=policy), "t", logs, read_to("t", p0=3, p1=4)["t"]))
     assert ranges(plan) == [{"0": (low, 20)}]
@@ -393,11 +396,11 @@ def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: i
 
 
 NEW = PartitionLog(10, 20, 20)
-"""A partition whose first ten records are gone, as `start: latest` sees it."""
+"""A partition whose first ten records have expired, as `start: latest` sees it."""
 
 
 @pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("nearest", 10), ("latest", 20)])
-def test_what_has_expired_of_a_partition_added_later_is_recorded(policy: str, low: int) -> None:
+def test_expired_offsets_of_an_added_partition_are_recorded(policy: str, low: int) -> None:
     kafka = source(expired_offsets=policy, start="latest")
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 4, 4), 1: NEW}
     plan = plan_of(plan_dataset(kafka, "t", logs, read_to("t", p0=4)["t"]))
@@ -405,7 +408,7 @@ def test_what_has_expired_of_a_partition_added_later_is_recorded(policy: str, lo
     assert [(s.partition, s.low, s.high) for s in plan.skipped] == [("1", 0, low)]
 
 
-def test_what_has_expired_of_a_partition_added_later_stops_as_configured() -> None:
+def test_expired_offsets_of_an_added_partition_stop_its_dataset_as_configured() -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 6, 6), 1: NEW}
     with pytest.raises(
         SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 offsets have expired"
@@ -417,16 +420,14 @@ def test_what_has_expired_of_a_partition_added_later_stops_as_configured() -> No
 
 
 @pytest.mark.parametrize(("policy", "low"), [("fail", 10), ("skip", 10), ("earliest", 10), ("latest", 20)])
-def test_a_partition_that_may_have_been_there_when_others_of_its_topic_were_first_read_is_never_stuck(
-    policy: str, low: int
-) -> None:
+def test_partition_that_may_predate_the_first_read_of_its_topic_is_never_stuck(policy: str, low: int) -> None:
     kafka = source(expired_offsets=policy, start="latest", dataset="partition")
     plan = plan_of(plan_dataset(kafka, "t@1", {1: NEW}, None, topic_followed=True))
     assert (plan.start, ranges(plan)) == (Watermark({"1": 0}), [{"1": (low, 20)}])
     assert positions_lost(plan.skipped) == low
 
 
-def test_expired_partition_is_left_out_and_the_others_are_planned() -> None:
+def test_expired_partition_is_excluded_and_the_others_are_planned() -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
     plan = plan_of(plan_dataset(source(expired_offsets="skip"), "t", logs, read_to("t", p0=3, p1=1)["t"]))
     assert ranges(plan) == [{"1": (1, 4)}]
@@ -434,13 +435,13 @@ def test_expired_partition_is_left_out_and_the_others_are_planned() -> None:
     assert plan_dataset(source(expired_offsets="skip"), "t", logs, read_to("t", p0=3, p1=4)["t"]) is None
 
 
-def test_offsets_that_the_broker_has_dropped_are_a_problem_of_their_topic_alone(broker: MockBroker) -> None:
+def test_offsets_that_the_broker_deleted_are_a_problem_of_their_topic_alone(broker: MockBroker) -> None:
     topics, states = ["expired", "full"], read_to("expired", p0=1)
     planned = plans(source(broker.bootstrap_servers, topics=topics), states)
     assert "deleted records before they were read" in problem_of(planned["expired"])
     plan_of(planned["full"])
     left_out = plans(source(broker.bootstrap_servers, topics=["expired"], expired_offsets="skip"), states)
-    assert [type(found) for found in left_out.values()] == [DatasetProblem]
+    assert [type(problem) for problem in left_out.values()] == [DatasetProblem]
     skipping = source(broker.bootstrap_servers, topics=topics, expired_offsets="earliest")
     plan = plan_of(plans(skipping, states)["expired"])
     ((low, high),) = (bounds["0"] for bounds in ranges(plan))
@@ -457,12 +458,12 @@ def test_partition_error_stops_its_dataset() -> None:
         plan_dataset(source(), "t", {0: PartitionLog(0, 1, 0), 1: "gone wrong"}, None)
 
 
-def test_topic_names_split_into_partition_datasets() -> None:
-    found = TopicMetadata("t", (0, 1), "", frozenset())
-    assert [dataset.urn for dataset in found.datasets("partition")] == ["t@0", "t@1"]
+def test_topic_with_partition_datasets_lists_one_dataset_per_partition() -> None:
+    metadata = TopicMetadata("t", (0, 1), "", frozenset())
+    assert [dataset.urn for dataset in metadata.datasets("partition")] == ["t@0", "t@1"]
 
 
-# Packing and sharing
+# Packing and fair shares
 
 
 @given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 300), st.booleans())
@@ -486,7 +487,7 @@ def test_packing_covers_each_partition_without_gap_or_overlap(sizes: list[int], 
 
 
 @given(st.lists(st.integers(0, 1000), max_size=20), st.integers(0, 3000))
-def test_shares_use_the_limit_up_and_favour_nobody(sizes: list[int], limit: int) -> None:
+def test_fair_shares_use_the_whole_limit_and_are_even(sizes: list[int], limit: int) -> None:
     shares = fair_shares(sizes, limit)
     assert sum(shares) == min(sum(sizes), limit or sum(sizes))
     assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))

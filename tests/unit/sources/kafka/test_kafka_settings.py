@@ -1,4 +1,4 @@
-"""The Kafka source's settings: what is refused, what is shown of them, and what the client says."""
+"""The Kafka source's settings: rejected values, hidden secrets, and masked client messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_source_pickles_and_still_hides_its_secrets() -> None:
 @pytest.mark.parametrize(
     "client", [{"security.protocol": SECRET}, {"no.such.key": SECRET}, {"ssl.key.location": SECRET}]
 )
-def test_refused_client_settings_do_not_show_their_values(client: dict[str, str]) -> None:
+def test_rejected_client_settings_do_not_show_their_values(client: dict[str, str]) -> None:
     if "ssl.key.location" in client:
         client = {**client, "security.protocol": "ssl"}
     kafka = source(client=client)
@@ -49,7 +49,7 @@ def test_refused_client_settings_do_not_show_their_values(client: dict[str, str]
         assert failure.value.__cause__ is None
 
 
-def test_secrets_are_masked_in_what_librdkafka_says() -> None:
+def test_secrets_are_masked_in_librdkafka_messages() -> None:
     connection = KafkaConnection("b:1", {"sasl.password": "pw", "debug": "abc"}, 1)
     assert connection.masked("pw abc") == "*** abc"
     assert "pw" not in repr(connection)
@@ -57,7 +57,7 @@ def test_secrets_are_masked_in_what_librdkafka_says() -> None:
     notes.log(7, "%s [%s] %s", "FAIL", "x", "pw")
 
 
-def test_names_of_protocols_and_mechanisms_are_shown_where_they_belong() -> None:
+def test_protocol_and_mechanism_names_are_shown_in_their_own_settings() -> None:
     client = {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "PLAIN",
@@ -78,7 +78,7 @@ def test_names_of_protocols_and_mechanisms_are_shown_where_they_belong() -> None
         (KafkaError._TRANSPORT, "Connection refused", False),
     ],
 )
-def test_a_refusal_counts_once_no_broker_is_left(code: int, text: str, refused: bool) -> None:
+def test_rejected_connection_is_reported_after_all_brokers_are_down(code: int, text: str, refused: bool) -> None:
     errors = [KafkaError(code, text), KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")]
     for first, second in (errors, errors[::-1]):
         notes = ClientLog(KafkaConnection("b:1", {}, 1))
@@ -88,7 +88,7 @@ def test_a_refusal_counts_once_no_broker_is_left(code: int, text: str, refused: 
         assert (notes.refused, notes.last) == (refused, text)
 
 
-def test_secret_files_are_read_when_a_client_is_made(tmp_path: Path) -> None:
+def test_secret_files_are_read_when_a_client_is_created(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     kafka = source(client={"ssl.key.password": f"a${{file:{secret}}}z"})
     secret.write_text(SECRET + "\n")
@@ -107,7 +107,7 @@ def test_secret_file_needs_an_absolute_path() -> None:
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof"])
-def test_settings_that_the_source_owns_are_refused(key: str) -> None:
+def test_settings_that_the_source_owns_are_rejected(key: str) -> None:
     with pytest.raises(ConfigurationError, match=key) as failure:
         source(client={key: SECRET})
     assert SECRET not in str(failure.value)
@@ -117,6 +117,6 @@ def test_settings_that_the_source_owns_are_refused(key: str) -> None:
     "settings",
     [{"topics": []}, {"topic_patterns": ["("]}, {"start": "2026-01-01T00:00:00"}, {"start": "soon"}, {"topic": "x"}],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_kafka_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         source(**settings)

@@ -1,4 +1,4 @@
-"""Timestamps of Kafka records, also of those that were written without one."""
+"""Timestamps of Kafka records, including records without one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_record_without_a_timestamp_has_none(kind: int) -> None:
     assert times_of([(kind, -1), (kind, -1)]) == [(None, None)] * 2
 
 
-def test_record_without_a_timestamp_leaves_those_of_others_alone() -> None:
+def test_record_without_a_timestamp_does_not_change_the_others() -> None:
     assert times_of([(CREATE, 1000), (CREATE, -1), (APPEND, 1000)]) == [
         (SECOND, "create"),
         (None, None),

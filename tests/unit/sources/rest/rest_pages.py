@@ -1,4 +1,4 @@
-"""A server of given pages, and what a reader of them gets."""
+"""A server of given pages, and helpers that read from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGH = "2024-01-02T00:00:00.000000Z"
 
 
 class Pages:
-    """Gives pages by their numbers from 1 on, and empty ones behind the last, whatever `since` is."""
+    """A server that returns pages by number from 1, and empty pages after the last one, for any `since`."""
 
     def __init__(self, *pages: Any, links: Sequence[int] = ()) -> None:
         self.pages, self.links = pages, links
@@ -44,7 +44,7 @@ def paging_of(**settings: Any) -> PageNumberPaging:
 def values_of(
     server: Any, field: WatermarkField = UNIQUE, records: str = "", paging: PageNumberPaging | None = None
 ) -> list[bytes]:
-    """The records that a run reads from the beginning on."""
+    """Return the records that a run reads from the beginning."""
     listed = RecordList(Request(url="http://h/x"), records, field, paging or paging_of())
     low = Watermark({"": field.beginning, ROWS: 0}, field.incarnation)
     high = Watermark({"": HIGH} if field.type == "time" else {}, field.incarnation)
@@ -55,5 +55,5 @@ def values_of(
 def read_from(
     server: Any, field: WatermarkField = UNIQUE, records: str = "", paging: PageNumberPaging | None = None
 ) -> list[Any]:
-    """The field `i` of each of them."""
+    """Return the field `i` of each record that a run reads."""
     return [json.loads(value)["i"] for value in values_of(server, field, records, paging)]

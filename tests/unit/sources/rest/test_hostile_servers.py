@@ -1,4 +1,5 @@
-"""Servers that answer byte by byte, without an end, or with bombs: each fails its own dataset, with the bound named."""
+"""Servers that answer byte by byte, endlessly, or with bombs: each fails its own dataset, and the error names the
+bound."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def error_of(url: str, **settings: Any) -> DistcommitError:
 
 
 @pytest.mark.parametrize("answering", [slow_body, slow_head])
-def test_answer_that_takes_too_long_fails_and_names_the_bound(answering: Callable[..., None]) -> None:
+def test_answer_that_takes_too_long_fails_and_the_error_names_the_bound(answering: Callable[..., None]) -> None:
     begun_s = time.monotonic()
     with hostile(answering) as url:
         error = error_of(url)
@@ -41,13 +42,13 @@ def test_answer_that_takes_too_long_fails_and_names_the_bound(answering: Callabl
 
 
 @pytest.mark.parametrize("answering", [endless_body, bomb])
-def test_body_that_is_too_large_once_it_is_unpacked_fails_and_names_the_bound(answering: Callable[..., None]) -> None:
+def test_body_too_large_after_decompression_fails_and_the_error_names_the_bound(answering: Callable[..., None]) -> None:
     with hostile(answering) as url:
         error = error_of(url, answer_s=60)
     assert "at most 268,435,456 bytes" in str(error)
 
 
-def test_body_that_is_packed_more_than_once_fails() -> None:
+def test_body_compressed_more_than_once_fails() -> None:
     with hostile(nested_bomb) as url:
         error = error_of(url, answer_s=60)
     assert "Content-Encoding" in str(error)
@@ -64,7 +65,7 @@ def test_body_that_is_packed_more_than_once_fails() -> None:
         (redirect, "302"),
     ],
 )
-def test_registry_that_answers_so_does_not_answer(answering: Callable[..., None], bound: str) -> None:
+def test_hostile_registry_counts_as_unavailable(answering: Callable[..., None], bound: str) -> None:
     with hostile(answering) as url:
         limit_s = 60 if "bytes" in bound else 0.3
         registry = Registry(RegistrySettings(url=url, client={"max.retries": 0}), answer_s=limit_s)
@@ -74,7 +75,7 @@ def test_registry_that_answers_so_does_not_answer(answering: Callable[..., None]
     assert bound in str(raised.value)
 
 
-def test_call_within_its_time_returns_or_raises_as_it_does() -> None:
+def test_call_within_its_time_limit_returns_or_raises_the_call_s_result() -> None:
     assert call_within(10, lambda: 7) == 7
     nothing: dict[str, int] = {}
     with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""The REST source on a real server: what it plans, asks and reads, run after run, and what it tells."""
+"""The REST source on a real server: plans, requests, records read over several runs, and error messages."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ PAGING = {
 
 
 class Lists:
-    """Lists of one test."""
+    """The lists of one test."""
 
     def __init__(self, server: RestServer, name: str) -> None:
         self.server, self.name = server, name
 
     def put(self, *values: Any, **of: Any) -> None:
-        """Has these values, each with its number, in this order."""
+        """Replace the list with these values, numbered in this order."""
         rows = [json.dumps({"at": value, "n": number}) for number, value in enumerate(values)]
         is_number = any(type(value) is int for value in values)
         self.server.put(self.name, **{"rows": rows, "is_number": is_number, **of})
 
     def source(self, how: str = "cursor", **settings: Any) -> RestSource:
-        """Of times, unless it says otherwise; without retries."""
+        """Return a source with a time watermark by default, and without retries."""
         where = {"url": f"{self.server.url}/{how}/{{dataset}}", "datasets": [self.name], "paging": PAGING[how]}
         records = "" if how == "header" else "data.items"
         base = {"type": "rest", **where, "records": records, "watermark": TIME, "retries": 0}
@@ -63,13 +63,13 @@ class Lists:
 
 @pytest.fixture
 def lists(rest_server: RestServer, request: pytest.FixtureRequest) -> Lists:
-    made = Lists(rest_server, f"u{abs(hash(request.node.nodeid))}-{time.monotonic_ns()}")
-    made.put()
-    return made
+    new_lists = Lists(rest_server, f"u{abs(hash(request.node.nodeid))}-{time.monotonic_ns()}")
+    new_lists.put()
+    return new_lists
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
-    """The numbers of records, which are also counted without a gap."""
+    """Return the numbers of records, and check that their offsets have no gap."""
     return [json.loads(row["value"])["n"] for row in rows]
 
 
@@ -86,7 +86,7 @@ def failure(reader: Reader) -> str:
 
 
 @pytest.mark.parametrize("paging", PAGING)
-def test_each_way_of_paging_leads_to_the_last_page_and_the_next_run_goes_on(lists: Lists, paging: str) -> None:
+def test_each_paging_type_reaches_the_last_page_and_the_next_run_resumes(lists: Lists, paging: str) -> None:
     values = [at(second // 2) for second in range(10)]
     lists.put(*values[:8])
     reader = lists.reader(paging)
@@ -99,7 +99,7 @@ def test_each_way_of_paging_leads_to_the_last_page_and_the_next_run_goes_on(list
     assert [row["_offset"] for row in reader.rows] == list(range(10))
 
 
-def test_times_of_a_second_that_is_not_over_wait() -> None:
+def test_times_of_an_unfinished_second_wait() -> None:
     field = WatermarkField.model_validate(TIME)
     now = datetime(2024, 1, 1, 12, 0, 0, 999_999, timezone(timedelta(hours=2)))
     assert field.end_of_plan(now) == "2024-01-01T10:00:00.000000Z"
@@ -115,8 +115,8 @@ def test_times_of_a_second_that_is_not_over_wait() -> None:
         ("2024-01-01", 86_400), ("20240101", 86_400), ("2024-W01-1", 86_400), ("2024-W01", 604_800),
     ],
 )  # fmt: skip
-def test_times_that_leave_open_more_than_the_lookback_are_refused(lists: Lists, written: str, lookback_s: int) -> None:
-    """Of a day that is written as such, more records may come as long as it lasts."""
+def test_times_less_precise_than_the_lookback_are_rejected(lists: Lists, written: str, lookback_s: int) -> None:
+    """If a time names only its day, more records with that time may arrive until the day ends."""
     lists.put(written)
     enough = lists.reader(watermark={**TIME, "lookback": lookback_s})
     assert numbers(enough.run()) == [0]
@@ -127,7 +127,7 @@ def test_times_that_leave_open_more_than_the_lookback_are_refused(lists: Lists, 
         assert f"set source.watermark.lookback to {lookback_s}" in why
 
 
-def test_records_come_as_they_are(lists: Lists) -> None:
+def test_record_bytes_are_kept_unchanged(lists: Lists) -> None:
     rows = ['{ "at" : "2024-01-01T00:00:00Z", "price":1.10000000000000000001, "at2":null}']
     lists.put(rows=rows)
     (row,) = lists.reader().run()
@@ -137,9 +137,9 @@ def test_records_come_as_they_are(lists: Lists) -> None:
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("zone", ["Z", "+00:00", ".000001Z", ""])
 def test_ties_at_the_watermark_are_neither_lost_nor_doubled(lists: Lists, zone: str, exclusive: bool) -> None:
-    """Whether the server takes `since` as inclusive or not, and however finely."""
+    """Holds for inclusive and exclusive `since`, at any precision."""
     values = [at(second // 3, zone) for second in range(30)]
-    # `until` is not sent: the source itself ends before the watermark's value.
+    # `until` is not sent: the source itself stops before the watermark's value.
     lists.put(*values, exclusive=exclusive)
     reader = lists.reader(
         watermark={**TIME, "format": "%Y-%m-%dT%H:%M:%SZ" if zone == "Z" else "%Y-%m-%dT%H:%M:%S.%fZ"}
@@ -155,7 +155,7 @@ def test_ties_at_the_watermark_are_neither_lost_nor_doubled(lists: Lists, zone: 
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_the_newest_group_of_integers_waits_unless_each_is_there_once(lists: Lists, exclusive: bool) -> None:
+def test_newest_group_of_integers_waits_unless_values_are_unique(lists: Lists, exclusive: bool) -> None:
     lists.put(1, 2, 2, 3, 3, exclusive=exclusive)
     reader, unique = lists.reader(watermark=NUMBER), lists.reader(watermark={**NUMBER, "unique": True})
     assert numbers(reader.run()) == [0, 1, 2]
@@ -177,7 +177,7 @@ def test_text_is_ordered_by_code_points_and_its_newest_group_waits(lists: Lists)
     assert numbers(reader.run()) == [3, 4]
 
 
-def test_what_comes_late_is_lost_without_lookback_and_read_with_it(lists: Lists) -> None:
+def test_late_values_are_lost_without_lookback_and_read_with_it(lists: Lists) -> None:
     naive, careful = lists.reader(watermark=NUMBER), lists.reader(watermark={**NUMBER, "lookback": 3})
     lists.put(1, 3, 4)
     for reader in (naive, careful):
@@ -189,7 +189,7 @@ def test_what_comes_late_is_lost_without_lookback_and_read_with_it(lists: Lists)
     assert [json.loads(row["value"])["at"] for row in careful.rows] == [1, 2, 3]
 
 
-def test_times_are_read_up_to_the_present_less_the_lookback(lists: Lists) -> None:
+def test_times_are_read_up_to_now_minus_the_lookback(lists: Lists) -> None:
     now = datetime.now(UTC)
     times = [(now + timedelta(seconds=seconds)).isoformat() for seconds in (-3600, -90, -30, 3600)]
     lists.put(*times)
@@ -197,7 +197,7 @@ def test_times_are_read_up_to_the_present_less_the_lookback(lists: Lists) -> Non
     assert numbers(lists.reader().run()) == [0, 1, 2]
 
 
-def test_times_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(lists: Lists) -> None:
+def test_read_failure_of_times_is_planned_up_to_its_end(lists: Lists) -> None:
     lists.put(*(at(second) for second in range(6)))
     reader = lists.reader()
     high = Watermark({"": "2024-01-01T00:00:03.000000Z"}, "at:time")
@@ -208,7 +208,7 @@ def test_times_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(l
     assert numbers(reader.run()) == [3, 4, 5]
 
 
-def test_where_only_reading_finds_the_end_it_finds_it_anew(lists: Lists) -> None:
+def test_end_that_is_known_only_after_reading_is_determined_again(lists: Lists) -> None:
     lists.put(1, 2, 3, 4)
     reader = lists.reader(watermark=NUMBER)
     plan = reader.plan(Watermark({}, "at:integer"))
@@ -216,8 +216,8 @@ def test_where_only_reading_finds_the_end_it_finds_it_anew(lists: Lists) -> None
     assert numbers(reader.read(plan)) == [0, 1, 2]
 
 
-def test_a_watermark_that_the_present_has_not_reached_yet_waits(lists: Lists) -> None:
-    """As where the clock of the machine that plans was put back."""
+def test_watermark_in_the_future_waits(lists: Lists) -> None:
+    """The clock of the planning machine may have been set back."""
     lists.put(at(0))
     reader = lists.reader()
     reader.watermark = Watermark({"": "2999-01-01T00:00:00.000000Z", "rows": 1}, "at:time")
@@ -225,7 +225,7 @@ def test_a_watermark_that_the_present_has_not_reached_yet_waits(lists: Lists) ->
     assert reader.problems == []
 
 
-def test_a_server_is_asked_from_a_little_before_the_watermark_on(lists: Lists) -> None:
+def test_server_is_queried_from_slightly_before_the_watermark(lists: Lists) -> None:
     lists.put(at(0))
     reader = lists.reader(
         watermark={**TIME, "until": "until", "format": "%Y-%m-%d"}, params={"sort": "at", "of": "{dataset}"}
@@ -234,16 +234,16 @@ def test_a_server_is_asked_from_a_little_before_the_watermark_on(lists: Lists) -
     assert reader.watermark is not None
     reader.watermark = Watermark({**reader.watermark.positions, "": at(86400 * 2, ".000000Z")}, "at:time")
     reader.run()
-    first, *_, last = [each["arguments"] for each in lists.server.asked(lists.name)]
+    first, *_, last = [request["arguments"] for request in lists.server.asked(lists.name)]
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%d")
     assert first == {"sort": "at", "of": lists.name, "until": tomorrow}
     assert last == {"sort": "at", "of": lists.name, "since": "2024-01-02", "until": tomorrow}
 
 
-def test_seconds_since_1970_are_those_of_the_time_in_whichever_zone_the_machine_is(
+def test_seconds_since_1970_do_not_depend_on_the_machine_s_time_zone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """West of UTC it would be asked for what came hours later, and the rest would be lost."""
+    """West of UTC, a local time would query too late a range, and the records before it would be lost."""
     field = WatermarkField.model_validate({**TIME, "until": "until", "format": "%s"})
     low, high = "2024-01-01T00:00:00.500000Z", "2024-07-01T00:00:00.000000Z"
     try:
@@ -273,10 +273,8 @@ def test_seconds_since_1970_are_those_of_the_time_in_whichever_zone_the_machine_
         ("now", "2024-01-01 00:00 and 2024-01-02 00:00"),
     ],
 )
-def test_a_format_that_writes_what_lies_further_apart_than_what_is_asked_beyond_a_range_is_refused(
-    form: str, alike: str
-) -> None:
-    """Up to a month, with the day after, a server would give nothing of what lies between: it would be lost."""
+def test_format_coarser_than_the_margin_of_a_query_is_rejected(form: str, alike: str) -> None:
+    """With months and a margin of a day, a server would omit the days between, and their records would be lost."""
     with pytest.raises(ValidationError, match=f"format writes {alike} alike"):
         WatermarkField.model_validate({**TIME, "until": "until", "format": form})
 
@@ -293,15 +291,13 @@ def test_a_format_that_writes_what_lies_further_apart_than_what_is_asked_beyond_
         ("%Y-%m-%d %I:%M:%S %p", "2024-03-01 10:29:59 AM", "2024-03-01 12:30:01 PM"),
     ],
 )
-def test_a_day_or_a_second_beyond_the_range_is_asked_for_as_the_format_has_seconds_or_not(
-    form: str, since: str, until: str
-) -> None:
+def test_query_margin_is_a_day_or_a_second_by_the_precision_of_the_format(form: str, since: str, until: str) -> None:
     field = WatermarkField.model_validate({**TIME, "until": "until", "format": form})
     low, high = "2024-03-01T10:30:00.000000Z", "2024-03-01T12:30:00.000000Z"
     assert field.asked(low, high) == {"since": since, "until": until}
 
 
-def test_reading_may_end_between_two_values_and_goes_on_there(lists: Lists) -> None:
+def test_reading_may_end_between_two_values_and_resumes_there(lists: Lists) -> None:
     lists.put(*(at(second) for second in (0, 1, 1, 1, 1, 2, 3, 4, 5, 5)))
     reader = lists.reader()
     for _ in range(10):
@@ -310,22 +306,22 @@ def test_reading_may_end_between_two_values_and_goes_on_there(lists: Lists) -> N
     assert numbers(reader.rows) == list(range(10))
 
 
-def test_one_answer_may_be_all(lists: Lists) -> None:
+def test_unpaged_answer_is_the_whole_list(lists: Lists) -> None:
     lists.put(at(0), at(1), limit=100)
     assert numbers(lists.reader(url=f"{lists.server.url}/none/{{dataset}}", paging={"type": "none"}).run()) == [0, 1]
 
 
-def test_pages_that_end_too_early_are_told_and_nothing_is_passed_over(lists: Lists) -> None:
-    """As where the path of the link is not the one that the server uses."""
+def test_pages_that_end_too_early_are_reported_and_no_record_is_skipped(lists: Lists) -> None:
+    """A wrong `path` of the link causes this."""
     lists.put(*(at(second) for second in range(9)))
     for wrong in ({"type": "link", "path": "nxt"}, {"type": "none"}, {"type": "link"}):
-        told = failure(lists.reader(url=f"{lists.server.url}/body/{{dataset}}", paging=wrong))
-        assert "although the server has more records" in told
-        assert "source.paging" in told
+        message = failure(lists.reader(url=f"{lists.server.url}/body/{{dataset}}", paging=wrong))
+        assert "although the server has more records" in message
+        assert "source.paging" in message
 
 
 @pytest.mark.parametrize(
-    ("values", "watermark", "told"),
+    ("values", "watermark", "message"),
     [
         ([at(1), at(0)], TIME, "another order"),
         ([at(9), at(8), at(7), at(6)], TIME, "another order"),
@@ -342,17 +338,17 @@ def test_pages_that_end_too_early_are_told_and_nothing_is_passed_over(lists: Lis
         ([1, "2"], NUMBER, "a str"),
     ],
 )
-def test_records_without_a_place_in_the_order(
-    lists: Lists, values: list[Any], watermark: dict[str, Any], told: str
+def test_record_without_a_valid_place_in_the_order_fails_its_list(
+    lists: Lists, values: list[Any], watermark: dict[str, Any], message: str
 ) -> None:
     lists.put(*values)
     reader = lists.reader(watermark=watermark)
-    assert told in failure(reader)
+    assert message in failure(reader)
     assert reader.watermark is None
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ("<html>welcome</html>", "an answer can't be read"),
         ("", "an answer can't be read"),
@@ -365,12 +361,12 @@ def test_records_without_a_place_in_the_order(
         ('{"data": {"items": ' + "[" * 100_000 + "]" * 100_000 + "}}", "nested too deeply"),
     ],
 )
-def test_answers_that_are_not_what_they_should_be(lists: Lists, body: str, told: str) -> None:
+def test_malformed_answer_fails_its_list(lists: Lists, body: str, message: str) -> None:
     lists.put(first=[[200, {}, body]])
-    assert told in failure(lists.reader())
+    assert message in failure(lists.reader())
 
 
-def test_pages_without_an_end_are_told(lists: Lists) -> None:
+def test_endless_pages_are_reported(lists: Lists) -> None:
     items = json.dumps([{"at": at(0), "n": 0}])
     back = {"data": {"items": []}, "next": 7}
     lists.put(first=[[200, {}, json.dumps(back)]] * 3)
@@ -383,7 +379,7 @@ def test_pages_without_an_end_are_told(lists: Lists) -> None:
     assert "1001 answers without records" in failure(lists.reader())
 
 
-def test_a_link_to_another_server_is_not_followed(lists: Lists) -> None:
+def test_link_to_another_server_is_not_followed(lists: Lists) -> None:
     for elsewhere in ("http://127.0.0.1:1/more", "//other.example/more", "https://127.0.0.1/more"):
         lists.put(first=[[200, {}, json.dumps({"data": {"items": []}, "next": elsewhere})]])
         assert "a link must not lead to another server" in failure(lists.reader("body"))
@@ -395,17 +391,17 @@ _TODO = {400: "source.params", 401: "source.headers", 403: "let this user", 404:
 
 
 @pytest.mark.parametrize(("status", "todo"), _TODO.items())
-def test_a_refusal_is_told_and_not_tried_again(lists: Lists, status: int, todo: str) -> None:
+def test_client_error_is_reported_and_not_retried(lists: Lists, status: int, todo: str) -> None:
     lists.put(first=[[status, {}, "because"]])
-    told = failure(lists.reader(retries=3))
-    assert f"{status} " in told
-    assert "because" in told
-    assert todo in told
+    message = failure(lists.reader(retries=3))
+    assert f"{status} " in message
+    assert "because" in message
+    assert todo in message
     assert len(lists.server.asked(lists.name)) == 1
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-def test_a_busy_server_is_asked_again_and_told_in_the_end(lists: Lists, status: int) -> None:
+def test_busy_server_is_retried_and_finally_reported(lists: Lists, status: int) -> None:
     lists.put(at(0), first=[[status, {"Retry-After": "0"}, "busy"]] * 2)
     assert numbers(lists.reader(retries=2).run()) == [0]
     lists.put(at(0), first=[[status, {"Retry-After": "0"}, "busy"]] * 2)
@@ -416,7 +412,7 @@ def test_a_busy_server_is_asked_again_and_told_in_the_end(lists: Lists, status: 
         reader.read(plan)
 
 
-def test_it_waits_as_long_as_it_is_told_to_but_for_no_more_than_a_minute(lists: Lists) -> None:
+def test_retry_after_is_honored_up_to_one_minute(lists: Lists) -> None:
     soon = (datetime.now(UTC) + timedelta(seconds=4)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     for wait, least_s in (("1", 1), (soon, 1)):
         lists.put(at(0), first=[[429, {"Retry-After": wait}, ""]])
@@ -431,7 +427,7 @@ def test_it_waits_as_long_as_it_is_told_to_but_for_no_more_than_a_minute(lists: 
         reader.read(plan)
 
 
-def test_a_server_that_is_away_silent_or_breaks_off_is_an_outage(lists: Lists) -> None:
+def test_unreachable_silent_or_disconnecting_server_is_an_outage(lists: Lists) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         urls = [f"http://127.0.0.1:{silent.getsockname()[1]}/{{dataset}}", "http://127.0.0.1:1/{dataset}"]
         for url in (*urls, "http://no-such-host.invalid/{dataset}"):
@@ -442,16 +438,16 @@ def test_a_server_that_is_away_silent_or_breaks_off_is_an_outage(lists: Lists) -
                 reader.read(plan)
 
 
-def _answer_by_half(listening: socket.socket) -> None:
+def _send_half_an_answer(listening: socket.socket) -> None:
     connection, _ = listening.accept()
     with connection:
         connection.recv(65536)
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"data": {"items": []}}')
 
 
-def test_an_answer_that_breaks_off_is_an_outage_though_it_could_be_read(lists: Lists) -> None:
+def test_truncated_answer_is_an_outage_even_if_it_could_be_parsed(lists: Lists) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=_answer_by_half, args=(listening,), daemon=True).start()
+        threading.Thread(target=_send_half_an_answer, args=(listening,), daemon=True).start()
         reader = lists.reader(url=f"http://127.0.0.1:{listening.getsockname()[1]}/{{dataset}}")
         plan = reader.plan()
         assert plan is not None
@@ -459,7 +455,7 @@ def test_an_answer_that_breaks_off_is_an_outage_though_it_could_be_read(lists: L
             reader.read(plan)
 
 
-def test_secrets_come_from_files_are_sent_and_are_shown_nowhere(
+def test_secrets_come_from_files_and_are_sent_but_never_shown(
     lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "secret").write_text("hunter2-hunter2\n")
@@ -470,9 +466,9 @@ def test_secrets_come_from_files_are_sent_and_are_shown_nowhere(
     lists.put(at(0), header=["Authorization", "Bearer hunter2-hunter2"])
     assert numbers(Reader(source, lists.name).run()) == [0]
     lists.put(at(0), header=["Authorization", "another"])
-    told = failure(Reader(source, lists.name))
-    assert "who is ***?" in told
-    assert "hunter2" not in told + repr(source) + source.model_dump_json() + repr(source.open().client)
+    message = failure(Reader(source, lists.name))
+    assert "who is ***?" in message
+    assert "hunter2" not in message + repr(source) + source.model_dump_json() + repr(source.open().client)
     lists.put(at(0), header=["Authorization", "Basic cmVhZGVyOnDDpHNz"])
     assert numbers(lists.reader(username="reader", password="päss").run()) == [0]
     with pytest.raises(ConfigurationError, match="the path of a secret file must be absolute"):
@@ -483,7 +479,7 @@ def test_secrets_come_from_files_are_sent_and_are_shown_nowhere(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"url": "ftp://host/x"}, "must begin with"),
         ({"url": "https://u:hunter2@host/x"}, "must not contain a user"),
@@ -501,13 +497,13 @@ def test_secrets_come_from_files_are_sent_and_are_shown_nowhere(
         ({"timeout_s": 0}, "timeout_s"),
     ],
 )
-def test_settings_that_are_refused(lists: Lists, settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told) as raised:
+def test_invalid_rest_settings_are_rejected(lists: Lists, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
         lists.source(**settings)
     assert "hunter2" not in str(raised.value)
 
 
-def test_a_dataset_may_have_another_field_list_and_parameters(lists: Lists) -> None:
+def test_dataset_may_override_field_list_and_parameters(lists: Lists) -> None:
     lists.server.put(lists.name, rows=['{"meta": {"id": 1}, "n": 0}'], field="meta.id", is_number=True)
     watermark = {"field": "meta.id", "type": "integer", "since": "since", "lookback": 0, "unique": True}
     other = {"records": "", "watermark": watermark, "params": {"limit": 5}}
@@ -517,7 +513,7 @@ def test_a_dataset_may_have_another_field_list_and_parameters(lists: Lists) -> N
     assert source.pins()["url"].value == "/header/{dataset}"
 
 
-def test_parameters_that_name_the_dataset_are_pinned_and_others_are_not(lists: Lists) -> None:
+def test_only_parameters_that_contain_the_dataset_are_pinned(lists: Lists) -> None:
     def pins(**params: str) -> dict[str, str]:
         return {name: pin.value for name, pin in lists.source(params=params).pins().items()}
 
@@ -528,7 +524,7 @@ def test_parameters_that_name_the_dataset_are_pinned_and_others_are_not(lists: L
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "message"),
     [
         (Watermark({"rows": 5}, "at:time"), "not known how far it was read"),
         (Watermark({"": (5,), "rows": 5}, "at:time"), "not one of the watermark field"),
@@ -537,16 +533,14 @@ def test_parameters_that_name_the_dataset_are_pinned_and_others_are_not(lists: L
         (Watermark({"": at(0, ".000000Z"), "other": 5}, "at:time"), "not one of the watermark field"),
     ],
 )
-def test_a_stored_position_that_is_not_of_the_field_stops_its_dataset(
-    lists: Lists, stored: Watermark, told: str
-) -> None:
+def test_stored_position_of_another_field_stops_its_dataset(lists: Lists, stored: Watermark, message: str) -> None:
     reader = lists.reader()
     reader.watermark = stored
     assert reader.plan() is None
-    assert told in reader.problems[0]
+    assert message in reader.problems[0]
 
 
-def test_what_a_person_may_set(lists: Lists) -> None:
+def test_positions_that_an_operator_sets_are_validated(lists: Lists) -> None:
     def problems(positions: dict[str, Any], **settings: Any) -> list[str]:
         return list(lists.source(**settings).position_problems({lists.name: positions}))
 
@@ -570,10 +564,10 @@ def test_what_a_person_may_set(lists: Lists) -> None:
     st.integers(0, 2),
 )
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
+def test_after_each_run_exactly_the_records_below_the_watermark_were_read(
     lists: Lists, runs: list[tuple[list[int], int]], exclusive: bool, lookback: int
 ) -> None:
-    """Values only grow, as their server promises; any number of ties, any size of pages."""
+    """Values only grow, as their server guarantees; ties and page sizes vary."""
     reader = lists.reader("page", watermark={**NUMBER, "lookback": lookback})
     values: list[int] = []
     for steps, limit in runs:
@@ -586,12 +580,12 @@ def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
         assert read == [value for value in values if value < end]
 
 
-def test_datasets_that_are_stopped_or_of_others_are_not_planned(lists: Lists) -> None:
+def test_stopped_datasets_and_datasets_of_other_tasks_are_not_planned(lists: Lists) -> None:
     assert list(lists.source().plan(lambda urn: False, SourceState())) == []
     assert len(list(lists.source().plan(bool, SourceState({lists.name: DatasetState(lists.name)})))) == 1
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Back-off without chance, so that tests know how long it is."""
+    """Make the back-off deterministic, so that its length is known."""
     monkeypatch.setattr("distcommit.sources.rest.client.random.uniform", lambda low, high: low / 10)

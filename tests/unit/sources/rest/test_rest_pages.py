@@ -1,4 +1,4 @@
-"""Lists whose pages repeat, miss or end too early: what the REST source requires of a server, page by page."""
+"""Lists whose pages repeat, omit or end too early: the REST source's requirements on a server, page by page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_two_records_of_one_unique_value_fail_the_work_unit() -> None:
 
 
 def test_equal_records_on_both_sides_of_a_page_boundary_fail_the_work_unit() -> None:
-    """Times are not unique, so that a page that begins too early cannot be told from two equal records."""
+    """Times are not unique, so that a page that begins too early looks like two equal records."""
     with pytest.raises(SourceError, match="repeats a record of the page before"):
         read_from(Pages(page(at(1), at(2)), page(at(2), at(3))), TIMES)
 
@@ -66,7 +66,7 @@ def test_page_longer_than_its_size_fails_the_work_unit() -> None:
 
 
 @pytest.mark.parametrize(("settings", "total"), [({}, 3), ({"size": 2}, 5)], ids=["pages", "records"])
-def test_pages_end_by_the_total_of_an_answer_though_one_is_empty(settings: dict[str, Any], total: int) -> None:
+def test_pages_end_by_the_total_of_an_answer_even_if_a_page_is_empty(settings: dict[str, Any], total: int) -> None:
     server = Pages(*({"of": {"total": total}, "rows": rows} for rows in (page(1, 2), [], page(5))))
     paging = paging_of(until="total", path="of.total", **settings)
     assert read_from(server, records="rows", paging=paging) == [1, 2, 5]
@@ -74,24 +74,24 @@ def test_pages_end_by_the_total_of_an_answer_though_one_is_empty(settings: dict[
 
 
 def by_total(total: int, *pages: list[dict[str, Any]], step: int = 1) -> Pages:
-    """A server that counts records, by numbers of pages or, with `step`, by offsets from 1 on."""
+    """Return a server that counts its records and pages by number or, with `step`, by offsets from 1."""
     answers = {1 + index * step: {"total": total, "rows": rows} for index, rows in enumerate(pages)}
     return Pages(*(answers.get(number) for number in range(1, max(answers) + 1)))
 
 
 @pytest.mark.parametrize("pages", [(page(1, 2), page(3, 4)), (page(1, 2, 3), page(4))], ids=["each", "last"])
 @pytest.mark.parametrize("settings", [{"size": 3}, {"step": 3}], ids=["pages", "offsets"])
-def test_server_that_gives_smaller_pages_than_its_total_is_counted_by_is_refused(
+def test_pages_smaller_than_the_total_requires_fail_the_work_unit(
     settings: dict[str, int], pages: tuple[Any, ...]
 ) -> None:
-    """It cuts pages at a size of its own, so that the next number begins behind records that it has not given."""
+    """The server limits its pages, so that the next number begins after records that were never returned."""
     server = by_total(5, *pages, step=settings.get("step", 1))
     with pytest.raises(SourceError, match="fewer records than the server's total requires") as raised:
         read_from(server, records="rows", paging=paging_of(until="total", path="total", **settings))
     assert "source.paging.size" in str(raised.value)
 
 
-def test_offsets_end_by_the_total_though_one_page_is_empty_and_the_last_one_short() -> None:
+def test_offsets_end_by_the_total_even_if_one_page_is_empty_and_the_last_one_short() -> None:
     server = by_total(7, page(1, 2, 3), [], page(7), step=3)
     assert read_from(server, records="rows", paging=paging_of(until="total", path="total", step=3)) == [1, 2, 3, 7]
     assert server.asked == [1, 4, 7]
@@ -112,7 +112,7 @@ def test_total_that_shrinks_while_pages_are_read_fails_the_work_unit() -> None:
         read_from(Pages(*answers), records="rows", paging=paging_of(until="total", path="total", size=2))
 
 
-def test_numbers_go_on_as_long_as_an_answer_names_a_next_page() -> None:
+def test_page_numbers_continue_while_an_answer_names_a_next_page() -> None:
     server = Pages(page(1), [], page(2), page(9), links=(1, 2))
     assert read_from(server, paging=paging_of(until="link")) == [1, 2]
     answers = [{"more": more, "rows": rows} for more, rows in ((True, page(1)), (True, []), (False, page(2)))]
@@ -121,8 +121,8 @@ def test_numbers_go_on_as_long_as_an_answer_names_a_next_page() -> None:
     ) == [1, 2]
 
 
-def test_time_list_whose_next_reading_begins_with_other_pages_is_read_to_its_end() -> None:
-    """The one more request from the newest record on goes through its pages, not only through the first of them."""
+def test_time_list_is_read_to_its_end_if_its_last_query_returns_other_pages() -> None:
+    """The final query from the newest record on reads all of its pages, not only the first."""
 
     class Filtered(Pages):
         def get(self, request: Request, urn: str) -> Reply:
@@ -146,6 +146,6 @@ def test_time_list_whose_next_reading_begins_with_other_pages_is_read_to_its_end
         ({"until": "short_page", "step": 5, "size": 4}, "size"),
     ],
 )
-def test_paging_settings_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_incompatible_paging_settings_are_rejected(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         PageNumberPaging.model_validate({"type": "page", "param": "page", **settings})

@@ -1,4 +1,4 @@
-"""Answers with text that is not Unicode: the record is rejected by what decodes it, and the list is read on."""
+"""Answers with text that is not Unicode: the decoder rejects the record, and the rest of the list is read."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.fixed_dictionaries({"i": st.integers(0, 99), "v": VALUES}), max_size=4), st.sampled_from([None, 1]))
-def test_records_are_those_bytes_that_came(records: list[dict[str, object]], indent: int | None) -> None:
+def test_records_are_the_received_bytes(records: list[dict[str, object]], indent: int | None) -> None:
     body = json.dumps({"lone": "\ud800", "rows": records}, indent=indent).encode()
-    found = Answer.parse(body, "rows").records
-    assert [json.loads(record) for record in found] == records
-    assert [value_at(record, "i") for record in found] == [record["i"] for record in records]
+    records_read = Answer.parse(body, "rows").records
+    assert [json.loads(record) for record in records_read] == records
+    assert [value_at(record, "i") for record in records_read] == [record["i"] for record in records]

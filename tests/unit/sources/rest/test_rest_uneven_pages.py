@@ -1,4 +1,4 @@
-"""Pages that are asked for by an offset, of a server that gives fewer records a page than the offset moves on."""
+"""Offset paging on a server that returns fewer records a page than the offset advances."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FIELD = WatermarkField(field="i", type="integer", since="since", lookback=0, uni
 
 
 class Server:
-    """Gives at most `most` of 500 records at once, from an offset on."""
+    """A server that returns at most `most` of 500 records at once, from an offset on."""
 
     def __init__(self, most: int) -> None:
         self._most = most
 
     def get(self, request: Request, urn: str) -> Reply:
         low, offset = int(request.params.get("since", -1)), int(request.params["offset"])
-        found = [{"i": number} for number in range(500) if number > low]
-        return Reply(json.dumps(found[offset : offset + min(self._most, 100)]).encode(), "")
+        records = [{"i": number} for number in range(500) if number > low]
+        return Reply(json.dumps(records[offset : offset + min(self._most, 100)]).encode(), "")
 
     def close(self) -> None:
         pass
@@ -42,10 +42,10 @@ def read_from(server: Server) -> list[int]:
     return [json.loads(value)["i"] for batch in extraction for value in batch.column("value").to_pylist()]
 
 
-def test_all_pages_but_the_last_have_as_many_records_as_the_offset_moves_on() -> None:
+def test_pages_as_large_as_the_offset_step_are_read_to_the_end() -> None:
     assert read_from(Server(100)) == list(range(500))
 
 
-def test_a_server_that_gives_fewer_is_told_and_nothing_is_passed_over() -> None:
+def test_pages_smaller_than_the_offset_step_fail_and_no_record_is_skipped() -> None:
     with pytest.raises(SourceError, match=r"does not have source\.paging\.step records"):
         read_from(Server(50))

@@ -1,4 +1,4 @@
-"""A database in a file, the SQL source on it, and runs of one dataset by hand."""
+"""A SQLite database file, the SQL source on it, and a reader of one dataset over several runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.unit.sources.reading_again import states_of
 
 @contextlib.contextmanager
 def database(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that writes; what was written is committed."""
+    """Open a connection that writes; its transaction is committed at the end."""
     connection = sqlite3.connect(file)
     with contextlib.closing(connection), connection:
         yield connection
 
 
 def source(file: Path | str, **settings: Any) -> SqlSource:
-    """The source on a SQLite file, or on the database of a URL."""
+    """Return the source on a SQLite file, or on the database of a URL."""
     url = f"sqlite:///{file}" if isinstance(file, Path) else file
     base: dict[str, Any] = {"type": "sql", "url": url}
     base |= {} if settings.get("table_type") == "snapshot_only" else {"watermark": "id", "lookback": 0}
@@ -36,12 +36,12 @@ def source(file: Path | str, **settings: Any) -> SqlSource:
 
 
 def planned(source: Source, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
-    """What it plans of all datasets."""
+    """Return the source's plans and problems of all datasets."""
     return list(source.plan(lambda urn: True, states if isinstance(states, SourceState) else SourceState(states or {})))
 
 
 class Reader:
-    """One dataset, run after run: what was read of it, and how far."""
+    """A reader of one dataset over several runs, with all rows read and the watermark."""
 
     def __init__(self, source: Source, dataset: str = "t") -> None:
         self.source, self.dataset = source, dataset
@@ -50,16 +50,16 @@ class Reader:
         self.problems: list[str] = []
 
     def plan(self, again: Watermark | None = None) -> DatasetPlan | None:
-        """The next plan; problems are kept. `again`: where what a run could not read was to end."""
+        """Return the next plan and record problems. `again`: the end of the last run's read failure."""
         read = {self.dataset: self.watermark} if self.watermark else {}
         states = states_of(read, {self.dataset: again} if again else {})
-        found = planned(self.source, states)
-        self.problems = [each.error for each in found if isinstance(each, DatasetProblem)]
-        plans = [each for each in found if isinstance(each, DatasetPlan) and each.dataset_urn == self.dataset]
+        results = planned(self.source, states)
+        self.problems = [result.error for result in results if isinstance(result, DatasetProblem)]
+        plans = [result for result in results if isinstance(result, DatasetPlan) and result.dataset_urn == self.dataset]
         return plans[0] if plans else None
 
     def read(self, plan: DatasetPlan, batches: int | None = None) -> list[dict[str, Any]]:
-        """Reads a plan, to its end or so many batches, and moves the watermark."""
+        """Read a plan to its end, or only `batches` of it, and advance the watermark."""
         extractor = self.source.open()
         came: list[dict[str, Any]] = []
         with contextlib.closing(extractor):
@@ -72,18 +72,18 @@ class Reader:
                 assert unit.can_end_at(extraction.actual_high())
                 self.watermark = extraction.actual_high()
                 if not self.watermark.covers(unit.expected_high):
-                    break  # what lies behind it waits
+                    break  # later batches wait
         self.rows += came
         return came
 
     def run(self) -> list[dict[str, Any]]:
-        """A run: what it has read."""
+        """Return the rows that one run reads."""
         plan = self.plan()
         return self.read(plan) if plan else []
 
 
 def queried(source: Callable[..., SqlSource], query: str) -> pa.RecordBatch:
-    """What a query gives whose key is `id`. `source`: makes the source with such settings."""
+    """Return the rows of a query whose key is `id`. `source` creates the source with the given settings."""
     reader = Reader(source(tables=[], queries={"q": query}, overrides={"q": {"keys": ["id"]}}), "q")
     plan = reader.plan()
     assert plan is not None, reader.problems

@@ -1,4 +1,4 @@
-"""The SQL source on SQLite: what it plans and reads, run after run, and what it tells."""
+"""The SQL source on SQLite: plans, rows read over several runs, and error messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ids(rows: list[dict[str, Any]]) -> list[Any]:
     return [row["id"] for row in rows]
 
 
-def test_unique_integers_are_read_up_to_the_newest_and_then_what_is_new(file: Path) -> None:
+def test_unique_integers_are_read_up_to_the_newest_and_then_only_new_rows(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", (-5, "a"), (3, "b"))
     reader = Reader(source(file))
@@ -60,7 +60,7 @@ def test_unique_integers_are_read_up_to_the_newest_and_then_what_is_new(file: Pa
 
 
 @pytest.mark.parametrize(("schema", "values"), [(TIES, (1, 2, 3)), (TEXTS, ("a", "b", "c"))])
-def test_the_newest_group_of_ties_waits_for_a_greater_value(file: Path, schema: str, values: tuple[Any, ...]) -> None:
+def test_newest_group_of_ties_waits_for_a_greater_value(file: Path, schema: str, values: tuple[Any, ...]) -> None:
     one, two, three = values
     make(file, schema)
     insert(file, "t", (one, "a"), (two, "b"))
@@ -72,10 +72,10 @@ def test_the_newest_group_of_ties_waits_for_a_greater_value(file: Path, schema: 
     assert ids(reader.run()) == [two, two]
 
 
-def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(file: Path) -> None:
+def test_number_that_commits_late_is_lost_without_lookback_and_read_with_it(file: Path) -> None:
     make(file, UNIQUE)
     naive, careful = Reader(source(file)), Reader(source(file, lookback=2))
-    insert(file, "t", (1, ""), (3, ""))  # 2 was taken, and is not committed yet
+    insert(file, "t", (1, ""), (3, ""))  # 2 is allocated but not committed yet
     for reader in (naive, careful):
         reader.run()
     insert(file, "t", (2, ""), (4, ""), (5, ""))
@@ -86,7 +86,7 @@ def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(fi
 
 
 @pytest.mark.parametrize(("schema", "kind"), [(UNIQUE, int), (TIES, int), (TEXTS, str)])
-def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path, schema: str, kind: type[Any]) -> None:
+def test_read_failure_is_planned_up_to_its_end(file: Path, schema: str, kind: type[Any]) -> None:
     make(file, schema)
     insert(file, "t", *((kind(value), "") for value in (1, 2, 3, 4)))
     reader = Reader(source(file))
@@ -101,7 +101,7 @@ def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path,
     assert ids(reader.run()) == [kind(value) for value in ((5, 6, 7) if schema is UNIQUE else (4, 5, 6))]
 
 
-def test_what_could_not_be_read_is_cut_by_a_limit_as_ever(file: Path) -> None:
+def test_read_failure_is_limited_as_any_other_range(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", *((number, "") for number in range(9)))
     reader = Reader(source(file, records_per_dataset=2))
@@ -111,7 +111,7 @@ def test_what_could_not_be_read_is_cut_by_a_limit_as_ever(file: Path) -> None:
         assert ids(reader.read(plan)) == expected
 
 
-def test_rows_that_could_not_be_read_and_are_gone_are_not_waited_for(file: Path) -> None:
+def test_deleted_rows_of_a_read_failure_are_not_waited_for(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", *((number, "") for number in range(5)))
     reader = Reader(source(file))
@@ -126,7 +126,7 @@ def test_rows_that_could_not_be_read_and_are_gone_are_not_waited_for(file: Path)
 @pytest.mark.parametrize(
     "again", [Watermark({"": 3}, "other:integer"), Watermark({"": 2}, "id:integer"), Watermark({"": 9}), Watermark({})]
 )
-def test_an_end_of_another_column_or_outside_of_what_there_is_says_nothing(file: Path, again: Watermark) -> None:
+def test_read_failure_end_of_another_column_or_out_of_range_is_ignored(file: Path, again: Watermark) -> None:
     make(file, UNIQUE)
     insert(file, "t", *((number, "") for number in range(5)))
     reader = Reader(source(file))
@@ -136,14 +136,14 @@ def test_an_end_of_another_column_or_outside_of_what_there_is_says_nothing(file:
     assert ids(reader.read(plan)) == [2, 3, 4]
 
 
-def test_text_is_ordered_byte_by_byte_whatever_its_collation(file: Path) -> None:
+def test_text_is_ordered_bytewise_for_any_collation(file: Path) -> None:
     make(file, "CREATE TABLE t (id TEXT COLLATE NOCASE NOT NULL, s TEXT)")
     insert(file, "t", *((name, "") for name in ("b", "A", "a", "B", "ä", "z")))
     reader = Reader(source(file))
     assert ids(reader.run()) == ["A", "B", "a", "b", "z"]
 
 
-def test_a_lookback_in_text_is_refused(file: Path) -> None:
+def test_lookback_in_text_is_rejected(file: Path) -> None:
     make(file, TEXTS)
     insert(file, "t", ("a", ""))
     reader = Reader(source(file, lookback=5))
@@ -152,7 +152,7 @@ def test_a_lookback_in_text_is_refused(file: Path) -> None:
     assert "source.overrides.t.lookback" in reader.problems[0]
 
 
-def test_rows_without_a_value_are_counted_and_the_others_read(file: Path) -> None:
+def test_rows_without_a_value_are_counted_and_the_others_are_read(file: Path) -> None:
     make(file, "CREATE TABLE t (id INTEGER, s TEXT)")
     insert(file, "t", (None, "a"), (1, "b"), (None, "c"), (2, "d"))
     reader = Reader(source(file))
@@ -163,7 +163,7 @@ def test_rows_without_a_value_are_counted_and_the_others_read(file: Path) -> Non
     assert without.problems == []
 
 
-def test_latest_begins_with_what_comes_from_now_on_also_in_an_empty_table(file: Path) -> None:
+def test_start_latest_reads_only_later_rows_also_of_an_empty_table(file: Path) -> None:
     make(file, UNIQUE, "CREATE TABLE empty (id INTEGER PRIMARY KEY)")
     insert(file, "t", (1, "a"))
     full, empty = (Reader(source(file, start="latest", tables=[name]), name) for name in ("t", "empty"))
@@ -176,7 +176,7 @@ def test_latest_begins_with_what_comes_from_now_on_also_in_an_empty_table(file: 
     assert ids(empty.run()) == [1]
 
 
-def test_a_limit_is_kept_but_for_rows_of_one_value(file: Path) -> None:
+def test_limit_is_exceeded_only_for_rows_of_one_value(file: Path) -> None:
     make(file, TIES)
     insert(file, "t", *((value, "") for value in (1, 2, 2, 2, 2, 3, 4, 5)))
     reader = Reader(source(file, records_per_dataset=2))
@@ -184,7 +184,7 @@ def test_a_limit_is_kept_but_for_rows_of_one_value(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("schema", "kind"), [(TIES, int), (TEXTS, str)])
-def test_a_large_table_is_several_work_units_and_rows_of_one_value_are_in_one(
+def test_large_table_has_several_work_units_with_rows_of_one_value_in_one_unit(
     file: Path, schema: str, kind: type[Any]
 ) -> None:
     make(file, schema)
@@ -193,7 +193,7 @@ def test_a_large_table_is_several_work_units_and_rows_of_one_value_are_in_one(
     plan = reader.plan()
     assert plan is not None
     assert [(unit.low.positions[""], unit.expected_high.positions[""]) for unit in plan.work_units][1:] == [
-        (kind(3), kind(5)),  # the row that the third unit would begin with has a value of the second, and so the fourth
+        (kind(3), kind(5)),  # the first row of the third unit has a value of the second one; likewise the fourth
         (kind(5), kind(6)),
     ]
     assert sum(unit.size for unit in plan.work_units) == 11
@@ -202,7 +202,7 @@ def test_a_large_table_is_several_work_units_and_rows_of_one_value_are_in_one(
     assert unit.size == 11
 
 
-def test_a_snapshot_is_all_of_a_table_in_each_run_also_if_it_is_empty(file: Path) -> None:
+def test_snapshot_contains_the_whole_table_in_each_run_even_if_empty(file: Path) -> None:
     make(file, "CREATE TABLE t (s TEXT, n INTEGER)")
     insert(file, "t", ("b", 1), ("a", None), ("b", 1))
     reader = Reader(source(file, table_type="snapshot_only", batch_rows=2))
@@ -217,7 +217,7 @@ def test_a_snapshot_is_all_of_a_table_in_each_run_also_if_it_is_empty(file: Path
     assert Reader(source(file, table_type="snapshot_only", overrides=some)).run() == [{"n": 2}]
 
 
-def test_a_snapshot_that_was_not_read_to_its_end_has_no_position(file: Path) -> None:
+def test_snapshot_that_was_not_read_to_its_end_has_no_position(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, ""), (2, ""), (3, ""))
     reader = Reader(source(file, table_type="snapshot_only", batch_rows=2))
@@ -227,7 +227,7 @@ def test_a_snapshot_that_was_not_read_to_its_end_has_no_position(file: Path) -> 
         reader.read(plan, batches=1)
 
 
-def test_a_table_that_was_read_by_a_column_is_no_snapshot_all_of_a_sudden(file: Path) -> None:
+def test_table_read_by_a_column_is_rejected_as_a_snapshot(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, ""))
     reader = Reader(source(file))
@@ -237,7 +237,7 @@ def test_a_table_that_was_read_by_a_column_is_no_snapshot_all_of_a_sudden(file: 
     assert "expected a position of snapshot" in reader.problems[0]
 
 
-def test_reading_may_end_between_two_values_and_goes_on_there(file: Path) -> None:
+def test_reading_may_end_between_two_values_and_resumes_there(file: Path) -> None:
     make(file, TIES)
     insert(file, "t", *((value, str(number)) for number, value in enumerate([1, 1, 1, 2, 2, 3, 4, 5])))
     reader = Reader(source(file, batch_rows=2))
@@ -247,7 +247,7 @@ def test_reading_may_end_between_two_values_and_goes_on_there(file: Path) -> Non
     assert ids(reader.rows) == [1, 1, 1, 2, 2, 3, 4]
 
 
-def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark(file: Path) -> None:
+def test_column_that_ends_before_the_watermark_is_reported_and_keeps_its_watermark(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", *((number, "") for number in range(10)))
     reader = Reader(source(file))
@@ -255,10 +255,10 @@ def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark
     make(file, "DELETE FROM t WHERE id > 5")
     assert reader.plan() is None
     assert "ends before the stored position" in reader.problems[0]
-    (told,) = planned(reader.source, {"t": DatasetState("t", watermark=reader.watermark)})
-    assert isinstance(told, DatasetProblem)
-    assert told.remedy == ("dataset set-watermark", "t", "null")
-    assert 'or to {"": 6} to continue at its present end' in told.error
+    (dataset_problem,) = planned(reader.source, {"t": DatasetState("t", watermark=reader.watermark)})
+    assert isinstance(dataset_problem, DatasetProblem)
+    assert dataset_problem.remedy == ("dataset set-watermark", "t", "null")
+    assert 'or to {"": 6} to continue at its present end' in dataset_problem.error
     make(file, "DELETE FROM t")
     assert reader.plan() is None
     assert reader.problems == []
@@ -266,7 +266,7 @@ def test_a_column_that_ends_before_what_was_read_is_told_and_keeps_its_watermark
     assert ids(reader.run()) == [10]
 
 
-def test_a_table_that_was_emptied_begins_anew_once_a_person_says_so_and_one_that_was_never_filled_is_no_problem(
+def test_emptied_table_restarts_after_an_operator_resets_it_and_a_never_filled_one_is_not_a_problem(
     file: Path,
 ) -> None:
     make(file, UNIQUE)
@@ -283,7 +283,7 @@ def test_a_table_that_was_emptied_begins_anew_once_a_person_says_so_and_one_that
     assert ids(reader.run()) == [1]
 
 
-def test_another_watermark_column_is_refused(file: Path) -> None:
+def test_changed_watermark_column_is_rejected(file: Path) -> None:
     make(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, other INTEGER NOT NULL)")
     insert(file, "t", (1, 100), (2, 200))
     reader = Reader(source(file))
@@ -295,14 +295,14 @@ def test_another_watermark_column_is_refused(file: Path) -> None:
 
 
 @pytest.mark.parametrize("position", ["text", 1.5, 1 << 63, True])
-def test_a_stored_position_that_the_column_can_not_have_is_refused(file: Path, position: Any) -> None:
+def test_stored_position_that_the_column_can_not_have_is_rejected(file: Path, position: Any) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, ""))
-    (found,) = planned(source(file), {"t": DatasetState("t", watermark=Watermark({"": position}))})
-    assert isinstance(found, DatasetProblem)
+    (problem,) = planned(source(file), {"t": DatasetState("t", watermark=Watermark({"": position}))})
+    assert isinstance(problem, DatasetProblem)
 
 
-def test_a_position_set_by_hand_counts_in_the_column_that_is_there(file: Path) -> None:
+def test_operator_position_counts_in_the_present_column(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, ""), (2, ""))
     reader = Reader(source(file))
@@ -313,7 +313,7 @@ def test_a_position_set_by_hand_counts_in_the_column_that_is_there(file: Path) -
     assert ids(reader.read(plan)) == [2]
 
 
-def test_positions_by_hand_are_held_against_what_a_position_can_be(file: Path) -> None:
+def test_operator_positions_are_validated(file: Path) -> None:
     sql = source(file, table_patterns=["t.*"])
     good: dict[str, dict[str, Any]] = {"t": {"": 5}, "t2": {"": "2024-01-01T00:00:00.000000Z"}}
     assert list(sql.position_problems(good)) == []
@@ -321,18 +321,23 @@ def test_positions_by_hand_are_held_against_what_a_position_can_be(file: Path) -
     assert len(list(sql.position_problems(bad))) == 4
 
 
-def test_tables_are_chosen_by_name_and_pattern(file: Path) -> None:
+def test_tables_are_selected_by_name_and_pattern(file: Path) -> None:
     make(file, *(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY)" for name in ("a1", "a2", "a3", "b1", "b2", "c")))
     make(file, "CREATE VIEW a4 AS SELECT id FROM c", "CREATE VIEW seen AS SELECT id FROM c")
     sql = source(file, tables=["c", "seen", "gone", "b2"], table_patterns=["a.*"], exclude=["a2", "b2"])
-    found = planned(sql)
-    assert sorted(each.dataset_urn for each in found if isinstance(each, DatasetPlan)) == ["a1", "a3", "c", "seen"]
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(sql)
+    assert sorted(result.dataset_urn for result in results if isinstance(result, DatasetPlan)) == [
+        "a1",
+        "a3",
+        "c",
+        "seen",
+    ]
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "gone"
     assert "the table does not exist" in problem.error
 
 
-def test_all_that_is_asked_of_a_table_is_of_one_snapshot(file: Path) -> None:
+def test_all_queries_of_a_table_use_one_snapshot(file: Path) -> None:
     make(file, "PRAGMA journal_mode = wal", UNIQUE)
     connections, counts = source(file)._database(), []
     with closing(connections), connections.reading() as connection:
@@ -342,7 +347,7 @@ def test_all_that_is_asked_of_a_table_is_of_one_snapshot(file: Path) -> None:
     assert counts == [0, 0]
 
 
-def test_each_table_may_have_rules_of_its_own(file: Path) -> None:
+def test_each_table_may_override_the_settings(file: Path) -> None:
     make(file, UNIQUE, "CREATE TABLE u (at INTEGER NOT NULL UNIQUE, id TEXT, weird BLOB)")
     insert(file, "t", *((number, "") for number in range(5)))
     insert(file, "u", *((number, "x", b"") for number in range(5)))
@@ -354,7 +359,7 @@ def test_each_table_may_have_rules_of_its_own(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "settings", "told"),
+    ("statement", "settings", "message"),
     [
         ("CREATE TABLE t (x INTEGER)", {}, "columns x"),
         ("CREATE TABLE t (id REAL)", {}, "type REAL"),
@@ -364,19 +369,19 @@ def test_each_table_may_have_rules_of_its_own(file: Path) -> None:
         ("CREATE VIEW t AS SELECT id FROM gone", {}, "gone"),
     ],
 )
-def test_what_can_not_be_read_of_a_table_is_told_and_the_others_are_planned(
-    file: Path, statement: str, settings: dict[str, Any], told: str
+def test_unreadable_table_is_reported_and_the_others_are_planned(
+    file: Path, statement: str, settings: dict[str, Any], message: str
 ) -> None:
     make(file, statement, "CREATE TABLE good (id INTEGER PRIMARY KEY)")
-    found = planned(source(file, tables=["good", "t"], **settings))
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(source(file, tables=["good", "t"], **settings))
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "t"
-    assert told in problem.error
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["good"]
+    assert message in problem.error
+    assert [result.dataset_urn for result in results if isinstance(result, DatasetPlan)] == ["good"]
 
 
 @pytest.mark.parametrize("value", ["text", b"bytes", 1.5, (1 << 63) - 1])
-def test_a_value_that_is_no_position_is_told(file: Path, value: Any) -> None:
+def test_value_that_is_not_a_valid_position_is_reported(file: Path, value: Any) -> None:
     """SQLite keeps any value in any column."""
     make(file, "CREATE TABLE t (id INTEGER UNIQUE NOT NULL)")
     insert(file, "t", (1,), (value,))
@@ -385,7 +390,7 @@ def test_a_value_that_is_no_position_is_told(file: Path, value: Any) -> None:
     assert "can't be a position" in reader.problems[0]
 
 
-def test_a_value_among_others_that_is_no_position_fails_the_work_unit(file: Path) -> None:
+def test_value_between_others_that_is_not_a_valid_position_fails_the_work_unit(file: Path) -> None:
     make(file, "CREATE TABLE t (id INTEGER UNIQUE NOT NULL)")
     insert(file, "t", (1,), (1.5,), (3,))
     reader = Reader(source(file))
@@ -410,7 +415,9 @@ def test_a_value_among_others_that_is_no_position_fails_the_work_unit(file: Path
         ("JSON", '{"a": [1]}', pa.string(), '{"a": [1]}'),
     ],
 )
-def test_types_of_sqlite(file: Path, declared: str, value: Any, arrow: pa.DataType, read: Any) -> None:
+def test_sqlite_types_are_read_as_arrow_types(
+    file: Path, declared: str, value: Any, arrow: pa.DataType, read: Any
+) -> None:
     make(file, f"CREATE TABLE t (id INTEGER PRIMARY KEY, v {declared})")
     insert(file, "t", (1, value), (2, None))
     reader = Reader(source(file))
@@ -423,7 +430,7 @@ def test_types_of_sqlite(file: Path, declared: str, value: Any, arrow: pa.DataTy
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "told"),
+    ("declared", "value", "message"),
     [
         ("INTEGER", 1.5, "not whole"),
         ("TEXT", b"\xff", "not a utf8 string"),
@@ -434,16 +441,16 @@ def test_types_of_sqlite(file: Path, declared: str, value: Any, arrow: pa.DataTy
         ("BOOLEAN", 2, "2 must be 0 or 1"),
     ],
 )
-def test_a_value_that_does_not_fit_its_column_fails_the_work_unit(
-    file: Path, declared: str, value: Any, told: str
+def test_value_that_does_not_fit_its_column_fails_the_work_unit(
+    file: Path, declared: str, value: Any, message: str
 ) -> None:
     make(file, f"CREATE TABLE t (id INTEGER PRIMARY KEY, v {declared})")
     insert(file, "t", (1, value))
-    with pytest.raises(SourceError, match=rf"a value does not fit its column.*column=v.*{told}"):
+    with pytest.raises(SourceError, match=rf"a value does not fit its column.*column=v.*{message}"):
         Reader(source(file)).run()
 
 
-def test_times_of_sqlite_are_text_as_watermark(file: Path) -> None:
+def test_sqlite_timestamps_are_text_watermarks(file: Path) -> None:
     make(file, "CREATE TABLE t (id TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)")
     insert(file, "t", ("2024-01-01 00:00:00",), ("2024-01-01 00:00:01",))
     reader = Reader(source(file))
@@ -451,7 +458,7 @@ def test_times_of_sqlite_are_text_as_watermark(file: Path) -> None:
     assert reader.watermark == Watermark({"": "2024-01-01 00:00:01"}, "id:text")
 
 
-def test_a_column_that_is_added_changes_the_schema_of_what_comes_next(file: Path) -> None:
+def test_added_column_changes_the_schema_of_the_next_rows(file: Path) -> None:
     make(file, UNIQUE)
     insert(file, "t", (1, "a"))
     reader = Reader(source(file))
@@ -461,7 +468,7 @@ def test_a_column_that_is_added_changes_the_schema_of_what_comes_next(file: Path
     assert reader.run() == [{"id": 2, "s": "b", "more": 0.5}]
 
 
-def test_a_file_that_is_not_there_is_no_empty_database(file: Path) -> None:
+def test_missing_database_file_raises_and_is_not_created(file: Path) -> None:
     with pytest.raises(DistcommitError, match="can't be reached"):
         planned(source(file))
     assert not file.exists()
@@ -477,7 +484,7 @@ def test_a_file_that_is_not_there_is_no_empty_database(file: Path) -> None:
         st.lists(st.integers(-4, 3), min_size=1, max_size=12) | st.sampled_from([None, 1, 1, 2]), max_size=12
     ),
 )
-def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
+def test_after_each_run_exactly_the_rows_below_the_watermark_were_read(
     tmp_path_factory: pytest.TempPathFactory,
     key: str,
     lookback: int,
@@ -486,8 +493,8 @@ def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
     batch_rows: int,
     steps: list[list[int] | int | None],
 ) -> None:
-    """Steps are rows, each by how far it lies from the newest one (behind it by no more than the lookback), and runs,
-    some of which end after one or two batches."""
+    """Steps are inserted rows, by their distance from the newest value (at most the lookback), and runs. Some runs
+    stop after one or two batches."""
     file = tmp_path_factory.mktemp("db") / "db.sqlite"
     make(file, f"CREATE TABLE t (id INTEGER {key}, n INTEGER)")
     sizes = {"records_per_dataset": limit, "records_per_work_unit": unit, "batch_rows": batch_rows}
@@ -531,7 +538,7 @@ def test_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.Mo
         reader.read(plan)
 
 
-def test_a_table_that_is_locked_is_told_as_what_may_pass(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_table_is_reported_as_transient(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distcommit.sources.sql import database as connections
 
     monkeypatch.setattr(connections, "_TIMEOUT_S", 0.05)

@@ -1,4 +1,4 @@
-"""Queries in the place of tables, on SQLite: how they are read, and what is told of those that can't be."""
+"""Queries in place of tables, on SQLite: how they are read, and how unreadable ones are reported."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ KEYED: dict[str, Any] = {"overrides": {"q": {"keys": ["id"]}}}
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "db.sqlite"
-    with database(made) as connection:
+    path = tmp_path / "db.sqlite"
+    with database(path) as connection:
         connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER, s TEXT)")
         connection.execute("CREATE TABLE people (person INTEGER PRIMARY KEY, name TEXT)")
         connection.executemany("INSERT INTO people VALUES (?, ?)", [(0, "Ann"), (1, "Bob")])
-    return made
+    return path
 
 
 def insert(file: Path, *numbers: int) -> None:
@@ -57,7 +57,7 @@ def ids(rows: list[dict[str, Any]]) -> list[Any]:
     return [row["id"] for row in rows]
 
 
-def test_a_query_is_read_as_a_table_is_and_its_newest_value_waits(file: Path) -> None:
+def test_query_is_read_as_a_table_and_its_newest_value_waits(file: Path) -> None:
     insert(file, 1, 2)
     joined = reader(file)
     assert joined.run() == [{"id": 1, "s": "1%", "name": "Bob"}]
@@ -68,7 +68,7 @@ def test_a_query_is_read_as_a_table_is_and_its_newest_value_waits(file: Path) ->
     assert joined.problems == []
 
 
-def test_its_key_is_what_the_job_file_says_and_then_the_newest_is_read(file: Path) -> None:
+def test_query_with_a_configured_key_is_read_up_to_the_newest_value(file: Path) -> None:
     insert(file, 1, 2)
     joined = reader(file, **KEYED)
     plan = joined.plan()
@@ -79,7 +79,7 @@ def test_its_key_is_what_the_job_file_says_and_then_the_newest_is_read(file: Pat
     assert ids(joined.run()) == [3]
 
 
-def test_several_columns_are_a_key_and_none_of_them_by_itself(file: Path) -> None:
+def test_composite_key_does_not_make_each_of_its_columns_unique(file: Path) -> None:
     insert(file, 1, 2)
     joined = reader(file, overrides={"q": {"keys": ["id", "name"]}})
     plan = joined.plan()
@@ -89,7 +89,7 @@ def test_several_columns_are_a_key_and_none_of_them_by_itself(file: Path) -> Non
 
 
 @pytest.mark.parametrize("batch_rows", [1, 10])
-def test_a_key_that_is_none_fails_the_work_unit(file: Path, batch_rows: int) -> None:
+def test_configured_key_that_is_not_unique_fails_the_work_unit(file: Path, batch_rows: int) -> None:
     insert(file, 1, 2)
     twice = reader(file, f"{JOINED} UNION ALL {JOINED} WHERE o.id = 1", **KEYED, batch_rows=batch_rows)
     with pytest.raises(
@@ -98,14 +98,14 @@ def test_a_key_that_is_none_fails_the_work_unit(file: Path, batch_rows: int) -> 
         twice.run()
 
 
-def test_a_key_that_is_no_column_is_told(file: Path) -> None:
+def test_configured_key_that_is_not_a_column_is_reported(file: Path) -> None:
     joined = reader(file, overrides={"q": {"keys": ["id", "gone"]}})
     assert joined.plan() is None
     assert "a key is not a column" in joined.problems[0]
     assert "found gone" in joined.problems[0]
 
 
-def test_keys_of_a_view_are_said_too(file: Path) -> None:
+def test_view_may_have_configured_keys(file: Path) -> None:
     with database(file) as connection:
         connection.execute("CREATE VIEW seen AS SELECT id FROM orders")
     insert(file, 1, 2)
@@ -113,16 +113,16 @@ def test_keys_of_a_view_are_said_too(file: Path) -> None:
     assert ids(Reader(source(file, tables=["seen"], overrides={"seen": {"keys": ["id"]}}), "seen").run()) == [1, 2]
 
 
-def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_they_are_back(file: Path) -> None:
+def test_removed_key_is_reported_until_a_greater_value_exists_or_it_is_restored(file: Path) -> None:
     insert(file, 1, 2)
     joined = reader(file, **KEYED)
     assert ids(joined.run()) == [1, 2]
     keyed, joined.source = joined.source, reader(file).source
     assert joined.plan() is None
-    (told,) = joined.problems
-    assert "which was set while the column was a key, and the column is not a key any more" in told
-    assert "expected a value past 2, or id as a key; found nothing past 2, and no key" in told
-    assert "if source.overrides.q.keys or the table's key was removed, restore it" in told
+    (message,) = joined.problems
+    assert "which was set while the column was a key, and the column is not a key any more" in message
+    assert "expected a value past 2, or id as a key; found nothing past 2, and no key" in message
+    assert "if source.overrides.q.keys or the table's key was removed, restore it" in message
     joined.source, plain = keyed, joined.source
     assert (joined.plan(), joined.problems) == (None, [])
     joined.source = plain
@@ -132,8 +132,10 @@ def test_keys_that_are_taken_away_are_told_until_there_is_a_greater_value_or_the
     assert ids(joined.run()) == [3]
 
 
-def test_rows_that_are_others_where_their_range_is_cut_fail_nobody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a query that has other rows in each statement, or a table of a database without snapshots."""
+def test_rows_that_change_while_their_range_is_split_fail_no_dataset(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query may return other rows in each statement, and so may a table of a database without snapshots."""
     insert(file, *range(50))
     cut, count = Table.values_each, Table.count
     monkeypatch.setattr(
@@ -143,14 +145,16 @@ def test_rows_that_are_others_where_their_range_is_cut_fail_nobody(file: Path, m
     )
     monkeypatch.setattr(Table, "count", lambda table, low, high: count(table, low, 9 if table.name == "more" else high))
     queries = dict.fromkeys(("gone", "more", "same"), JOINED)
-    found = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
+    results = planned(source(file, tables=[], queries=queries, records_per_work_unit=7))
     sizes = {
-        each.dataset_urn: [unit.size for unit in each.work_units] for each in found if isinstance(each, DatasetPlan)
+        result.dataset_urn: [unit.size for unit in result.work_units]
+        for result in results
+        if isinstance(result, DatasetPlan)
     }
     assert sizes == {"gone": [49], "more": [*[7] * 6, 1], "same": [7] * 7}
 
 
-def test_a_query_has_the_rules_of_tables(file: Path) -> None:
+def test_query_accepts_the_settings_of_tables(file: Path) -> None:
     insert(file, *range(10))
     rules = {"lookback": 2, "columns": ["s"], "where": "name = 'Ann' -- alone", "keys": ["id"]}
     assert reader(file, overrides={"q": rules}).run() == [{"s": f"{number}%"} for number in (0, 2, 4, 6)]
@@ -162,7 +166,7 @@ def test_a_query_has_the_rules_of_tables(file: Path) -> None:
     assert reader(file, **KEYED, start="latest").run() == []
 
 
-def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path) -> None:
+def test_read_failure_of_a_query_is_planned_up_to_its_end(file: Path) -> None:
     insert(file, 1, 2, 3)
     joined = reader(file)
     failed = joined.plan()
@@ -175,10 +179,8 @@ def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path)
 
 
 @pytest.mark.parametrize(("retry", "first_end"), [(RetryPolicy.ALWAYS, 3), (RetryPolicy.NEVER, 6)])
-def test_what_a_run_could_not_read_of_a_query_the_next_reads_by_itself(
-    file: Path, retry: RetryPolicy, first_end: int
-) -> None:
-    """`task.retry_across_runs`, by the engine's own runs."""
+def test_next_run_reads_a_query_s_read_failure_separately(file: Path, retry: RetryPolicy, first_end: int) -> None:
+    """Tests `task.retry_across_runs` with complete runs of the engine."""
     world, machine, joined = World(retry_across_runs=retry), Machine(), reader(file).source
 
     def ran() -> bool:
@@ -214,12 +216,12 @@ def test_what_a_run_could_not_read_of_a_query_the_next_reads_by_itself(
         "SELECT CAST(max(id) AS INTEGER) AS id FROM orders GROUP BY id",
     ],
 )
-def test_a_query_may_be_any_that_reads(file: Path, query: str) -> None:
+def test_any_reading_query_is_accepted(file: Path, query: str) -> None:
     insert(file, *range(5))
     assert ids(reader(file, query, overrides={"q": {"columns": ["id"]}}, batch_rows=2).run()) == [0, 1, 2, 3]
 
 
-def test_columns_that_are_computed_have_the_type_that_they_are_cast_to(file: Path) -> None:
+def test_computed_column_has_the_type_of_its_cast(file: Path) -> None:
     insert(file, 1, 2)
     typed = "SELECT id, CAST(id * 2 AS INTEGER) AS i, CAST(id AS REAL) / 2 AS f, CAST(s AS TEXT) AS t FROM orders"
     assert reader(file, typed, overrides={"q": {"columns": ["id", "i", "t"]}}).run() == [{"id": 1, "i": 2, "t": "1%"}]
@@ -229,12 +231,12 @@ def test_columns_that_are_computed_have_the_type_that_they_are_cast_to(file: Pat
     assert "a query can CAST it" in untyped.problems[0]
 
 
-def test_queries_are_read_beside_tables_and_leave_nothing_behind(file: Path) -> None:
+def test_queries_and_tables_are_read_together_and_leave_nothing_behind(file: Path) -> None:
     insert(file, 1, 2)
     queries = {"q": "SELECT id, CAST(1 AS TEXT) AS one FROM orders", "r": JOINED, "s": "SELECT id FROM orders"}
     sql = source(file, table_patterns=["o.*"], tables=["people"], queries=queries, watermark="id", exclude=["people"])
     states: dict[str, DatasetState] = {}
-    plans = [each for each in planned(sql, states) if isinstance(each, DatasetPlan)]
+    plans = [result for result in planned(sql, states) if isinstance(result, DatasetPlan)]
     assert [plan.dataset_urn for plan in plans] == ["orders", "q", "r", "s"]
     assert all(sql.selects(urn, "") for urn in ("orders", "q", "r", "s"))
     with closing(sql.open()) as extractor:
@@ -249,7 +251,7 @@ def test_queries_are_read_beside_tables_and_leave_nothing_behind(file: Path) -> 
         assert {name for (name,) in connection.execute("SELECT name FROM sqlite_master")} == {"orders", "people"}
 
 
-def test_a_snapshot_is_all_of_a_query_and_goes_on_when_that_is_changed(file: Path) -> None:
+def test_snapshot_of_a_query_continues_after_the_query_is_changed(file: Path) -> None:
     insert(file, 1, 2)
     whole = reader(file, table_type="snapshot_only")
     assert ids(whole.run()) == [1, 2]
@@ -258,19 +260,19 @@ def test_a_snapshot_is_all_of_a_query_and_goes_on_when_that_is_changed(file: Pat
     assert whole.watermark == Watermark({"": 2}, "snapshot")
 
 
-def test_a_query_that_is_changed_stops_until_it_is_put_back_or_a_person_says_where_it_begins(file: Path) -> None:
+def test_changed_query_stops_until_it_is_restored_or_an_operator_sets_its_position(file: Path) -> None:
     insert(file, 1, 2, 3)
     joined = reader(file)
     joined.run()
     insert(file, 4)
     changed = f"{JOINED} WHERE o.id <> 3"
     joined.source = source(file, tables=[], queries={"q": changed})
-    (found,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
-    assert isinstance(found, DatasetProblem)
-    assert found.remedy == ("dataset set-watermark", "q", '{"": 3}')
-    assert "read by another query" in found.error
-    assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in found.error
-    assert "restore the query" in found.error
+    (problem,) = planned(joined.source, {"q": DatasetState("q", watermark=joined.watermark)})
+    assert isinstance(problem, DatasetProblem)
+    assert problem.remedy == ("dataset set-watermark", "q", '{"": 3}')
+    assert "read by another query" in problem.error
+    assert f"expected the query {QUERY}; found the query {Query.of(changed, 'sqlite').id}" in problem.error
+    assert "restore the query" in problem.error
     joined.source = source(file, tables=[], queries={"q": f"{JOINED}  -- as it was"})
     assert ids(joined.run()) == [3]
     insert(file, 5)
@@ -281,7 +283,7 @@ def test_a_query_that_is_changed_stops_until_it_is_put_back_or_a_person_says_whe
     assert ids(joined.run()) == [1, 2, 4]
 
 
-def test_a_table_that_becomes_a_query_of_its_name_is_told_and_so_is_a_query_that_becomes_a_table(file: Path) -> None:
+def test_table_replaced_by_a_query_of_its_name_is_reported_and_so_is_the_reverse(file: Path) -> None:
     insert(file, 1, 2)
     orders = Reader(source(file, tables=["orders"]), "orders")
     orders.run()
@@ -297,7 +299,7 @@ def test_a_table_that_becomes_a_query_of_its_name_is_told_and_so_is_a_query_that
     assert f"expected the query {QUERY}; found the table of that name" in orders.problems[0]
 
 
-def test_another_watermark_column_of_a_query_is_refused_as_of_a_table(file: Path) -> None:
+def test_changed_watermark_column_of_a_query_is_rejected(file: Path) -> None:
     insert(file, 1, 2)
     joined = reader(file)
     joined.run()
@@ -307,7 +309,7 @@ def test_another_watermark_column_of_a_query_is_refused_as_of_a_table(file: Path
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("SELECT s FROM orders", "the query has no such watermark column"),
         ("SELECT s FROM orders", "select it in source.queries.q"),
@@ -321,42 +323,42 @@ def test_another_watermark_column_of_a_query_is_refused_as_of_a_table(file: Path
         ("WITH gone AS (SELECT 1) DELETE FROM orders", "syntax error"),
     ],
 )
-def test_what_can_not_be_read_of_a_query_is_told_and_the_others_are_planned(file: Path, query: str, told: str) -> None:
+def test_unreadable_query_is_reported_and_the_others_are_planned(file: Path, query: str, message: str) -> None:
     insert(file, 1, 2)
-    found = planned(source(file, tables=["orders"], queries={"q": query, "r": JOINED}))
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["orders", "r"]
-    (problem,) = (each for each in found if isinstance(each, DatasetProblem))
+    results = planned(source(file, tables=["orders"], queries={"q": query, "r": JOINED}))
+    assert [result.dataset_urn for result in results if isinstance(result, DatasetPlan)] == ["orders", "r"]
+    (problem,) = (result for result in results if isinstance(result, DatasetProblem))
     assert problem.dataset_urn == "q"
-    assert told in problem.error
+    assert message in problem.error
 
 
-def test_a_table_that_a_pattern_finds_under_the_name_of_a_query_is_told_until_it_is_left_out(file: Path) -> None:
+def test_table_selected_by_a_pattern_under_a_query_s_name_is_reported_until_it_is_excluded(file: Path) -> None:
     insert(file, 1, 2)
     both: dict[str, Any] = {"table_patterns": ["o.*"], "queries": {"orders": JOINED, "other": JOINED}}
-    plan, problem = sorted(planned(source(file, **both)), key=lambda each: isinstance(each, DatasetProblem))
+    plan, problem = sorted(planned(source(file, **both)), key=lambda result: isinstance(result, DatasetProblem))
     assert isinstance(plan, DatasetPlan)
     assert isinstance(problem, DatasetProblem)
     assert (plan.dataset_urn, problem.dataset_urn) == ("other", "orders")
     assert "a table and a query have one name" in problem.error
-    found = planned(source(file, **both, exclude=["orders"]))
-    assert [isinstance(each, DatasetPlan) for each in found] == [True, True]
+    results = planned(source(file, **both, exclude=["orders"]))
+    assert [isinstance(result, DatasetPlan) for result in results] == [True, True]
 
 
-def test_positions_by_hand_are_held_against_queries_too(file: Path) -> None:
+def test_operator_positions_of_queries_are_validated(file: Path) -> None:
     joined = reader(file).source
     assert list(joined.position_problems({"q": {"": 5}})) == []
     assert len(list(joined.position_problems({"orders": {"": 5}}))) == 1
 
 
-def test_rows_without_a_value_are_counted_and_the_others_read(file: Path) -> None:
+def test_query_rows_without_a_value_are_counted_and_the_others_are_read(file: Path) -> None:
     insert(file, 1, 2)
     outer = reader(file, "SELECT o.id, p.person FROM people AS p LEFT JOIN orders AS o ON o.id = p.person")
     assert outer.run() == []
     assert "NULL in 1 rows" in outer.problems[0]
 
 
-def test_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query's own order is nothing that reading rests on."""
+def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading does not rely on a query's own order."""
     insert(file, 1, 2, 3)
     backwards = reader(file, f"{JOINED} ORDER BY o.id DESC")
     plan = backwards.plan()
@@ -370,13 +372,13 @@ def test_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.Mo
     assert ids(backwards.read(plan)) == [1, 2]
 
 
-def test_nothing_can_be_written(file: Path) -> None:
-    """Whatever a query asks for, also one that nobody has looked at."""
+def test_query_can_not_write(file: Path) -> None:
+    """The connection is read-only, so that an unchecked query can't write either."""
     insert(file, 1)
-    made = reader(file).source
-    assert isinstance(made, SqlSource)
+    sql = reader(file).source
+    assert isinstance(sql, SqlSource)
     with (
-        closing(made._database()) as opened,
+        closing(sql._database()) as opened,
         pytest.raises(SourceError, match="readonly database"),
         opened.reading("q") as connection,
     ):

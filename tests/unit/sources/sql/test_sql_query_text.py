@@ -1,4 +1,4 @@
-"""The text of a query: what is refused of it before anything is read, and when it is another one."""
+"""The text of a query: which ones are rejected before reading, and which changes make it another query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD = [
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("text", GOOD)
-def test_a_query_is_sent_as_it_is(text: str, dialect: str) -> None:
+def test_query_is_sent_unchanged(text: str, dialect: str) -> None:
     assert Query.of(text, dialect).body == text.removeprefix("/* first */ ")
 
 
@@ -32,7 +32,7 @@ def test_a_query_is_sent_as_it_is(text: str, dialect: str) -> None:
 @pytest.mark.parametrize(
     "end", [";", " ;\n", "; -- all of them", " -- all of them;", ";;", "\n/* all */ ; /* of them */"]
 )
-def test_its_end_is_its_last_word(end: str, dialect: str) -> None:
+def test_trailing_semicolons_and_comments_are_removed(end: str, dialect: str) -> None:
     assert Query.of(f"SELECT id FROM t{end}", dialect).body == "SELECT id FROM t"
 
 
@@ -46,13 +46,13 @@ def test_its_end_is_its_last_word(end: str, dialect: str) -> None:
         ("sqlite", "SELECT [;(], `;)` FROM t"),
     ],
 )
-def test_each_database_has_quotes_and_comments_of_its_own(dialect: str, text: str) -> None:
+def test_quotes_and_comments_are_parsed_by_the_database_s_dialect(dialect: str, text: str) -> None:
     assert Query.of(text, dialect).body == text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "must begin with SELECT or WITH, not with nothing"),
         (" -- SELECT\n;", "not with nothing"),
@@ -68,8 +68,8 @@ def test_each_database_has_quotes_and_comments_of_its_own(dialect: str, text: st
         ("SELECT id FROM t /* where", "not closed"),
     ],
 )
-def test_what_is_no_query_is_refused(text: str, told: str, dialect: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_text_that_is_not_a_query_is_rejected(text: str, message: str, dialect: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Query.of(text, dialect)
 
 
@@ -85,14 +85,14 @@ def test_what_is_no_query_is_refused(text: str, told: str, dialect: str) -> None
         ("sqlite", "SELECT id FROM t WHERE s = $low", r"\$low"),
     ],
 )
-def test_a_value_that_nobody_gives_is_refused(dialect: str, text: str, mark: str) -> None:
-    """It would be given a value of the range that is read."""
+def test_placeholder_without_a_value_is_rejected(dialect: str, text: str, mark: str) -> None:
+    """The placeholder would receive a bound of the range that is read."""
     with pytest.raises(ValueError, match=f"must not have a placeholder, {mark};"):
         Query.of(text, dialect)
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "message"),
     [
         ("FOR UPDATE", "FOR UPDATE"),
         ("for\nupdate of t nowait", "for update"),
@@ -104,17 +104,18 @@ def test_a_value_that_nobody_gives_is_refused(dialect: str, text: str, mark: str
         ("INTO @one", "INTO"),
     ],
 )
-def test_what_locks_or_writes_in_a_read_only_transaction_is_refused(end: str, told: str) -> None:
-    """Of MySQL and MariaDB; PostgreSQL refuses it in such a transaction, and SQLite has none of it."""
+def test_query_that_locks_or_writes_in_a_read_only_transaction_is_rejected(end: str, message: str) -> None:
+    """For MySQL and MariaDB. PostgreSQL rejects such statements in a read-only transaction, and SQLite does not have
+    them."""
     for text in (f"SELECT id FROM t {end}", f"SELECT id FROM (SELECT id FROM t {end}) AS u"):
-        with pytest.raises(ValueError, match=f"has {told}: it must not lock rows"):
+        with pytest.raises(ValueError, match=f"has {message}: it must not lock rows"):
             Query.of(text, "mysql")
     with pytest.raises(ValidationError, match=r"queries\.joined has FOR UPDATE: it must not lock"):
         source("mysql://db/shop", queries={"joined": "SELECT id FROM t FOR UPDATE"})
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [
         ("id IN (SELECT id FROM u FOR UPDATE)", "has FOR UPDATE: it must not lock rows"),
         ("EXISTS (SELECT 1 FROM u /*!50000 LOCK IN SHARE MODE */)", "has LOCK IN SHARE MODE"),
@@ -127,12 +128,12 @@ def test_what_locks_or_writes_in_a_read_only_transaction_is_refused(end: str, to
         (" -- id > 1", "must not be empty"),
     ],
 )
-def test_a_condition_is_held_to_what_queries_are(where: str, told: str) -> None:
-    with pytest.raises(ValidationError, match=rf"overrides\.t\.where {told}"):
+def test_condition_is_validated_as_a_query(where: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=rf"overrides\.t\.where {message}"):
         source("mysql://db/shop", tables=["t"], overrides={"t": {"where": where}})
 
 
-def test_a_condition_may_be_any_that_reads() -> None:
+def test_any_reading_condition_is_accepted() -> None:
     for where in ("", "s <> 'FOR UPDATE' -- that one", "`into` = 1 AND id IN (SELECT id FROM u)"):
         source("mysql://db/shop", tables=["t"], overrides={"t": {"where": where}})
 
@@ -145,37 +146,37 @@ def test_a_condition_may_be_any_that_reads() -> None:
         "SELECT id, for_update, into_t FROM t FOR SYSTEM_TIME AS OF '2024-01-01' /* LOCK IN SHARE MODE */ WHERE id > 1",
     ],
 )
-def test_what_only_looks_like_it_is_read(text: str) -> None:
+def test_query_that_only_resembles_a_locking_one_is_accepted(text: str) -> None:
     assert Query.of(text, "mysql").body.startswith("SELECT")
 
 
-def test_space_and_comments_make_no_other_query() -> None:
+def test_space_and_comments_do_not_change_a_query_s_id() -> None:
     query = Query.of("SELECT id, ' a  b' AS s FROM t", "postgresql")
-    assert query.id == "167309bca03b"  # positions are stored with it
+    assert query.id == "167309bca03b"  # stored positions contain it
     for same in ("SELECT id,\n  ' a  b' AS s -- s\nFROM t;", "/* t */SELECT id , ' a  b' AS s FROM\tt"):
         assert Query.of(same, "postgresql").id == query.id
     for other in ("SELECT id, ' a b' AS s FROM t", "SELECT id, ' a  b' AS s FROM t2", "SELECT DISTINCT id FROM t"):
         assert Query.of(other, "postgresql").id != query.id
 
 
-def test_what_mysql_executes_in_a_comment_is_a_part_of_it() -> None:
+def test_comment_that_mysql_executes_is_part_of_the_query() -> None:
     one, other = (Query.of(f"SELECT id FROM t /*! WHERE id < {end} */", "mysql") for end in (1, 2))
     assert one.id != other.id
 
 
-def test_settings_name_the_query_that_is_none() -> None:
+def test_error_of_an_invalid_query_names_its_setting() -> None:
     with pytest.raises(ValidationError, match=r"queries\.joined must begin with SELECT or WITH, not with UPDATE"):
         source("postgresql://db/shop", queries={"good": "SELECT 1 AS id", "joined": "UPDATE t SET id = 1"})
 
 
-def test_a_table_and_a_query_of_one_name_are_refused() -> None:
+def test_table_and_query_of_one_name_are_rejected() -> None:
     queries = {"t": "SELECT 1 AS id"}
     with pytest.raises(ValidationError, match="tables and queries must have different names, not: t"):
         source("postgresql://db/shop", tables=["t"], queries=queries)
     assert "t" in source("postgresql://db/shop", tables=["t"], exclude=["t"], queries=queries).selection
 
 
-def test_two_queries_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_query_name_is_rejected(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(
         "job: j\nsource:\n  type: sql\n  url: sqlite:////db\n  watermark: id\n  lookback: 0\n  queries:\n"

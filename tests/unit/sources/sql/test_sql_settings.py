@@ -1,4 +1,4 @@
-"""The SQL source's settings: what is refused, what is pinned, and what is shown of the password."""
+"""The SQL source's settings: which values are rejected or pinned, and how the password is hidden."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = "hunter2-hunter2"
 SERVER = "postgresql://reader@db.example:5432/shop"
 
 
-def test_it_pickles_and_still_hides_its_password() -> None:
+def test_sql_source_pickles_and_still_hides_its_password() -> None:
     sql = source(SERVER, password=SECRET)
     again = pickle.loads(pickle.dumps(sql))
     assert again == sql
@@ -34,7 +34,7 @@ def test_it_pickles_and_still_hides_its_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         (f"postgresql://reader:{SECRET}@db/shop", "must not contain a password"),
         (f"postgresql://reader@db/shop?password={SECRET}", "must not contain a password"),
@@ -51,14 +51,14 @@ def test_it_pickles_and_still_hides_its_password() -> None:
         ("sqlite:////file?mode=rwc", "absolute path"),
     ],
 )
-def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
-    with pytest.raises(ValidationError, match=told) as failure:
+def test_rejected_urls_are_not_shown(url: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as failure:
         source(url)
     assert SECRET not in str(failure.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"tables": []}, "at least one table"),
         ({"table_patterns": ["("]}, "not a regular expression"),
@@ -84,20 +84,20 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
         ({"table_type": "snapshot_append", "watermark": ""}, "snapshot_append requires watermark"),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_invalid_sql_settings_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         source(SERVER, **settings)
 
 
-def test_which_queries_there_are_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for with each of thousands."""
+def test_queries_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries are requested once for each of thousands of datasets."""
     asked: list[Mapping[str, str]] = []
 
-    def noted(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
+    def record_texts(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
         asked.append(texts)
         return queries_of(texts, dialect)
 
-    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", noted)
+    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", record_texts)
     names = [f"q{number}" for number in range(20)]
     overrides = {name: {"keys": ["id"]} for name in names}
     sql = source(SERVER, tables=[], queries=dict.fromkeys(names, "SELECT id FROM t"), overrides=overrides)
@@ -105,12 +105,12 @@ def test_which_queries_there_are_is_worked_out_once(monkeypatch: pytest.MonkeyPa
     assert len(asked) == 1
 
 
-def test_how_late_rows_may_commit_is_to_be_said() -> None:
+def test_lookback_is_required() -> None:
     with pytest.raises(ValidationError, match="lookback"):
         SqlSource.model_validate({"type": "sql", "url": SERVER, "tables": ["t"], "watermark": "id"})
 
 
-def test_the_database_and_the_schema_are_pinned_and_the_server_is_not() -> None:
+def test_database_and_schema_are_pinned_but_the_server_is_not() -> None:
     pins = source(SERVER, schema="sales").pins()
     assert {name: pin.value for name, pin in pins.items()} == {"database": "shop", "schema": "sales"}
     elsewhere = source("postgresql://other@replica/shop", schema="sales").pins()
@@ -120,7 +120,7 @@ def test_the_database_and_the_schema_are_pinned_and_the_server_is_not() -> None:
     assert source("sqlite:////data/shop.db").pins()["database"].value == "/data/shop.db"
 
 
-def test_a_password_is_read_from_its_file_by_who_connects(tmp_path: Path) -> None:
+def test_password_file_is_read_when_connecting(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     job = tmp_path / "job.yaml"
@@ -140,7 +140,7 @@ def test_a_password_is_read_from_its_file_by_who_connects(tmp_path: Path) -> Non
         source(SERVER, password="${file:secret}")
 
 
-def test_a_password_is_masked_in_what_a_driver_says() -> None:
+def test_password_is_masked_in_driver_messages() -> None:
     from distcommit.sources.sql.database import Database
 
     with pytest.raises(SourceError) as failure, Database(SERVER, SECRET).errors("t"):
@@ -148,7 +148,7 @@ def test_a_password_is_masked_in_what_a_driver_says() -> None:
     assert "no pg_hba entry for ***" in str(failure.value)
 
 
-def test_a_job_file_is_read_without_sqlalchemy() -> None:
+def test_job_file_is_read_without_sqlalchemy() -> None:
     program = (
         "import sys; sys.modules['sqlalchemy'] = None\n"
         "from distcommit.sources.sql.source import SqlSource\n"
