@@ -1,4 +1,4 @@
-"""Counts are values: they add up, in any grouping, and nothing that was counted is lost or changed on the way."""
+"""Counts are values that add up in any grouping and that encoding does not change."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_totals_are_the_sums_of_the_phases_by_name(phases: tuple[Any, ...]) -> N
 
 
 @given(st.lists(st.integers(0, 2 * MAX_REASONS), max_size=4))
-def test_of_reasons_the_first_are_kept_and_the_others_counted(numbers: list[int]) -> None:
+def test_first_reasons_are_kept_and_the_others_counted(numbers: list[int]) -> None:
     parts = [*map(reasons_of, numbers)]
     together, backwards = sum(parts, Reasons()), Reasons()
     for part in reversed(parts):
@@ -80,7 +80,7 @@ def test_of_reasons_the_first_are_kept_and_the_others_counted(numbers: list[int]
     assert bool(together) == (sum(numbers) > 0)
 
 
-def test_a_report_travels_as_it_is_and_adds_up_on_the_driver() -> None:
+def test_report_is_unchanged_by_encoding_and_adds_up_on_the_driver() -> None:
     tally = Tally(PlanCounts())
     for place in range(MAX_REASONS + 3):
         tally.add(PlanCounts(datasets_skipped=1))

@@ -1,8 +1,9 @@
-"""A fault in each construct in turn, under each policy: how far the watermark comes, what is published, and that the
-next run, with the fault mended, publishes the rest. How far is said by the table of `conf/task-flow.md`, whose rows are
-these faults, by name; of some the job file refuses all policies but `full`.
+"""A fault in each construct under each policy: how far the watermark moves, what is published, and that the next run
+without the fault publishes the rest.
 
-Twelve records in three work units of four; what is wrong is wrong at offset 6, in the midst of the second.
+The table of `conf/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For some of them the
+job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at offset 6, in the
+middle of the second.
 """
 
 from __future__ import annotations
@@ -53,8 +54,7 @@ PAGE = Path(distcommit.__file__).parents[1] / "conf" / "task-flow.md"
 
 
 def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
-    """By what goes wrong: how far the watermark comes under each policy that there is then, and that of the other
-    dataset."""
+    """Return the expected watermarks by fault: one for each policy that the page lists, and that of the other dataset."""
     head = re.escape("    what goes wrong") + r" +full +successful +partial +others\n"
     found = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, "the page has no such table"
@@ -71,7 +71,7 @@ TABLE = table()
 
 
 def cases(names: Iterable[str]) -> list[tuple[str, CommitPolicy]]:
-    """Each of these faults under each of its policies."""
+    """Return each of these faults with each of its policies."""
     return [(name, policy) for name in names for policy in TABLE.get(name, ({CommitPolicy.FULL: 0}, 0))[0]]
 
 
@@ -87,7 +87,9 @@ def break_down(batch: pa.RecordBatch) -> None:
 
 @dataclass(frozen=True)
 class BatchByBatch(ModelSource):
-    """The model source, a record a batch; it may break down there, at the bad one or with its work unit."""
+    """The model source with one record a batch. It may fail at the start, at the bad record or at the end of its work
+    unit.
+    """
 
     breaks: str = ""
 
@@ -149,14 +151,14 @@ class BreakingConverter(Converter):
 
 
 class WideningConverter(Converter):
-    """Gives the bad record another schema."""
+    """A converter that returns another schema for the bad record."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(batch.append_column("more", pa.array(["more"])) if has_bad(batch) else batch)
 
 
 class RefusingConverter(Converter):
-    """Raises as it is asked what it makes of that schema."""
+    """A converter that raises when it is asked for the output schema."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         if "more" in schema.names:
@@ -169,7 +171,7 @@ class RefusingConverter(Converter):
 
 @dataclass
 class UnluckyConverter(Converter):
-    """Raises as it begins its second work unit, or as it is closed."""
+    """A converter that raises when its second work unit begins, or when it is closed."""
 
     at: str
     begun: int = 0
@@ -212,7 +214,7 @@ class EndlessRowChecker(RowChecker):
 
 
 class LyingConverter(Converter):
-    """Returns another schema than it said."""
+    """A converter that returns another schema than it declared."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema
@@ -265,7 +267,7 @@ class BreakingTaskChecker(TaskChecker):
 
 @dataclass
 class UnluckyTaskChecker(TaskChecker):
-    """Raises as it begins its second work unit."""
+    """A task checker that raises when its second work unit begins."""
 
     begun: int = 0
 
@@ -291,7 +293,7 @@ class _Check(TaskCheck):
 
 
 class BreakingSink(FileSink, frozen=True):
-    """Files, whose writer breaks down at the bad record, or at the beginning or the end of what that is in."""
+    """A file sink whose writer fails at the bad record, or when the file with that record is opened or closed."""
 
     breaks_at: str = "write"
 
@@ -376,8 +378,9 @@ def unlucky_check(source: Source, sink: Sink) -> TaskFlow:
 
 @dataclass(frozen=True)
 class Broken:
-    """What is wrong: with the constructs, the source, or the file system. `of`: what is told to have failed; `whole`:
-    whether all of the job is published or nothing."""
+    """A fault of the constructs, the source or the file system. `of` names the part that is reported as failed; `whole`
+    is true where the fault decides whether all of the job is published or nothing.
+    """
 
     flow: Flow = TaskFlow.straight
     files: FileSink = FILES
@@ -392,7 +395,7 @@ def broken_files(breaks_at: str) -> FileSink:
 
 
 def no_space(kind: str) -> Callable[[], Fault]:
-    """For files of error branches, before they are published."""
+    """Build faults for a full disk when error-branch files are published."""
     return lambda: fails(errno.ENOSPC, kind, "/errors")
 
 
@@ -436,8 +439,9 @@ NEVER_ENOUGH, BREAKING = (Check("it", BreakingTaskChecker(raises)) for raises in
 
 @dataclass(frozen=True)
 class Endured:
-    """A fault that fails nothing, or an optional branch alone: the records of published and error files, and those of
-    error files."""
+    """A fault that fails nothing, or only an optional branch. It gives the number of records in published and error
+    files, and of those in error files.
+    """
 
     flow: Flow = TaskFlow.straight
     records: int = 15
@@ -466,12 +470,11 @@ GOES_ON = {
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A target that can't be renamed to once so many renames have `passed`, and how many files of the dataset are
-    published by then.
+    """A target to which no rename works after `passed` renames.
 
-    `folder`: the one of the dataset that is there; `files`: how they are published; `before`: whether an earlier
-    run has published three records of another partition; `whole`: as of `Broken`; `live`: how many records of the
-    dataset there are in the end.
+    `folder` is the dataset's folder there. `files` tells how they are published, and how many are published by then.
+    `before`: an earlier run has published three records of another partition. `whole`: as in `Broken`. `live`: the
+    number of the dataset's records in the end.
     """
 
     target: str
@@ -518,7 +521,7 @@ def test_the_table_has_each_fault() -> None:
 
 
 def require_as_the_table_says(name: str, world: World, machine: Machine) -> int:
-    """Watermarks are; what they come to."""
+    """Require the watermarks of the table, and return them."""
     stored = world.watermarks(machine)
     found = [stored[urn].positions.get("0", 0) if urn in stored else 0 for urn in ("a", "b")]
     reached, others = TABLE[name]
@@ -527,7 +530,7 @@ def require_as_the_table_says(name: str, world: World, machine: Machine) -> int:
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(FAILS))
-def test_a_fault_in_a_construct(name: str, policy: CommitPolicy) -> None:
+def test_fault_in_a_construct_moves_the_watermark_as_the_table_requires(name: str, policy: CommitPolicy) -> None:
     machine, broken = Machine(), FAILS[name]
     world = World(policy=policy, flow=broken.flow, files=broken.files, job_level=broken.whole)
     if broken.fault is not None:
@@ -549,7 +552,7 @@ def test_a_fault_in_a_construct(name: str, policy: CommitPolicy) -> None:
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(PLANS))
-def test_a_source_that_can_not_be_asked_what_there_is_ends_the_run(name: str, policy: CommitPolicy) -> None:
+def test_source_that_cannot_list_its_datasets_ends_the_run(name: str, policy: CommitPolicy) -> None:
     machine, world = Machine(), World(policy=policy)
     with pytest.raises(SourceUnavailableError, match="the source can't be asked"):
         go(world, machine, BatchByBatch(SOURCE.datasets, breaks="plan"))
@@ -559,7 +562,7 @@ def test_a_source_that_can_not_be_asked_what_there_is_ends_the_run(name: str, po
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(GOES_ON))
-def test_what_fails_nothing_cuts_nothing_short(name: str, policy: CommitPolicy) -> None:
+def test_harmless_fault_does_not_shorten_the_committed_range(name: str, policy: CommitPolicy) -> None:
     machine, endured = Machine(), GOES_ON[name]
     world = World(policy=policy, flow=endured.flow)
     assert go(world, machine, BatchByBatch(SOURCE.datasets, breaks=endured.source)).succeeded
@@ -569,7 +572,7 @@ def test_what_fails_nothing_cuts_nothing_short(name: str, policy: CommitPolicy) 
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(COMMIT_STEPS))
-def test_a_commit_step_that_fails_leaves_all_of_it_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failed_commit_step_leaves_its_sequence_to_replay(name: str, policy: CommitPolicy) -> None:
     broken = COMMIT_STEPS[name]
     machine = with_folders(Machine(), *filter(None, [broken.folder]))
     world, datasets, before = World(policy=policy, files=broken.files, job_level=broken.whole), SOURCE.datasets, 0
@@ -592,7 +595,7 @@ def test_a_commit_step_that_fails_leaves_all_of_it_to_replay(name: str, policy: 
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(FED_AGAIN))
-def test_what_fails_as_it_is_fed_again_is_among_the_errors_or_left_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failure_while_reprocessing_ends_among_the_errors_or_in_replay(name: str, policy: CommitPolicy) -> None:
     machine, broken, data = Machine(), FED_AGAIN[name], BatchByBatch(SOURCE.datasets)
     world = World(policy=policy, flow=DIVERTS)
     assert go(world, machine, data).succeeded
@@ -616,7 +619,7 @@ def reprocessed(world: World, machine: Machine, data: ModelSource) -> RunResult:
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(COMMITTERS))
-def test_a_committer_that_fails_leaves_all_of_it_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failing_committer_leaves_its_sequence_to_replay(name: str, policy: CommitPolicy) -> None:
     outcome = COMMITTERS[name]
 
     def answer(request: CommitRequest) -> CommitOutcome | None:

@@ -165,7 +165,7 @@ def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -
     assert exact(machine).rejected == 2
 
 
-def test_a_deletion_that_died_is_gone_on_with() -> None:
+def test_interrupted_deletion_of_replaced_files_is_resumed() -> None:
     data = ModelSource({"a": ModelDataset({"0": 4}, units=2)})
     machine = turned_away(data=data)
     again(GOOD, machine)
