@@ -1,4 +1,4 @@
-"""Positions and ranges that a source claims are compared with its plan and with the records that it delivered."""
+"""Positions and ranges that a source reports are compared with its plan and with the records that it delivered."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ PARTIAL, FULL = World(policy=CommitPolicy.PARTIAL), World()
 
 
 def lagging(unit: WorkUnit, high: Watermark, *, by: int) -> Watermark:
-    """The position before the last records: the extractor moves it when the next batch is asked for."""
+    """Return the position before the last records, as of an extractor that advances it when the next batch is
+    requested.
+    """
     first = unit.low.positions
     return Watermark({p: max(as_offset(first[p]), as_offset(at) - by) for p, at in high.positions.items()})
 
 
 @pytest.mark.parametrize("world", [PARTIAL, FULL], ids=["partial", "full"])
 @pytest.mark.parametrize("by", [1, 2])
-def test_a_position_that_lags_behind_the_records_doubles_none_of_them(world: World, by: int) -> None:
+def test_position_that_lags_behind_the_records_duplicates_none(world: World, by: int) -> None:
     machine = Machine()
     behind = OddSource(
         {"a": ModelDataset({"0": 8}, bad={"0": 6}), "b": ModelDataset({"0": 5})}, highs=partial(lagging, by=by)
@@ -44,7 +46,7 @@ def test_a_position_that_lags_behind_the_records_doubles_none_of_them(world: Wor
 
 @dataclass(frozen=True)
 class Replanned(ModelSource):
-    """A model source whose plan of dataset a is another one."""
+    """A model source with another plan for dataset `a`."""
 
     change: Callable[[DatasetPlan], DatasetPlan] = field(default=lambda plan: plan)
 
@@ -79,7 +81,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_ranges_that_do_not_fit_the_plan_stop_their_dataset_and_move_nothing(
+def test_ranges_that_contradict_the_plan_stop_their_dataset_and_move_nothing(
     change: Callable[[DatasetPlan], DatasetPlan],
 ) -> None:
     machine, grown = Machine(), source(a=9, b=5)
@@ -92,7 +94,7 @@ def test_ranges_that_do_not_fit_the_plan_stop_their_dataset_and_move_nothing(
     assert (found.exact, found.records, found.skipped) == (True, 14, 0)
 
 
-def test_a_range_that_is_skipped_right_behind_the_watermark_is_recorded() -> None:
+def test_range_skipped_right_behind_the_watermark_is_recorded() -> None:
     machine = Machine()
     assert go(FULL, machine, source(a=4)).succeeded
 
@@ -139,7 +141,7 @@ class _Extractor(Extractor):
 
 @dataclass(frozen=True)
 class Extracting(ModelSource):
-    """A model source whose extractions are other ones."""
+    """A model source with other extractions."""
 
     change: Callable[[Extraction], Extraction] = field(default=lambda extraction: extraction)
 
@@ -154,7 +156,7 @@ class Extracting(ModelSource):
         (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "reports a hole where"),
     ],
 )
-def test_records_delivered_twice_or_claimed_to_be_holes_fail_their_work_unit(
+def test_records_delivered_twice_or_reported_as_holes_fail_their_work_unit(
     change: Callable[[Extraction], Extraction], told: str
 ) -> None:
     machine = Machine()

@@ -140,7 +140,9 @@ def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() ->
 
 
 def test_recovery_overtaken_while_it_drops_is_fenced_and_drops_nothing() -> None:
-    """The held sequences were never decided. A newer run interrupts the recovery that drops them at each of its calls."""
+    """The held sequences were never decided. A newer run interrupts the recovery that drops them at each of
+    its calls.
+    """
     fenced = 0
     for number in range(1000):
         machine = Machine()

@@ -1,4 +1,6 @@
-"""Extractors that fail half-way, under each policy: what is published, what the next run reads, and which files remain."""
+"""Extractors that fail half-way, under each policy: what is published, what the next run reads, and which
+files remain.
+"""
 
 from __future__ import annotations
 

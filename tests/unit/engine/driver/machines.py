@@ -81,7 +81,9 @@ class Machine(SimulatedPosix):
         return super().scandir(path)
 
     def paths(self, below: str) -> dict[str, bytes]:
-        """Return all files below a folder with their bytes, without folder ownership files unless they are requested."""
+        """Return all files below a folder with their bytes, without folder ownership files unless they are
+        requested.
+        """
         return {
             path: data
             for _, path, data in self.files()

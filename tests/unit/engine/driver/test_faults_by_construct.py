@@ -54,7 +54,9 @@ PAGE = Path(distcommit.__file__).parents[1] / "conf" / "task-flow.md"
 
 
 def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
-    """Return the expected watermarks by fault: one for each policy that the page lists, and that of the other dataset."""
+    """Return the expected watermarks by fault: one for each policy that the page lists, and that of the other
+    dataset.
+    """
     head = re.escape("    what goes wrong") + r" +full +successful +partial +others\n"
     found = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, "the page has no such table"

@@ -157,7 +157,9 @@ def audit(world: World, machine: Machine) -> AuditResult:
 
 
 def in_branches(found: AuditResult) -> dict[str, tuple[int, int]]:
-    """Return for each branch how many records are published, error files included, and how many of them are rejected."""
+    """Return for each branch how many records are published, error files included, and how many of them are
+    rejected.
+    """
     return {row.branch: (row.published + row.rejected, row.rejected) for row in found.partitions}
 
 

@@ -164,7 +164,7 @@ def test_replaced_files_are_deleted_by_the_following_run_and_the_newest_replacem
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_interrupted_deletion_of_replaced_files_is_resumed(nth: int) -> None:
+def test_interrupted_deletion_of_superseded_files_is_resumed(nth: int) -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     machine.faults.append(dies("unlink", "output/", nth))
     with pytest.raises(Crashed):
