@@ -184,7 +184,7 @@ CASES: list[Case] = [
         "order",
         "value, tombstone, value of one schema",
         "in source order",
-        test=f"{ORDER}::test_a_tombstone_has_the_columns_of_the_record_before_it_in_one_piece",
+        test=f"{ORDER}::test_tombstone_has_the_columns_of_the_record_before_it_in_one_piece",
     ),
     Case(
         "order",
@@ -196,7 +196,7 @@ CASES: list[Case] = [
         "order",
         "schema id 3 before schema id 1, incompatible",
         "1 is rejected",
-        test=f"{ORDER}::test_a_schema_that_comes_first_is_admitted_first_whatever_its_id",
+        test=f"{ORDER}::test_first_schema_is_admitted_first_whatever_its_id",
     ),
     Case(
         "registry",

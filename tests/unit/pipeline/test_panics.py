@@ -1,4 +1,4 @@
-"""Panics of native code at each part of a task: each belongs to one record, one schema or one work unit."""
+"""Panics of native code in each part of a task: each fails one record, one schema or one work unit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.unit.pipeline.test_flow import GOOD, ListSource, run_unit
 
 
 class Panic(BaseException):
-    """As a Rust extension raises it."""
+    """A panic, as a Rust extension raises it."""
 
 
 @dataclass(frozen=True)
 class Fails(RecordConverter):
-    """Raises an error at each record whose value is `bad`."""
+    """A converter that raises an error at each record whose value is `bad`."""
 
     error: BaseException
 
@@ -43,7 +43,7 @@ class Fails(RecordConverter):
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), AttributeError("boom"), MemoryError("boom")])
-def test_whatever_a_record_converter_raises_rejects_that_record_alone(error: BaseException) -> None:
+def test_any_exception_of_a_record_converter_rejects_only_that_record(error: BaseException) -> None:
     (found,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
     assert found.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
     assert "boom" in found.rejected[1]
@@ -56,7 +56,7 @@ def test_cancellation_and_time_limit_pass_a_record_converter(error: BaseExceptio
         list(Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]})))
 
 
-def test_panic_within_a_batch_is_found_by_halves() -> None:
+def test_panic_within_a_batch_is_located_by_bisection() -> None:
     def make(part: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         if 3 in part.column(0).to_pylist():
             raise Panic("three")
@@ -83,7 +83,7 @@ def test_cancellation_passes_a_work_unit(error: Any) -> None:
 
 @dataclass
 class PanickingDecoder:
-    """Raises an error at messages of one byte 0."""
+    """A decoder that raises an error at messages of one byte 0."""
 
     error: BaseException
     schema: pa.Schema = field(default_factory=lambda: pa.schema([("size", pa.int64())]))
@@ -96,7 +96,7 @@ class PanickingDecoder:
 
 
 def registry_converter(decoder: Decoder | BaseException) -> RegistryConverter:
-    """A converter of a registry with that decoder, or whose decoder can't be made."""
+    """Return a registry converter with that decoder, or with a decoder whose creation fails."""
     made = converter()
 
     def decoder_of(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:

@@ -1,4 +1,4 @@
-"""Calls in flight."""
+"""Parallel calls: shared limit and order of results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from distcommit.core.support.parallel import run_parallel
 
 
-def test_what_is_begun_within_shares_the_number_of_calls() -> None:
+def test_nested_calls_share_the_limit() -> None:
     counting = threading.Lock()
     at_once = most = 0
 
@@ -28,7 +28,7 @@ def test_what_is_begun_within_shares_the_number_of_calls() -> None:
     assert most <= 4, "one at a time in each"
 
 
-def test_results_are_in_order_whatever_takes_longer() -> None:
+def test_results_are_in_order_whichever_call_takes_longer() -> None:
     def late(number: int) -> int:
         time.sleep(0.01 * (number == 0))
         return number
