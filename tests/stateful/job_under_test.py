@@ -31,7 +31,7 @@ from tests.stateful.repeating_source import RepeatingSource
 
 @dataclass(frozen=True)
 class Stolen:
-    """A staged file that somebody took away, of that sequence."""
+    """A staged file of a sequence, which a foreign process removed."""
 
     dataset_urn: str
     epoch: int
@@ -40,7 +40,7 @@ class Stolen:
 
 
 class JobUnderTest(JobOnMachine):
-    """One job with its history so far."""
+    """A job with its history so far."""
 
     def __init__(self, buckets: int = 2) -> None:
         super().__init__(buckets)
@@ -56,7 +56,7 @@ class JobUnderTest(JobOnMachine):
         self.machine.syncfs("/")
 
     def apply(self, event: Event) -> None:
-        """Lets an event happen and checks everything."""
+        """Apply an event and check all invariants."""
         with known_ids(self._ids):
             match event:
                 case Grow(urn, partition, records):
@@ -81,7 +81,7 @@ class JobUnderTest(JobOnMachine):
             self.check()
 
     def finish(self) -> None:
-        """Mends everything; then one run that nothing disturbs makes all exact."""
+        """Repair everything, then run once without disturbance and check that everything is exact."""
         self.apply(Restore())
         for urn, state in self.states().items():
             if state.status.value in ("quarantined", "revoking"):
@@ -95,10 +95,10 @@ class JobUnderTest(JobOnMachine):
         assert reached == self.content
         assert left_in_staging(self.machine) == []
 
-    # -- what must hold
+    # -- invariants
 
     def check(self) -> None:
-        """Everything that must hold at any time."""
+        """Check all invariants."""
         states = self.states()
         found = self._published.records(self.machine, self.store(), self._held - self._decided)
         for urn in {**states, **self.model.datasets, **found}:
@@ -137,7 +137,7 @@ class JobUnderTest(JobOnMachine):
         )
 
     def _expected_source(self, event: Run) -> ModelSource:
-        """What the run sees in the end: what no attempt could read has failed."""
+        """Return the source that the run sees in the end: records that no attempt could read have failed."""
         source = self._source(event)
         if event.repeats < TASK_ATTEMPTS * (1 + event.twins):
             return source
@@ -162,7 +162,7 @@ class JobUnderTest(JobOnMachine):
             self._restart(event.crash)
             self._adopt()
             return None
-        if event.blocked and event.job_level:  # whether it has a sequence that is held up decides about all of them
+        if event.blocked and event.job_level:  # a held sequence decides about all of them
             self._adopt()
             return result
         before = copy.deepcopy(self.model.of(event.blocked)) if event.blocked else None
@@ -214,7 +214,7 @@ class JobUnderTest(JobOnMachine):
         self._adopt()
 
     def _adopt(self, *urns: str) -> None:
-        """What a disturbance left is taken over, if it is possible at all."""
+        """Take over the results of a disturbance, if that is possible at all."""
         states = self.states()
         for urn in urns or {**self.model.datasets, **states}:
             state = states.get(urn) or DatasetState(urn)
@@ -223,7 +223,7 @@ class JobUnderTest(JobOnMachine):
             epoch = state.sequence.epoch if state.sequence else 0
             self.model.of(urn).lost = any((s.dataset_urn, s.epoch) == (urn, epoch) for s in self.stolen)
 
-    # -- people
+    # -- operators
 
     def _lose(self, urn: str) -> None:
         state = self.states().get(urn)

@@ -1,4 +1,4 @@
-"""Avro datums as columns, beside what fastavro reads of them."""
+"""Avro datums as columns, compared with the values that fastavro reads."""
 
 from __future__ import annotations
 
@@ -142,11 +142,11 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
     ],
     ids=str,
 )
-def test_a_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, found: Any) -> None:
+def test_avro_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, found: Any) -> None:
     assert read_one(kind, value) == (arrow, value if found is ... else found)
 
 
-def test_columns_may_be_null_and_so_may_what_is_within_them() -> None:
+def test_columns_and_their_nested_fields_may_be_null() -> None:
     inner = record(("y", "int"), ("z", {"type": "array", "items": "int"}), ("m", {"type": "map", "values": "int"}))
     records, _ = read(record(("x", {**inner, "name": "R"})), [])
     assert nullable_columns(records.schema).equals(records.schema)
@@ -154,12 +154,12 @@ def test_columns_may_be_null_and_so_may_what_is_within_them() -> None:
     assert [each.nullable for each in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
 
 
-def test_a_schema_that_is_no_record_becomes_a_column_of_its_own() -> None:
+def test_schema_that_is_not_a_record_becomes_a_column_of_its_own() -> None:
     records, _ = read("string", [datum("string", "a"), datum("string", "")])
     assert records.to_pydict() == {"value": ["a", ""]}
 
 
-def test_blocks_of_an_array_may_say_how_long_they_are_and_be_several() -> None:
+def test_array_may_have_several_blocks_that_state_their_length() -> None:
     schema = record(("x", {"type": "array", "items": "int"}), ("y", "int"))
     several = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00" + b"\x0e"  # two items in two bytes, then one more
     records, wrong = read(schema, [several, datum(schema, {"x": [], "y": 1})])
@@ -203,7 +203,7 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
         (record(("x", {"type": "fixed", "name": "F", "size": 9})), b"12345678", "it ends before"),
     ],
 )
-def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes, reason: str) -> None:
+def test_invalid_datum_is_rejected_alone(kind: Avro, body: bytes, reason: str) -> None:
     same = {"long": 1, "int": 1, "string": "q", "boolean": True, "double": 0.5}
     values = {each["name"]: same.get(str(each["type"])) for each in kind["fields"]}
     others = [] if None in values.values() else [datum(kind, values)]
@@ -229,13 +229,13 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
     ],
     ids=str,
 )
-def test_a_schema_without_columns_is_refused(kind: Avro, said: str) -> None:
+def test_schema_without_columns_is_rejected(kind: Avro, said: str) -> None:
     with pytest.raises(UnusableSchemaError) as caught:
         read(kind, [])
     assert said in str(caught.value)
 
 
-def test_types_of_other_schemas_may_be_used() -> None:
+def test_types_of_other_schemas_may_be_used_in_a_schema() -> None:
     money = record(("amount", "long"))
     money["name"] = "shop.Money"
     writer = record(("price", "shop.Money"), ("paid", ["null", "shop.Money"]))
@@ -248,7 +248,7 @@ def test_types_of_other_schemas_may_be_used() -> None:
 
 # -- any schema, and any damage
 
-NAMES = st.just("")  # made different below
+NAMES = st.just("")  # renamed below
 
 
 def logical(kind: str, name: str) -> st.SearchStrategy[Avro]:
@@ -283,7 +283,7 @@ def nullable(inner: st.SearchStrategy[Avro]) -> st.SearchStrategy[Avro]:
 
 
 def named(schema: Avro, numbers: Iterator[int], *, logical: bool) -> Avro:
-    """The schema with another name for each type that has one; without logical types unless they are to stay."""
+    """Return the schema with a name for each unnamed type, and without logical types unless `logical` is set."""
     if isinstance(schema, list):
         return [named(each, numbers, logical=logical) for each in schema]
     if not isinstance(schema, dict):
@@ -307,7 +307,7 @@ def schemas(*, logical: bool) -> st.SearchStrategy[Avro]:
 
 @st.composite
 def bodies(draw: st.DrawFn, kind: Avro) -> bytes:
-    """A datum of a type, written by hand."""
+    """Encode a datum of a type without a library."""
     match kind:
         case list():
             branch = draw(st.integers(0, len(kind) - 1))
@@ -363,7 +363,7 @@ def number(value: int) -> bytes:
 
 
 def by_fastavro(schema: Avro, body: bytes) -> Any:
-    """What fastavro reads, if that is all of it; `ValueError` else."""
+    """Return fastavro's value of the whole datum, or raise `ValueError`."""
     held = io.BytesIO(body)
     options: Any = {"return_record_name": False, "handle_unicode_errors": "strict"}
     try:
@@ -376,7 +376,7 @@ def by_fastavro(schema: Avro, body: bytes) -> Any:
 
 
 def as_arrow(kind: Avro, value: Any) -> Any:
-    """A value of fastavro as Arrow gives it to Python."""
+    """Convert a value of fastavro to the form in which Arrow returns it to Python."""
     if isinstance(kind, list):
         if value is None or len(kind) == 2:
             return value if value is None else as_arrow(kind[1], value)
@@ -395,7 +395,7 @@ def as_arrow(kind: Avro, value: Any) -> Any:
 
 
 def without_repeated_keys(value: Any) -> Any:
-    """Arrow's maps keep entries of one key, Python's the last."""
+    """Keep the last entry of each map key as Python does; Arrow's maps keep all."""
     if isinstance(value, dict):
         return {name: without_repeated_keys(each) for name, each in value.items()}
     if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
@@ -404,7 +404,7 @@ def without_repeated_keys(value: Any) -> Any:
 
 
 @given(st.data())
-def test_any_datums_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
+def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
     given_bodies = data.draw(st.lists(bodies(schema), max_size=5))
     records, wrong = read(schema, given_bodies)
@@ -415,7 +415,7 @@ def test_any_datums_are_read_as_fastavro_reads_them(data: st.DataObject) -> None
 
 
 @given(st.data())
-def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.DataObject) -> None:
+def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=False))
     before, body, after = (data.draw(bodies(schema)) for _ in range(3))
     place = data.draw(st.integers(0, len(body)))
@@ -434,7 +434,7 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
     whole = [as_arrow(schema, by_fastavro(schema, each)) for each in (before, after)]
     if 1 in wrong:
         assert repr(found) == repr(whole)
-    else:  # what fastavro refuses is never taken
+    else:  # no datum is accepted that fastavro rejects
         assert repr(found) == repr([whole[0], expected, whole[1]])
 
 
@@ -472,7 +472,7 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
     ],
     ids=str,
 )
-def test_a_value_is_read_as_the_pinned_schema_has_it(writer: Avro, reader: Avro, value: Any, found: Any) -> None:
+def test_value_is_read_by_the_fixed_reader_schema(writer: Avro, reader: Avro, value: Any, found: Any) -> None:
     written, wanted = record(("x", writer)), record(("x", reader))
     records, wrong = read(written, [datum(written, {"x": value})], wanted)
     assert not wrong
@@ -480,7 +480,7 @@ def test_a_value_is_read_as_the_pinned_schema_has_it(writer: Avro, reader: Avro,
     assert records.to_pylist() == [{"x": found}]
 
 
-def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> None:
+def test_fields_are_matched_by_name_or_alias_and_others_have_their_default() -> None:
     writer = record(("gone", {"type": "array", "items": "string"}), ("b", "int"), ("old", "string"), ("a", "int"))
     reader = record(("a", "long"), ("b", "long"))
     reader["fields"] += [
@@ -518,7 +518,7 @@ def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> No
         (record(("a", TIMES["of day"])), record(("a", TIMES["micros of day"])), "field a is int (time-millis)"),
     ],
 )
-def test_schemas_that_do_not_fit_are_told_with_the_field(writer: Avro, reader: Avro, said: str) -> None:
+def test_incompatible_schemas_are_reported_with_the_field(writer: Avro, reader: Avro, said: str) -> None:
     for name, schema in (("R1", writer), ("R2", reader)):
         inner = schema["fields"][0]["type"]
         if isinstance(inner, dict) and inner["type"] == "record":
@@ -528,7 +528,7 @@ def test_schemas_that_do_not_fit_are_told_with_the_field(writer: Avro, reader: A
     assert said in str(caught.value)
 
 
-def test_a_branch_that_the_pinned_schema_can_not_take_turns_its_records_away() -> None:
+def test_union_branch_absent_from_the_reader_schema_rejects_its_records() -> None:
     writer, reader = record(("a", ["null", "int"])), record(("a", "int"))
     records, wrong = read(writer, [datum(writer, {"a": 1}), datum(writer, {"a": None})], reader)
     assert records.to_pylist() == [{"a": 1}]
@@ -537,7 +537,7 @@ def test_a_branch_that_the_pinned_schema_can_not_take_turns_its_records_away() -
 
 
 @given(st.data())
-def test_a_schema_read_as_one_with_more_fields_gives_the_same_for_its_own(data: st.DataObject) -> None:
+def test_reader_schema_with_more_fields_leaves_the_values_of_common_ones_unchanged(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
     wider = {**schema, "fields": [*schema["fields"][::-1], {"name": "more", "type": ["null", "int"], "default": None}]}
     given_bodies = data.draw(st.lists(bodies(schema), max_size=3))
@@ -561,7 +561,7 @@ LONG = 3 * 65_536 + 1
         (lambda body: body + b"\0", "bytes are left"),
     ],
 )
-def test_arrays_of_many_items_are_read_at_once_and_faults_of_their_items_found(damage: Any, reason: str) -> None:
+def test_large_arrays_are_read_at_once_and_invalid_items_detected(damage: Any, reason: str) -> None:
     schema = record(("x", {"type": "array", "items": "string"}), ("y", "int"))
     long = number(LONG - 1) + b"\x02a" * (LONG - 1) + number(1) + b"\x02x" + number(0) + b"\x02"
     short = datum(schema, {"x": ["b"], "y": 2})

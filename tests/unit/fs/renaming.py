@@ -1,4 +1,4 @@
-"""A file system of fsspec that does all that is asked, on the local disk, and those that do one thing wrong."""
+"""A correct fsspec file system on the local disk, and variants with one defect each."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MAKER = "DISTCOMMIT_TEST_MAKER"
 
 
 def opened(kind: type[LocalFileSystem]) -> FsspecFileSystem:
-    """One of these as a job gets it."""
+    """Open one of these as a job does."""
     return FsspecFileSystem(kind, "renaming", "here")
 
 
 def in_another_process() -> bool:
-    """Whether this is not the process that the variable names."""
+    """Return whether this process differs from the one that the variable names."""
     return os.environ[MAKER] != str(os.getpid())
 
 
 class Renaming(LocalFileSystem):  # type: ignore[misc]
-    """Right. Its URLs are renaming://here/..."""
+    """A correct file system. Its URLs are renaming://here/..."""
 
     protocol = "renaming"
 
@@ -68,7 +68,7 @@ class EmptiesWhatIsTaken(Renaming):
 
 
 class _Later(io.BytesIO):
-    """Puts what was written in place when it is closed."""
+    """A file that appears under its name when it is closed."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Later(io.BytesIO):
 
 
 class MakesWhenClosed(Renaming):
-    """A file takes its name when it is closed, whoever has it by then."""
+    """A defective variant: a file takes its name when it is closed, whichever file has it by then."""
 
     mode = "wb"
 
@@ -101,7 +101,7 @@ class MakesWhenClosed(Renaming):
 
 
 class TellsWhenClosed(MakesWhenClosed):
-    """Right, too: of two the first to close its file gets the name, and the other is told."""
+    """A correct variant: the first of two files to be closed gets the name, and the other close raises."""
 
     mode = "xb"
 
@@ -153,7 +153,7 @@ class KeepsFolders(Renaming):
 
 
 class ListsForEver(Renaming):
-    """Lists what it once saw, whatever it is told of caches."""
+    """A defective variant: it returns its first listing for ever, whatever the cache options."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -222,7 +222,7 @@ class LooksThenRenames(Renaming):
 
 
 class TellsTheWrongOne(Renaming):
-    """Of eight that rename to a name the first gets it and the last is told so."""
+    """A defective variant: the first of eight renames to a name wins, but the last one is reported as the winner."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -259,7 +259,9 @@ class LooksThenMakes(Renaming):
 
 
 class MixesWhatManyMake(Renaming):
-    """The first to make a name is told so, and all others are refused, but not before they wrote to it."""
+    """A defective variant: the first process to create a name is confirmed and all others are refused, but only after
+    they wrote to it.
+    """
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if not (path.endswith("/made") and mode == "xb"):
@@ -286,7 +288,7 @@ class TakesAsciiOnly(Renaming):
 
 
 class RefusesOddNames(Renaming):
-    """Right: what is refused is not kept under another name."""
+    """A correct variant: a refused name is not stored under another one."""
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if path.endswith((".", " ")) or ":" in path:

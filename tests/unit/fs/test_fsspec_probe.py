@@ -1,4 +1,4 @@
-"""Each thing that a file system of fsspec can do wrong is found when a store is made, and named."""
+"""The probe of an fsspec file system finds and names each defect when a store is created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files(place: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", [Renaming, renaming.TellsWhenClosed, renaming.RefusesOddNames])
-def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
+def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0").mkdir(parents=True)
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0" / "a").touch()
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
@@ -77,7 +77,7 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
         ("WorksInOneProcessOnly", "access from another process", "a result", "no such mount"),
     ],
 )
-def test_one_that_does_something_wrong_is_refused_by_name(
+def test_defective_file_system_is_rejected_with_the_defect(
     tmp_path: Path, kind: str, asked: str, expected: str, found: str
 ) -> None:
     fs = opened(getattr(renaming, kind))
@@ -90,7 +90,7 @@ def test_one_that_does_something_wrong_is_refused_by_name(
     assert caught.value.todo
 
 
-def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
+def test_file_system_that_cannot_be_pickled_is_rejected(tmp_path: Path) -> None:
     class Here(Renaming):
         pass
 
@@ -98,7 +98,7 @@ def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
         opened(Here).probe(str(tmp_path / "probe"))
 
 
-def test_what_is_refused_is_refused_when_the_store_is_made_and_leaves_nothing(tmp_path: Path) -> None:
+def test_rejection_at_creation_leaves_no_files(tmp_path: Path) -> None:
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
     with pytest.raises(ConfigurationError, match="store names unchanged"):
         open_store(opened(renaming.DropsDots), roots, "job", 1, create=True)
