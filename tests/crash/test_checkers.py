@@ -1,4 +1,6 @@
-"""What the checkers themselves rest on: links as the kernel has them, histories that replay, a lock that is watched."""
+"""The checkers' own foundations: symbolic links like the kernel's, histories that can be replayed, and a monitored
+lock.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ from tests.simulation.simulated_posix import SimulatedPosix
 
 
 def links_of(calls: PosixCalls, root: str) -> list[object]:
-    """What is seen of two symbolic links, one to a folder and one to nothing."""
+    """Return the observed properties of two symbolic links: one to a folder, one to a missing path."""
     folder, link = f"{root}/folder", f"{root}/link"
     calls.mkdir(f"{link}/inner")
     found: list[object] = [
@@ -67,7 +69,7 @@ def links_of(calls: PosixCalls, root: str) -> list[object]:
     return found
 
 
-def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
+def test_simulated_symbolic_links_equal_those_of_the_kernel(tmp_path: Path) -> None:
     real, root = RealPosixCalls(), str(tmp_path.resolve())
     machine = SimulatedPosix()
     for number in range(2, len(Path(root).parts) + 1):
@@ -84,21 +86,21 @@ def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
     "fault",
     ["EIO@9", "ENOSPC@30+", "EACCES@12 lost", "EIO@31/2", "slow@20", "ahead@4", "back@33", "cut@3", "altered@1+"],
 )
-def test_a_fault_replays_from_its_printed_form(fault: str) -> None:
+def test_fault_is_replayed_from_its_printed_form(fault: str) -> None:
     history = f"second-run:{fault}"
     assert history in set(fault_orders.histories(["second-run"])) or "/" in fault
     assert fault_histories.replay(history) == ""
 
 
 @pytest.mark.parametrize("program", fault_histories.PEOPLE)
-def test_what_people_do_may_go_wrong_at_any_operation(program: str) -> None:
+def test_operator_commands_survive_a_fault_at_any_operation(program: str) -> None:
     possible = [*fault_orders.histories([program])]
     assert {f"{program}:EIO@{number}{how}" for number in range(12) for how in ("", "+", " lost")} <= {*possible}
     for history in possible[:: len(possible) // 12]:
         assert fault_histories.replay(history) == "", history
 
 
-def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
+def test_answer_revoked_by_a_power_loss_is_a_violation() -> None:
     machine, survivor = fault_histories.PEOPLE["set-back"].find(), []
 
     def gate(operation: Operation) -> None:
@@ -112,7 +114,7 @@ def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
 
 
 @pytest.mark.parametrize("name", ["second-run", "one-commit", "at-least-once", "abandon", "set-back", "refusals"])
-def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> None:
+def test_chain_of_faults_is_replayed_from_its_printed_form(name: str) -> None:
     chains = [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
     assert all(NEXT in chain for chain in chains)
     assert chains == [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
@@ -120,7 +122,7 @@ def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> No
         assert fault_histories.replay(chain) == "", chain
 
 
-def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
+def test_chain_has_the_effects_of_all_its_faults() -> None:
     found: list[list[str]] = []
 
     def violation(machine: SimulatedPosix) -> str:
@@ -162,11 +164,11 @@ def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
     "name",
     ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two", "reprocess-twins", "replace-late-twin"],
 )
-def test_whatever_troubles_the_actors_of_a_play_nothing_is_wrong_after_it(name: str, trouble: str) -> None:
+def test_play_with_any_fault_among_its_actors_ends_without_a_violation(name: str, trouble: str) -> None:
     assert play(name, 3, trouble)[1] == ""
 
 
-def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
+def test_slow_call_takes_effect_after_all_others_have_ended() -> None:
     order: list[str] = []
     turns = Turns(("one", "two"), random.Random(1), 0.0, ("one", 1))
 
@@ -186,7 +188,7 @@ def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
 
 
 def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
-    """A record by a writer that keeps to no rule."""
+    """Return a record of a writer that ignores the rules."""
     log = store.bucket_log(bucket)
     segment = Segment(epoch, "f" * 32, record)
     store.fs.put_if_absent(f"{log.folder}/{segment_name(log.refresh().number + 1)}", encode_segment(segment))
@@ -210,7 +212,7 @@ def test_records_that_break_the_rules_of_the_log_are_a_violation(record: Record,
     assert wrong in log_violation(store)
 
 
-def test_a_rebuild_that_undoes_what_a_person_said_since_it_began_is_a_violation() -> None:
+def test_rebuild_that_undoes_a_later_operator_record_is_a_violation() -> None:
     machine = new_machine()
     WORLD.run(machine, SOURCE)
     store, said = WORLD.store(machine), Watermark({"0": 1, "1": 0})
@@ -226,14 +228,14 @@ def test_a_rebuild_that_undoes_what_a_person_said_since_it_began_is_a_violation(
     assert "undoes what a person did" in log_violation(store)
 
 
-def test_what_is_no_history_is_said_so() -> None:
+def test_invalid_history_is_rejected() -> None:
     assert "no history" in fault_histories.replay("no-such:EIO@1")
     assert "no history" in fault_histories.replay("second-run:EIO")
-    assert "no history" in fault_histories.replay("abandon:slow@1"), "people take no lock"
+    assert "no history" in fault_histories.replay("abandon:slow@1"), "operators take no lock"
 
 
 @pytest.mark.parametrize("role", ["owner", "zombie", "run", "second"])
-def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
+def test_actor_without_interference_commits_everything(role: str) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     name = {"owner": "twins", "zombie": "zombie", "run": "person-sets", "second": "second-attempts"}[role]
@@ -242,7 +244,7 @@ def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
     assert cast.world.watermarks(machine).keys() == cast.source.datasets.keys()
 
 
-def test_people_meet_a_quarantined_dataset() -> None:
+def test_operator_scenario_stages_a_quarantined_dataset() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     CASTS["person-abandons"].stage(machine)
@@ -250,7 +252,7 @@ def test_people_meet_a_quarantined_dataset() -> None:
 
 
 @pytest.mark.parametrize("listing", range(6))
-def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) -> None:
+def test_watermark_set_too_late_is_not_a_violation(listing: int) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     parts = CASTS["person-sets"].stage(machine)
@@ -268,7 +270,7 @@ def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) ->
     assert CASTS["person-sets"].violation(CASTS["person-sets"], machine, before) == ""
 
 
-def test_a_record_in_another_branch_than_the_flow_says_is_a_violation() -> None:
+def test_record_in_the_wrong_branch_is_a_violation() -> None:
     cast, machine, fewer = CASTS["forks"], new_machine(), ModelSource({"b": CASTS["forks"].source.datasets["b"]})
     cast.world.run(machine, cast.source)
     store = cast.world.store(machine)
@@ -298,7 +300,7 @@ def test_coverage_of_the_checkers_is_measured() -> None:
 
 
 @pytest.mark.parametrize("name", ["first-run", "second-run-two"])
-def test_each_state_of_a_crashed_run_is_given_once_and_none_is_left_out(name: str) -> None:
+def test_each_state_of_a_crashed_run_is_yielded_exactly_once(name: str) -> None:
     scenario = SCENARIOS[name]
     begun, seen = scenario.machine(), set[str]()
     given = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
@@ -311,7 +313,7 @@ def test_each_state_of_a_crashed_run_is_given_once_and_none_is_left_out(name: st
         [first] = [machine for at, machine, _ in given if at == crash]
         assert explore.canonical(again) == explore.canonical(first), "the same history replays to the same image"
     end = max(crash.operation for crash, _, _ in given)
-    for operation in range(end + 1):  # each operation by itself knows of no state before
+    for operation in range(end + 1):  # a single operation knows no earlier state
         by_itself = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
         )

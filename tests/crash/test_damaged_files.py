@@ -1,8 +1,8 @@
-"""Every kind of file that is stored, damaged in every way: the file is named, what depends on it stops and nothing
-else, and nothing is lost in silence.
+"""Every kind of stored file, damaged in every way: the file is named, only its dependants stop, and no loss is silent.
 
-A history leaves files of many kinds on a machine. Each file of a kind in `STOPS` is damaged on a copy, and the job goes
-on there through its own entry functions. Then the damage is made good, and one more run has to make all exact.
+A history leaves files of many kinds on a machine. Each file of a kind in `STOPS` is damaged on a copy, and the job
+continues there through its own entry functions. Then the damage is repaired, and one more run must make everything
+exact.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ what is rotten is found by the audit."""
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """What damage to a file stops.
+    """The consequences of damage to a file.
 
     `what`: "nothing", "all", "bucket" (the datasets of the file's bucket), "partition" (those of its partition's
-    buckets) or "dataset" (the one that the file is of).
-    `heals`: the next run needs no help; otherwise the file has to be restored. `seen`: the kinds of damage that stop
-    this; the others stop nothing, and the audit names the file. `shown`: the status names it, too.
+    buckets) or "dataset" (the one of the file). `heals`: the next run recovers without help; otherwise the file must be
+    restored. `seen`: the kinds of damage that stop these datasets; the others stop nothing, and the audit names the
+    file. `shown`: the status names the file, too.
     """
 
     what: str
@@ -109,7 +109,7 @@ STOPS = {
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A machine with its files, and how the job goes on there. `run` is the run under way, if one is."""
+    """A machine with its files, and how its job continues. `run` is the run in progress, if there is one."""
 
     world: World
     machine: SimulatedPosix
@@ -117,13 +117,13 @@ class History:
     ingested: bool = False
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Every file with its kind."""
+        """Return every file with its kind."""
         for _, path, data in self.machine.files():
             if data is not None:
                 yield path, self._kind(path, data)
 
     def goes_on(self, machine: SimulatedPosix) -> list[str]:
-        """What is said by what comes next on this machine: a run, or the rest of one."""
+        """Continue with a run, or the rest of one, and return the reported errors."""
         try:
             if self.run is not None:
                 return self._rest(machine, replace(self.run, store=self.world.store(machine)))
@@ -137,7 +137,7 @@ class History:
 
     def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
         for task in range(0 if self.ingested else 2):
-            with suppress(DistcommitError):  # the task dies, and says so to Spark
+            with suppress(DistcommitError):  # the task dies, and reports it to Spark
                 ingest_partition(settings, task)
         record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
         return [reason.text for partition in range(2) for reason in drain_partition(settings, partition).reasons]
@@ -185,7 +185,7 @@ class History:
 
 
 def _settled(world: World = WORLD) -> SimulatedPosix:
-    """A run is over; its logs have got checkpoints, and a writer of one left a temporary file."""
+    """Build a finished run whose logs have checkpoints, and of which one writer left a temporary file."""
     machine = new_machine()
     with SteppedLock(world.store(machine).fs, ROOTS.store, "first", 30, SimulatedClock()):
         world.run(machine, BEFORE)
@@ -198,7 +198,7 @@ def _settled(world: World = WORLD) -> SimulatedPosix:
 
 @contextmanager
 def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
-    """Lets the process die as it publishes one more file."""
+    """Kill the process when it publishes one more file."""
     left = [files]
 
     def gate(operation: Operation) -> None:
@@ -214,7 +214,7 @@ def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
 
 
 def _half_published() -> History:
-    """All is sealed. Of each bucket's files one is published, the others are staged."""
+    """Build a sealed run with one published file in each bucket. The other files are staged."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
     for task in range(2):  # each of one bucket
@@ -224,7 +224,9 @@ def _half_published() -> History:
 
 
 def _decided() -> History:
-    """A job-level run died after its decision, with one bucket published and closed, and of the other one file."""
+    """Build a job-level run that died after its decision: one bucket is published and closed, and of the other one file
+    is published.
+    """
     machine = _settled(JOB_LEVEL)
     with _dies_after(machine, 3):
         JOB_LEVEL.run(machine, NOW)
@@ -232,7 +234,7 @@ def _decided() -> History:
 
 
 def _ingested() -> History:
-    """All is read, and nothing could be sealed."""
+    """Build a run that has read everything and could seal nothing."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
 
@@ -263,7 +265,7 @@ _story = cache(lambda name: HISTORIES[name]())
 
 
 class Damaged:
-    """A machine on which one file was damaged."""
+    """A machine with one damaged file."""
 
     def __init__(self, history: History, path: str, damage: str) -> None:
         self.machine = machine = history.machine.after_kill()
@@ -280,7 +282,7 @@ class Damaged:
         machine.syncfs("/")
 
     def restore(self) -> None:
-        """The file is again what it was, as from a snapshot of the disk."""
+        """Restore the file, as from a snapshot of the disk."""
         self.machine._inodes[self._inode] = self._whole
         self.machine._folder(self._folder).names[self._name] = self._inode
         self.machine._durable_names[self._folder][self._name] = self._inode
@@ -291,7 +293,7 @@ def _watermark(history: History, machine: SimulatedPosix, urn: str) -> Watermark
 
 
 def _status(history: History, machine: SimulatedPosix, kind: str) -> list[str]:
-    """What the status tells of what is wrong. Without the store's marker there is none."""
+    """Return the problems that the status reports. Without the store's marker there is no status."""
     if kind == "store marker":
         with pytest.raises(CorruptError) as caught:
             history.world.store(machine)
@@ -301,7 +303,7 @@ def _status(history: History, machine: SimulatedPosix, kind: str) -> list[str]:
 
 
 def _depending(history: History, path: str, what: str) -> frozenset[str]:
-    """The datasets that depend on the file."""
+    """Return the datasets that depend on the file."""
     if what == "dataset":
         footer = read_footer(history.world.store(history.machine).fs, path)
         return frozenset({footer.dataset_urn}) if footer else frozenset()
@@ -313,7 +315,7 @@ def _depending(history: History, path: str, what: str) -> frozenset[str]:
 
 
 def check(history: History, path: str, kind: str, damage: str) -> None:
-    """Damages the file, lets the job go on, makes the damage good, and looks at what became of each dataset."""
+    """Damage the file, let the job continue, repair the damage, and check the outcome of each dataset."""
     stops = STOPS[kind]
     case = Damaged(history, path, damage)
     machine, seen = case.machine, damage in stops.seen
@@ -337,17 +339,22 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     if stopped and not stops.heals:
         case.restore()
     for urn in stopped:
-        assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), f"{urn} has moved"
+        assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), (
+            f"the watermark of {urn} has moved"
+        )
         with suppress(ConflictError):
             operator_actions.retry(history.world.store(machine), urn, "person")
-    for _ in range(2 if kind.endswith("of a cut") else 1):  # what is damaged of an older cut stays until that goes
+    for _ in range(
+        2 if kind.endswith("of a cut") else 1
+    ):  # a damaged file of an older cut stays until the cut is deleted
         history.world.run(machine, NOW)
     assert history.world.violation(machine, NOW, {}) == ""
 
 
 def _sites(history: History) -> Iterator[tuple[str, str]]:
-    """One file of each kind and place and, in a log, of each type of record. A run under way does not look at the job
-    log any more, nor whose folders it has."""
+    """Return one file of each kind and location and, in a log, of each record type. A run in progress no longer reads
+    the job log or the folder claims.
+    """
     found: dict[tuple[str, str, str], str] = {}
     for path, kind in history.files():
         if kind in ("job log", "claim of a folder") and history.run is not None:
@@ -360,7 +367,7 @@ def _sites(history: History) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("history", HISTORIES)
-def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str, damage: str) -> None:
+def test_damaged_file_is_named_and_stops_only_its_dependants(history: str, damage: str) -> None:
     story = _story(history)
     for path, kind in _sites(story):
         try:
@@ -370,17 +377,17 @@ def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str
             raise
 
 
-def test_every_kind_of_file_is_among_those_that_are_damaged() -> None:
+def test_every_kind_of_stored_file_is_damaged_by_these_tests() -> None:
     assert {kind for history in HISTORIES for _, kind in _sites(_story(history))} == STOPS.keys()
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_rot_in_any_record_of_a_published_file_is_found_by_the_deep_audit(place: int) -> None:
+def test_deep_audit_finds_corruption_of_any_record_in_a_published_file(place: int) -> None:
     story = _story("settled")
     path = next(path for path, kind in story.files() if kind == "published file, done" and "/a/" in path)
     machine = story.machine.after_kill()
     whole = machine.read_file(path)
-    values = [match.start() for match in re.finditer(rb"a/[01]/0", whole)]  # uncompressed, in a page of their own
+    values = [match.start() for match in re.finditer(rb"a/[01]/0", whole)]  # uncompressed, in separate pages
     at = values[0] + place % 5
     inode = machine._lookup(path)
     rotten = whole[:at] + bytes([whole[at] ^ (1 << place)]) + whole[at + 1 :]

@@ -1,4 +1,4 @@
-"""One value of each stored format with all of its fields set: for golden files and for the fuzzer."""
+"""A value of each stored format with all fields set, for golden files and the fuzzer."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 
 
 
 def offsets() -> OffsetSets:
-    """A gap-free range, a set with holes, and offsets beyond 32 bits."""
+    """Return sets of offsets: a gap-free range, one with holes, and one beyond 32 bits."""
     made = OffsetSets()
     made.add_range("0", 5, 9)
     for first in (0, 2, 7, 2**40):
@@ -411,7 +411,7 @@ def footer() -> Footer:
 
 
 def footer_of_replacing() -> Footer:
-    """Return the footer of records that were reprocessed and take the place of others."""
+    """Return the footer of reprocessed records that replace others."""
     return msgspec.structs.replace(footer(), kind="rejected", replaces=(4, 6), publish="replace")
 
 

@@ -1,4 +1,4 @@
-"""Golden files: each stored format is read as what was written, and is written the same."""
+"""Golden files: each stored format is decoded to the value that was encoded, and encoded to the same bytes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_total_of_a_cut_piece_does_not_depend_on_the_order_of_datasets() -> None
 
 @pytest.mark.parametrize("extension", data_samples())
 def test_records_of_a_data_file_have_the_sum_that_its_footer_states(extension: str) -> None:
-    """Another sum of the same records would make every file an altered one."""
+    """Another checksum of the same records would mark every file as altered."""
     fs, path, rows = LocalFileSystem(), str(GOLDEN / "files" / f"records.{extension}"), data_samples()[extension]
     footer, records = read_footer(fs, path), read_records(fs, path)
     assert footer is not None
@@ -163,7 +163,7 @@ def test_open_sequence_that_is_idle_is_corrupt() -> None:
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("job", "jobs")])
 def test_golden_folder_holds_what_is_written_now(name: str, tmp_path: Path) -> None:
-    """Compressed bytes depend on the version of a library. All others must be the same."""
+    """Compressed bytes depend on the version of a library. All other bytes must be equal."""
     make(tmp_path, name)
     made, committed = (
         {path.name: path.read_bytes() for path in folder.iterdir()} for folder in (tmp_path / name, GOLDEN / name)
@@ -174,9 +174,8 @@ def test_golden_folder_holds_what_is_written_now(name: str, tmp_path: Path) -> N
 
 
 def test_golden_job_is_written_the_same_each_time(tmp_path: Path) -> None:
-    """Compare two jobs that are made alike, and their names with those of the committed job.
-
-    Claims of folders hold a random id and a path, and are left out.
+    """Compare two jobs that are created alike, and compare their names with those of the committed job. Folder claims
+    are excluded, because they contain a random id and a path.
     """
     make(tmp_path / "once", "job")
     make(tmp_path / "again", "job")
