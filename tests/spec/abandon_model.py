@@ -1,18 +1,23 @@
-"""Executable model of abandoning a sequence that goes to files, a table and a target that takes nothing back.
+"""Executable model of abandoning a sequence that goes to files, a table and an irrevocable target.
 
     python -m tests.spec.abandon_model                        the table: every scenario and every naive variant
     python -m tests.spec.abandon_model one forward            one scenario (with naive switches), history in full
 
-What is modelled. One dataset, whose record goes to files, to a table and to a log of messages, in that order. Epoch 1
-was abandoned; a zombie of it may stand right before the table or the messages. Epoch 2 is sealed: a run executes it, a
-newer one replays it, and each may be overtaken. A step may fail once, and a person may have a pending sequence
-quarantined. Persons abandon it: REVOKING, then the targets from the last to the first; what a target has is taken back,
-what it has not is revoked by its ledger. The messages take nothing back, the table does not once it was compacted: a
-target that refuses goes on to refuse. Then what was revoked is allowed again, and RESTORED; else ABANDONED, and a newer
-run reads the record again, as epoch 3. Everybody may stop for good between any two actions.
+Model: one dataset, whose record goes to files, to a table and to a message log, in that order. Epoch 1 was abandoned,
+and a zombie of it may be about to write to the table or the messages. Epoch 2 is sealed: one run executes it, a newer
+run replays it, and each may be overtaken. A step may fail once, and an operator may quarantine a pending sequence.
 
-Invariants, on every state: no target has the record twice, or of an epoch that was abandoned; what is closed is at all
-targets; whoever is told that it can't be abandoned finds everything as it was, and a retry then is not refused.
+Operators abandon it: REVOKING, then the targets from the last to the first. A target that has the commit takes it back;
+a target without it forbids it in its ledger. Messages can't be taken back, and neither can a compacted table. A target
+that refuses once refuses always. If one refuses, the forbidden commits are allowed again, followed by RESTORED.
+Otherwise ABANDONED follows, and a newer run reads the record again, as epoch 3. Every process may stop for good between
+any two actions.
+
+Invariants, in every state:
+
+- No target has the record twice, or a record of an abandoned epoch.
+- A closed sequence is at all targets.
+- If an operator is told that the sequence can't be abandoned, nothing has changed, and a retry is not refused.
 """
 
 from __future__ import annotations

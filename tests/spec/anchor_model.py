@@ -1,29 +1,33 @@
-"""Executable model of anchors: how store, output and each bucket's log notice that one of them is older than others.
+"""Executable model of log anchors, by which an older store, output or bucket log is detected.
 
     python -m tests.spec.anchor_model                 the table: as designed, and every naive variant
     python -m tests.spec.anchor_model sweep_early     one variant, with a history for each thing that went wrong
 
-What is modelled. Two buckets with a dataset each. A run of epoch e reads "record e" of both; in dataset a, twins stage
-it. A run is a row of steps and may crash after any; it may go on as a zombie after any step of the next one. A person
-sets dataset a by hand (SET in the bucket's log, HEAD in the job log, then the answer) and deletes published files on
-purpose. One disaster a history: a part (one bucket's log, the job log, task states, the whole store, the output,
-staging) is put back to any earlier moment, or the output is emptied. Then whole runs follow.
+Model: two buckets with a dataset each. A run of epoch e reads "record e" of both; in dataset a, twins stage it. A run
+is a list of steps. It may crash after each step, and may continue as a zombie after each step of the next run. An
+operator sets the watermark of dataset a (SET in the bucket's log, HEAD in the job log, then the answer), and deletes
+published files on purpose. Each history has one disaster: a part (one bucket's log, the job log, task states, the whole
+store, the output, staging) is restored to an earlier moment, or the output is emptied. Whole runs follow.
 
-The rules are those of a run's begin (`begin`) and of each bucket (`look`, `fence`): marks BEGAN and ENDED in the output
-anchor the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor
-buckets' logs by heads (here the whole log below; a number and the checksum of that segment say it). After a death the
-next run looks, before it fences a bucket, at what the runs that died have done there: a file of it that is missing
-tells an old output; a published file that no log names, of the run whose fence is the newest in its bucket, tells a
-log that lost its tail. That it was published is asked, not that it is staged no more: so staging may be swept at any
-time, and who empties it raises no alarm.
+The rules are those of a run's start (`begin`) and of each bucket (`look`, `fence`). The markers BEGAN and ENDED in the
+output anchor the job log. CUT1 follows when everything is fenced and replayed; CUT2 follows the drain and precedes the
+marker ENDED. Both anchor the bucket logs by heads. A head stands for the whole log below it; the product stores the
+number and the checksum of that segment.
 
-Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
-whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
+After a death the next run checks the work of the dead runs in a bucket before it fences it. If a file of theirs is
+missing, the output is old. If the run with the bucket's newest fence published a file that no log names, the log has
+lost its tail. The check looks for published files, not for missing staged ones. So staging may be swept at any time,
+and emptying it raises no alarm.
 
-A head names a segment by its number and its own checksum, not by a hash chained through all below: numbers have no gaps
-(else the log is corrupt), and whoever lost the one that a head names has another one there, or none. Not modelled: who
-has written a segment. The checksum has to cover it, as it does: else a run that slept while its bucket lost its tail,
-and closes once more what it had replayed, puts back the very log that the head names.
+Invariants: without a disaster no run is rejected and no dataset is blocked. After one, no run seals in a dataset whose
+log and files disagree, or whose SET is lost. `known_limit` lists the exceptions.
+
+A head names a segment by its number and its own checksum, not by a hash chained through all earlier segments. Numbers
+have no gaps (otherwise the log is corrupt). So a log that lost the head's segment has another one at its number, or
+none.
+
+Not modelled: the writer of a segment. The checksum must cover the writer, and it does. Otherwise a run that slept while
+its bucket lost its tail could close a replayed sequence again and recreate the very log that the head names.
 """
 
 from __future__ import annotations

@@ -1,19 +1,24 @@
-"""Executable model of bases: which epochs a target's ledger may have before a commit, as the store knows it.
+"""Executable model of bases: the epochs that a target's ledger may have before a commit, by the store's records.
 
     python -m tests.spec.bases_model                       the table: every scenario and every naive variant
     python -m tests.spec.bases_model accept accept_new     one scenario (with naive switches), history in full
 
-What is modelled. One dataset, one branch, one target with a ledger row. Of the source's records 0, 1 and 2 each run
-reads the next one; of some of them nothing is written, so that an epoch leaves the branch empty. A run fences, finishes
-what is pending, seals, commits at the target, closes. It may leave a sequence quarantined, with its commit done or not;
-a person accepts it, abandons it (taken back at the target, then ABANDONED) or has it tried again. Who has a commit in
-hand goes on after a newer fence: a zombie. Once, the target or the bucket's log may be put back to a copy that was made
-at any moment before, or the whole store with its output, after which epochs have the same numbers again. The runs that
-have begun are over then, but for a commit that one has in hand.
+Model: one dataset, one branch and one target with a ledger row. Each run reads the next of the source's records 0, 1
+and 2. Some records produce no output, so that an epoch leaves the branch empty. A run fences, finishes pending
+sequences, seals, commits at the target and closes. It may leave a sequence quarantined, with or without its commit. An
+operator accepts it, abandons it (taken back at the target, then ABANDONED) or retries it. A process with a commit in
+hand may continue after a newer fence, as a zombie.
 
-Invariants, on every state: no record is at the target twice; none below the watermark is missing there, unless nothing
-was to be written of it, a person has given it up, or the target was put back; nothing is written to a target that lacks
-what was done there. And no false alarm: where nothing was put back, no commit is refused as of another target.
+Once in a history, the target or the bucket's log may be restored from a copy of any earlier moment. Or the whole store
+is restored with its output, after which epoch numbers repeat. All running runs end then, except for a commit in hand.
+
+Invariants, in every state:
+
+- No record is at the target twice.
+- No record below the watermark is missing there, unless it produced no output, an operator gave it up, or the target
+  was restored.
+- No commit goes to a target that lacks an earlier commit.
+- No false alarm: without a restore, no commit is rejected as one of another target.
 """
 
 from __future__ import annotations

@@ -1,27 +1,35 @@
-"""Executable model of cuts: who puts what readers go by, what of it counts, and what may be deleted when.
+"""Executable model of cuts: who writes snapshot manifests, which of them count, and what may be deleted when.
 
     python -m tests.spec.cut_model                    the table: every scenario and every naive variant
     python -m tests.spec.cut_model job half_a_job     one scenario (with naive switches), history in full
 
-What is modelled. A job log and two buckets with one dataset each, whose publisher replaces: what is live of a dataset
-is the file of its done epoch alone, and the files of older epochs are retired. Epoch 1 has ended, with its cut. Runs
-come one upon another, each one a zombie of the next: a run fences the job log and the buckets, finishes what is
-pending there (or leaves it, or can't read the bucket), reports each bucket with a piece if its dataset has moved since
-the cut before, puts a root, says CUT 1, deletes older roots and then pieces, deletes what is retired, seals, decides
-(a whole job at once) and closes, reports, puts its second root and says CUT 2. A bucket's chain is a base and at most
-one more piece. A reader takes the newest cut that counts, lists the files of one dataset and then of the other, and
-looks whether the root is still there.
+Model: a job log and two buckets with one dataset each, whose publisher replaces. So the file of a dataset's done epoch
+is live, and files of older epochs are superseded. Epoch 1 has ended with its cut. Runs overtake each other, and each
+becomes a zombie of the next. A run takes these steps:
 
-The log's own rules (`log_model`) stand behind this: a record of a fenced epoch is none. One action is one effect. Who
-never moves again has crashed. A root counts if its CUT is the newest in the job log, or if it is the parent of one
-that counts.
+1. It fences the job log and the buckets. It finishes pending sequences (or leaves them, or can't read the bucket).
+2. It reports each bucket, with a snapshot delta (piece) if the dataset has moved since the previous cut.
+3. It puts a snapshot manifest (root) and records CUT 1.
+4. It deletes older manifests, then deltas, then superseded files.
+5. It seals, decides (for a whole job at once) and closes.
+6. It reports, puts its second manifest and records CUT 2.
 
-Invariants, on every state: the newest CUT has a root; each root that counts can be read, by all pieces of its chains
-and all files that are live at it; it says of each dataset what was so when its bucket was reported; no dataset is
-behind the cut before; where a job publishes all or nothing, both datasets are at the same epoch; a reader that was
-told that all is well has seen what its cut has.
+A bucket's delta chain is a base and at most one delta. A reader takes the newest cut that counts, lists the files of
+one dataset and then of the other, and checks that the manifest still exists.
 
-Not modelled: power loss (the explorer has it), several datasets in a bucket, readers of older cuts.
+The log's own rules (`log_model`) apply: a record of a fenced epoch is invalid. One action is one effect. A process
+that never moves again has crashed. A manifest counts if its CUT is the newest in the job log, or if it is the parent of
+one that counts.
+
+Invariants, in every state:
+
+- The newest CUT has a manifest.
+- Each manifest that counts can be read, with all deltas of its chains and all files that are live at it.
+- It has the state of each dataset when its bucket was reported, and no dataset is behind the previous cut.
+- If a job publishes all or nothing, both datasets have the same epoch.
+- A reader that succeeded has seen the contents of its cut.
+
+Not modelled: power loss (the explorer covers it), several datasets in a bucket, readers of older cuts.
 """
 
 from __future__ import annotations

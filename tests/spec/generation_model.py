@@ -1,29 +1,38 @@
-"""Executable model of another number of buckets: REBUCKET, MOVED and GENERATION beside the rules of `log_model`.
+"""Executable model of rebucketing: REBUCKET, MOVED and GENERATION beside the rules of `log_model`.
 
     python -m tests.spec.generation_model                      the table: every scenario and every naive variant
     python -m tests.spec.generation_model sizes another_size   one scenario (with naive switches), history in full
 
-What is modelled. The job log says which generation counts: (number, buckets). Each generation has logs of its own: a
-beginning, which is a checkpoint, and records. Buckets hold several datasets; what a record may do to one of them is
-`log_model.valid`. `rebucket` fences the job log, then every bucket; refuses if a dataset is not idle; REBUCKET in the
-job log; MOVED in each log, after which nothing is valid there; the new logs' beginnings, a pure function of the ended
-folds; GENERATION, the switch. Given again, by anybody, it takes a new epoch and goes on with what is under way. Heads
-of buckets (`log_model`, cuts) are of one generation.
+Model: the job log names the generation that counts: (number, buckets). Each generation has its own logs, each with a
+beginning (a checkpoint) and records. Buckets hold several datasets; `log_model.valid` has the rules of each dataset.
 
-Actors move as in `log_model`: one action is one fold with its decision, one put, or one publication; who never moves
-again has crashed. A rebucket looks at the job log only where a record goes there, so that each is also its own zombie.
+`rebucket` takes these steps: it fences the job log and then every bucket, and refuses if a dataset is not idle. It puts
+REBUCKET into the job log and MOVED into each bucket log, after which no record there is valid. It writes the
+beginnings of the new logs, which are a pure function of the ended folds. GENERATION switches over. A repeated command,
+by any operator, takes a new epoch and resumes the move in progress. Bucket heads (cuts in `log_model`) belong to one
+generation.
 
-Invariants, on every state: in the generation that counts, no record published twice, nothing missing below a watermark,
-nothing published without a sequence; what a person was told to be set is there, once; each log begins in one way only;
-nothing but idle datasets while a rebucket is under way, and one number of buckets; no false alarm about a head. When
-nobody can move any more, whoever fenced last has come to the end of what it began.
+Actors move as in `log_model`: one action is one fold with its decision, one put, or one publication. An actor that
+never moves again has crashed. A rebucket reads the job log only before it puts a record there, so that each is also its
+own zombie.
 
-A move may change the setting that datasets are named by: each generation has one, and so says the newest of numbered
-documents, put if absent before GENERATION, under the number that was the next one when the mover last saw that nobody
-had fenced it. Who has another setting than that document is refused, so no run may see one of another generation.
+Invariants, in every state:
 
-Not modelled: a log's truncation, files of a sequence one by one, which state becomes which (a pure function of the
-ended folds, as the new logs' beginnings are), deleting the old generation.
+- In the generation that counts, no record is published twice, none is missing below a watermark, and none is published
+  without a sequence.
+- A watermark whose SET was confirmed to an operator is there, once.
+- Each log has one possible beginning.
+- During a rebucket all datasets are idle, and the new number of buckets is unique.
+- No head raises a false alarm.
+- When no actor can move any more, the one that fenced last has finished its work.
+
+A move may change the setting that determines dataset names. Each generation has one value of it, in the newest of
+numbered documents. The mover puts the document if absent, before GENERATION. Its number was the next one when the mover
+last saw that it was not fenced. A run with another setting than that document is rejected, so no run may see one of
+another generation.
+
+Not modelled: truncation of a log, single files of a sequence, the mapping of states (a pure function of the ended
+folds, like the new logs' beginnings), deletion of the old generation.
 """
 
 from __future__ import annotations

@@ -1,21 +1,27 @@
-"""Executable model of policy `partial`: what a failed attempt has read is kept, beside the rules of `log_model`.
+"""Executable model of policy `partial`: prefixes of failed attempts, beside the rules of `log_model`.
 
     python -m tests.spec.partial_model                      the table: every scenario and every naive variant
     python -m tests.spec.partial_model twins merge          one scenario (with naive switches), history in full
 
-What is modelled. One dataset of two source partitions, two branches, one log. The first work unit has two records of
-each partition, the second the third record of partition 0. Attempts read batch by batch, one record each, in orders of
-their own (A begins with partition 0, B with partition 1); each batch goes to branch x and then to branch y. An attempt
-may fail between two batches, or when only x has taken one. Then it puts one row with its prefix, or none if a batch was
-taken by half; one that reads all puts a success. The driver ends ingest at any time, so that rows come late, too.
-Committers look at the rows, decide, seal, publish file by file, close, and take away what is left. The next run fences,
-finishes what is pending, sweeps, plans from the watermark, and reads all of the rest.
+Model: one dataset of two source partitions, two branches, one log. The first work unit has two records of each
+partition, the second the third record of partition 0. Attempts read batch by batch, one record each, in different
+orders (A begins with partition 0, B with partition 1). Each batch goes to branch x and then to branch y. An attempt may
+fail between two batches, or when only x has taken one. Then it puts one row with its prefix, or none if only one branch
+has a batch. An attempt that reads everything puts a success.
 
-One action is one effect. Who never moves again has crashed; who goes on after a newer fence is a zombie.
+The driver ends ingest at any time, so that rows may come late. Committers read the rows, decide, seal, publish file by
+file, close and clean up. The next run fences, finishes pending sequences, sweeps, plans from the watermark, and reads
+the rest.
 
-Invariants, on every state: each record below the watermark is published once in each branch, and none elsewhere; what a
-pending sequence needs is staged or published; no prefix is sealed though a success was there as ingest ended, nor one
-that had read less than another. When nobody can move any more, nothing is pending.
+One action is one effect. An actor that never moves again has crashed; an actor that continues after a newer fence is a
+zombie.
+
+Invariants, in every state:
+
+- Each record below the watermark is published once in each branch, and no other record is.
+- The files of a pending sequence are staged or published.
+- No prefix is sealed if a success was present at the end of ingest, or if another prefix had read more.
+- When no actor can move any more, no sequence is pending.
 
 Not modelled: power loss, several datasets, abandon and quarantine.
 """

@@ -1,34 +1,39 @@
-"""Executable model of replacing published files: reprocess, and publishers that replace, by a tombstone in the
-sequence, beside the rules of `log_model`.
+"""Executable model of replacing published files by a tombstone, beside the rules of `log_model`.
+
+It covers reprocessing, and publishers that replace.
 
     python -m tests.spec.replace_model                      the table: every scenario and every naive variant
     python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
 
-What is modelled. One dataset, one branch, one log. Of the source's records 0 and 1 epoch 1 has published 0 and turned
-1 away: it is in an error file. A run fences, finishes what is pending, deletes what is retired, plans a reprocess on
-the done epoch that it sees (and beside it, if the scenario says so, an appended unit with record 2), stages new files
-and a tombstone that names the error files it read, seals all of it as one sequence, publishes file by file in any
-order, and closes. What it feeds again is good now, or turned away again. A person quarantines a pending sequence and
-abandons it: REVOKING, what is staged goes (the tombstone first), then what was published, ABANDONED.
+Model: one dataset, one branch, one log. Of the source's records 0 and 1, epoch 1 has published 0 and rejected 1 into an
+error file. A run fences, finishes pending sequences, deletes superseded files, and plans a reprocess at the done epoch
+that it sees. (In some scenarios it also appends a unit with record 2.) It stages new files and a tombstone that names
+the error files that it read. It seals all of it as one sequence, publishes file by file in any order, and closes. A
+reprocessed record is accepted, or rejected again. An operator quarantines a pending sequence and abandons it: REVOKING,
+the staged files are deleted (the tombstone first), then the published ones, ABANDONED.
 
-A publisher that replaces (a run of its own kind here) reads one record more and stages its file. Who seals looks at
-what is live on the done epoch that it sees, stages a replacement (a tombstone of such a publisher), and seals it with
-the file: it names all that is live (or what is good in the record's own partition, of two), the replacement before it
-too, and says which records these have held. So the newest replacement alone says all that was replaced; it stays when
-what it names is deleted, until the next one's turn.
+A publisher that replaces (a separate kind of run here) reads one more record and stages its file. Before the seal it
+reads which files are live at the done epoch that it sees. It stages a replacement (the tombstone of such a publisher)
+and seals it with the file. The replacement names all live files (or the accepted ones of the record's own partition, of
+two) and the replacement before it, and lists the records that they held. So the newest replacement alone lists
+everything that was replaced. It stays when the files that it names are deleted, until the next one's turn.
 
-One action is one effect: a record, one rename, one deletion. Who never moves again has crashed; who goes on after a
-newer fence with what it holds in its hands is a zombie (a publisher, or a late deleter). Records are put only as they
-are valid, which `log_model` shows of twins that race for a number.
+One action is one effect: a record, one rename, one deletion. An actor that never moves again has crashed. An actor that
+continues with the files in its hands after a newer fence is a zombie (a publisher, or a late deleter). Only valid
+records are put; `log_model` shows this of twins that race for a number.
 
-The auditor: of files whose epoch is at most the done epoch, those that no tombstone names whose epoch is, too.
-Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, or
-said to be replaced, and none above it; of what was replaced nothing older is seen beside the new; no file is named by
-two tombstones; what a pending sequence needs is staged or published; no false alarm
-(`stores.logs.log_anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can
-move any more, nothing is pending.
+The auditor reads the files with an epoch up to the done epoch that no tombstone with such an epoch names. Invariants,
+in every state:
 
-Not modelled: power loss, several units of a sequence, identity of what is deleted, rebuilds.
+- Each record below the watermark is in exactly one of these files, published or rejected, or listed as replaced. No
+  record is above the watermark.
+- No replaced file is visible beside its replacement.
+- No file is named by two tombstones.
+- The files of a pending sequence are staged or published.
+- No false alarm (`stores.logs.log_anchors.require_published`): no file of a dead run is missing.
+- When no actor can move any more, no sequence is pending.
+
+Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Executable model of watermarks that an operator sets: which records the audit owes, record by record.
+"""Executable model of watermarks that an operator sets: the records that the audit requires, one by one.
 
-One dataset with one partition of one source. A source has incarnations, which count records from 0 each. The model
-keeps the set of records that have to be in the output, and knows neither origins nor skipped ranges: the product's fold
-has to imply the same set.
+The model has one dataset with one partition of one source. A source has incarnations, each of which counts records from
+0. The model keeps the set of records that must be in the output. It has neither origins nor skipped ranges: the
+product's fold must imply the same set.
 """
 
 from __future__ import annotations
