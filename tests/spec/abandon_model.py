@@ -38,21 +38,21 @@ class Target(NamedTuple):
 
 
 class Run(NamedTuple):
-    e: int  # its own epoch, by which it is fenced
-    works_on: int = 0  # an epoch's sequence, 0: none yet
+    e: int  # its own epoch, by which it may be fenced
+    works_on: int = 0  # the epoch of the sequence in hand; 0: none yet
     at: int = 0
     failed: bool = False
 
 
 class Person(NamedTuple):
-    at: int = -1  # which target is next; -1: not begun
+    at: int = -1  # the next target; -1: not begun
     phase: str = "idle"
     revoked: tuple[int, ...] = ()
 
 
 class State(NamedTuple):
     status: str = "pending"
-    sequence: int = 2  # the epoch of the one that is open, or was last
+    sequence: int = 2  # the epoch of the open sequence, or of the last one
     done: int = 0
     fence: int = 2
     abandoned: frozenset[int] = frozenset((1,))
@@ -62,13 +62,13 @@ class State(NamedTuple):
     runs: tuple[Run, ...] = ()
     persons: tuple[Person, ...] = ()
     acts: frozenset[str] = frozenset()
-    before: tuple[tuple[int, ...], ...] = ()  # what targets had when REVOKING was written
+    before: tuple[tuple[int, ...], ...] = ()  # the targets' contents when REVOKING was written
     restored: bool = False
     wrong: str = ""
 
 
 def moves(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State]]:
-    """What anybody may do next."""
+    """Yield the next states of all actors."""
     for at, run in enumerate(state.runs):
         for label, after, changed in _of_run(state, run, naive):
             yield f"run {run.e} {label}", changed._replace(runs=(*state.runs[:at], after, *state.runs[at + 1 :]))
@@ -112,7 +112,7 @@ def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str
 
 
 def _execute(state: State, epoch: int, at: int, naive: frozenset[str]) -> tuple[bool, State]:
-    """Whether the step is done, and what then is."""
+    """Return whether the step is done, and the state after it."""
     target = state.targets[at]
     if epoch in target.data:
         return True, state
@@ -174,13 +174,13 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
 
 
 def _as_before(state: State) -> bool:
-    """Whether nothing that was there is gone, and what was staged is staged or published."""
+    """Return whether nothing was removed, and each staged file is staged or published."""
     there = all(set(old) <= set(new.data) for old, new in zip(state.before, state.targets, strict=True))
     return there and (2 in state.staged or 2 in state.targets[FILES].data)
 
 
 def _withdraw(state: State, epoch: int, at: int, naive: frozenset[str]) -> tuple[bool, State]:
-    """Whether the target refuses, and what is there if it does not."""
+    """Return whether the target refuses, and otherwise its state after the withdrawal."""
     target = state.targets[at]
     if at == FILES:
         return False, state._replace(staged=state.staged - {epoch})
@@ -202,7 +202,7 @@ def _allow(state: State, epoch: int, at: int, naive: frozenset[str]) -> State:
 
 
 def check(state: State) -> str:
-    """What is wrong with a state."""
+    """Return the violation of a state, or an empty string."""
     if state.wrong:
         return state.wrong
     for at, target in enumerate(state.targets):
@@ -239,8 +239,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 4_000_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: in none of the first), how many states there were, and a
-    history that leads to it."""
+    """Return the violation (`none`: none in any state; `none*`: none in the first ones), the number of states, and a
+    history that leads to the violation.
+    """
     naive, init = frozenset(switches.split()), _scenario(name)
     seen: dict[State, tuple[State, str] | None] = {init: None}
     todo = deque([init])

@@ -56,33 +56,33 @@ class World(NamedTuple):
     began: int = 0
     ended: int = 0
     claimed: bool = False
-    deleted: frozenset[tuple[str, int]] = frozenset()  # what people took away on purpose
-    told: int = 0  # SETs by hand whose command came to its end
+    deleted: frozenset[tuple[str, int]] = frozenset()  # files that operators deleted on purpose
+    told: int = 0  # confirmed SETs of operators
 
 
 class Run(NamedTuple):
     e: int = 0
-    lost: frozenset[str] = frozenset()  # datasets that are left alone, and named
+    lost: frozenset[str] = frozenset()  # datasets that are blocked and reported
     is_zombie: bool = False
-    fails: str = ""  # the dataset whose work fails in part, so that nothing of it is sealed
+    fails: str = ""  # the dataset whose work fails in part, so that it is not sealed
 
 
 class RefusedError(Exception):
-    """The run does not begin."""
+    """The run is rejected at its start."""
 
 
 class FencedError(Exception):
-    """A newer run was there."""
+    """A newer run has fenced this one."""
 
 
 class HarmError(Exception):
-    """A run reads on where log and output disagree."""
+    """A run continues although log and output disagree."""
 
 
 Step = Callable[[World, Run, frozenset[str]], tuple[World, Run]]
 
 
-# ---- what the logs say
+# ---- contents of the logs
 def newest(log: Log, *kinds: str) -> int:
     return max([r[1] for r in log if r[0] in kinds], default=0)
 
@@ -101,19 +101,19 @@ def epochs(w: World, d: str, kind: str) -> set[int]:
 
 
 def pending(w: World, d: str) -> list[tuple[int, int]]:
-    """(epoch, attempt) of what is sealed and not done."""
+    """Return (epoch, attempt) of each sequence that is sealed and not done."""
     done = epochs(w, d, "DONE")
     return [(r[1], r[2]) for r in log_of(w, d) if r[0] == "INTENT" and r[1] not in done]
 
 
 def head_of(w: World, d: str) -> Log:
-    """The newest head of a bucket: all of its log up to there."""
+    """Return the newest head of a bucket: its whole log up to there."""
     heads: list[Log] = [log for r in w.job if r[0] != "FENCE" for dataset, log, _ in r[2] if dataset == d]
     return max(heads, key=len, default=())
 
 
 def is_whole(w: World, d: str) -> bool:
-    """Whether the newest cut has found the bucket whole."""
+    """Return whether the newest cut found the bucket whole."""
     cuts = [r for r in w.job if r[0] in ("CUT1", "CUT2")]
     return not cuts or (d, True) in {x[::2] for x in cuts[-1][2]}
 
@@ -153,11 +153,10 @@ def mark_began(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
 
 
 def look(w: World, d: str, v: frozenset[str]) -> bool:
-    """Whether a bucket has lost what stood above its head: the run whose fence is its newest has published what is
-    sealed nowhere. Only if that run died, or nobody has found the bucket whole since.
+    """Check whether a bucket has lost records above its head.
 
-    Raises:
-        RefusedError: if a file is missing of what a run that died has done.
+    It has if the run of its newest fence published files that are sealed nowhere. The check applies only if that run
+    died, or if the bucket was never found whole since. It raises RefusedError if a file of a dead run is missing.
     """
     e = newest(log_of(w, d), "FENCE")
     died = {e for e in epochs(w, d, "DONE") if "look_at_all" in v or e > w.ended}
@@ -187,7 +186,9 @@ def require(fenced_in: bool) -> None:
 
 
 def publish(d: str) -> Step:
-    """Renames the staged files of what is sealed; what is neither staged nor published is LOST, and left alone."""
+    """Rename the staged files of sealed sequences. A file that is neither staged nor published is LOST, and blocks its
+    dataset.
+    """
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         for e, attempt in pending(w, d) if d not in run.lost else ():
@@ -223,7 +224,7 @@ def cut(kind: str) -> Step:
 
 
 def sweep(d: str) -> Step:
-    """Staged files of older epochs, but for what is sealed and not done."""
+    """Delete staged files of older epochs, except those of sequences that are sealed and not done."""
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         if d in run.lost:
@@ -260,7 +261,7 @@ def seal(d: str) -> Step:
         since = log[log.index(("FENCE", run.e, "")) :]
         mine = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
         if mine and not pending(w, d) and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since):
-            if harm(w, d) and not run.is_zombie:  # it has read on from a watermark that is not true
+            if harm(w, d) and not run.is_zombie:  # it has read from an invalid watermark
                 raise HarmError(harm(w, d))
             w = appended(w, d, "INTENT", run.e, mine[-1])
         return w, run
@@ -269,7 +270,7 @@ def seal(d: str) -> Step:
 
 
 def clean(d: str) -> Step:
-    """Losers, once the sequence was read as DONE."""
+    """Delete the files of aborted attempts, once the sequence was read as DONE."""
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         if run.e in epochs(w, d, "DONE"):
@@ -286,7 +287,7 @@ def mark_ended(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
 
 @cache
 def steps_of(v: frozenset[str]) -> list[Step]:
-    """A run, in order. Each step is one effect."""
+    """Yield the steps of a run in order, each with one effect."""
 
     def both(*makers: Callable[[str], Step]) -> list[Step]:
         return [maker(d) for d in DATASETS for maker in makers]
@@ -310,7 +311,7 @@ STEPS = len(steps_of(frozenset()))
 
 # ---- histories
 class Moment(NamedTuple):
-    """A world that was, and when: in which act, after how many of its steps."""
+    """An earlier world and its time: the act, and the number of its steps."""
 
     world: World
     act: int
@@ -319,7 +320,7 @@ class Moment(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def some_steps(w: World, run: Run, first: int, end: int, v: frozenset[str]) -> tuple[Run, str, list[World]]:
-    """Steps of a run: the run after them, why it was refused or what it has missed, and each world."""
+    """Execute steps of a run. Return the run, why it was rejected or what it has lost, and each world."""
     worlds = [w]
     try:
         for step in steps_of(v)[first:end]:
@@ -335,20 +336,20 @@ def some_steps(w: World, run: Run, first: int, end: int, v: frozenset[str]) -> t
 
 
 def went_on(w: World, run: Run, at: int, v: frozenset[str]) -> World:
-    """What a run that slept after `at` steps makes of it."""
+    """Continue with a run that slept after `at` steps."""
     return some_steps(w, run._replace(is_zombie=True), at, STEPS, v)[2][-1] if run.e else w
 
 
 class History:
-    """One row of acts; what was, at every moment; and how it went on."""
+    """A list of acts, the worlds at every moment, and the outcome."""
 
     def __init__(self, switches: frozenset[str]) -> None:
         self.v, self.world, self.moments = switches, World(), [Moment(World(), 0, 0)]
         self.acts: list[str] = []
         self.died: set[int] = set()
         self.verdict, self.left_alone = "", frozenset[str]()
-        self.contradicted = False  # by a head, from the moment of the disaster on
-        self.beneath_a_live_run = False  # the disaster came while a run slept that then went on
+        self.contradicted = False  # reported by a head, from the disaster on
+        self.beneath_a_live_run = False  # the disaster came while a run slept that continued later
         self._zombie: tuple[Run, int] | None = None
 
     def branch(self) -> History:
@@ -359,7 +360,7 @@ class History:
         return other
 
     def run(self, crash: int = STEPS, fails: str = "", zombie_at: int = -1) -> History:
-        """One run that makes `crash` of its steps; the run that crashed before wakes up after `zombie_at` of them."""
+        """Execute `crash` steps of a run. The run that crashed before wakes up after `zombie_at` of them."""
         zombie, self._zombie = self._zombie, None
         self._act(f"run, {crash} steps{fails and f', {fails} fails'}{f', zombie at {zombie_at}' * (zombie_at >= 0)}")
         state, number, worlds = Run(fails=fails), 0, [self.world]
@@ -386,7 +387,7 @@ class History:
         return self
 
     def by_hand(self, steps: int = 3) -> History:
-        """SET of dataset a, its HEAD, the answer."""
+        """Set the watermark of dataset a: SET, its HEAD, the answer."""
         self._act(f"set by hand, {steps} steps")
         w, number = self.world, len(epochs(self.world, "a", "SET"))
         if not pending(w, "a") and has_head(w, "a", self.v) and log_of(w, "a"):
@@ -401,7 +402,7 @@ class History:
         return self
 
     def delete(self) -> History:
-        """A person takes published files of runs that have ended away, on purpose."""
+        """Delete published files of ended runs on purpose, as an operator does."""
         self._act("files deleted on purpose")
         w = self.world
         gone = {x for x in w.files if x[1] <= w.ended}
@@ -410,7 +411,7 @@ class History:
         return self
 
     def restore(self, part: str, moment: Moment) -> History:
-        """The disaster."""
+        """Restore a part to an earlier moment."""
         self._act(f"{part} of act {moment.act}, step {moment.step}")
         w, was = self.world, moment.world
         match part:
@@ -438,7 +439,7 @@ class History:
 
 
 def undisturbed(switches: frozenset[str], stride: int = 1) -> Iterator[History]:
-    """Histories without a disaster: crashes, failures, zombies, people."""
+    """Yield histories without a disaster: with crashes, failures, zombies and operators."""
     places = range(0, STEPS + 1, stride)
     for first in places:
         for fails in ("", "b"):
@@ -455,7 +456,7 @@ def undisturbed(switches: frozenset[str], stride: int = 1) -> Iterator[History]:
 
 
 def prefixes(switches: frozenset[str], stride: int) -> Iterator[History]:
-    """What was before a disaster."""
+    """Yield histories before a disaster."""
     places = range(0, STEPS + 1, stride)
     for first in places:
         yield History(switches).run(first).by_hand()
@@ -470,7 +471,7 @@ def prefixes(switches: frozenset[str], stride: int) -> Iterator[History]:
 
 
 def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, list[Moment], History]]:
-    """(what is put back, to which moments that are the same to it, the whole history)"""
+    """Yield (the restored part, the moments that are equal for it, the whole history)."""
     for before in prefixes(switches, stride):
         for part in PARTS:
             same: dict[World, list[Moment]] = {}
@@ -485,7 +486,9 @@ def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, 
 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
-    """What the anchors can't tell, and conf/guarantees.md has to say."""
+    """Return the known limit that applies, if any: a loss that anchors can't detect and conf/guarantees.md
+    documents.
+    """
     if not history.verdict.startswith("UNDETECTED"):
         return ""
     if history.beneath_a_live_run and (part in ("store", "output") or not history.contradicted):
@@ -503,7 +506,7 @@ class Tally(NamedTuple):
 
 
 def endings(switches: str, stride: int) -> Iterator[tuple[str, History]]:
-    """How each history ends."""
+    """Yield each history with its ending."""
     v = frozenset(switches.split())
     for history in undisturbed(v, stride):
         alone = f"{', '.join(sorted(history.left_alone))} is left alone" if history.left_alone else ""
@@ -520,7 +523,7 @@ def is_wrong(ending: str) -> bool:
 
 
 def tally(switches: str = "", stride: int = 1) -> Tally:
-    """How many histories end how, and an example of each ending."""
+    """Count the histories by ending, with an example of each."""
     found = Tally(Counter(), {})
     for ending, history in endings(switches, stride):
         found.counts[ending] += 1

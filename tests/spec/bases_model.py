@@ -35,7 +35,7 @@ _UNKNOWN: frozenset[int] | None = None
 
 class Seq(NamedTuple):
     e: int
-    by: str  # its run, which nobody else is
+    by: str  # its run, a different one for each fence
     low: int
     writes: bool
     bases: frozenset[int] | None
@@ -59,9 +59,9 @@ class Target(NamedTuple):
 
 class Proc(NamedTuple):
     e: int
-    again: bool = False  # after the store was put back
+    again: bool = False  # after the store was restored
     phase: str = "fence"
-    seq: Seq | None = None  # in its hands
+    seq: Seq | None = None  # its unfinished commit
     answer: str = ""
 
 
@@ -73,7 +73,7 @@ class State(NamedTuple):
     given_up: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
     faults: int = 0
-    acts: frozenset[str] = frozenset()  # what a person may still do
+    acts: frozenset[str] = frozenset()  # the operator's remaining actions
     restores: frozenset[str] = frozenset()
     log_copy: tuple[Log, int] | None = None  # and the newest fence
     target_copy: Target | None = None
@@ -82,7 +82,7 @@ class State(NamedTuple):
 
 
 def moves(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State]]:
-    """What anybody may do next."""
+    """Yield the next states of all actors."""
     for at, proc in enumerate(state.procs):
         for label, after, changed in _of_run(state, proc, naive):
             procs = (*changed.procs[:at], after, *changed.procs[at + 1 :])
@@ -158,7 +158,7 @@ def _commit(state: State, seq: Seq, naive: frozenset[str]) -> tuple[str, State]:
         return "taken back", state
     known = seq.bases is None or target.row in seq.bases or "lt" in naive
     if target.row >= seq.e or not known:
-        is_mine = state.log.seq == seq  # a zombie may be told anything
+        is_mine = state.log.seq == seq  # a zombie may get any answer
         alarm = is_mine and not state.restored
         return "STALE", state._replace(wrong=f"false alarm: row {target.row}, {seq}" if alarm else "")
     there = {record for _, record in target.data}
@@ -214,7 +214,7 @@ def _of_person(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State
 
 
 def check(state: State) -> str:
-    """What is wrong with a state."""
+    """Return the violation of a state, or an empty string."""
     if state.wrong:
         return state.wrong
     there = [record for _, record in state.target.data]
@@ -255,8 +255,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 4_000_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: in none of the first), how many states there were, and a
-    history that leads to it."""
+    """Return the violation (`none`: none in any state; `none*`: none in the first ones), the number of states, and a
+    history that leads to the violation.
+    """
     naive, init = frozenset(switches.split()), _scenario(name)
     seen: dict[State, tuple[State, str] | None] = {init: None}
     todo = deque([init])

@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Of a bucket in a root: its chain, and the epoch that reported it."""
+    """A bucket in a snapshot manifest: its delta chain, and the epoch that reported it."""
 
     chain: tuple[Piece, ...]
     e: int
@@ -66,7 +66,7 @@ class Root(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Of a bucket: fence, the epoch that is done, the one that is pending, how many records."""
+    """A bucket's log: its fence, the done epoch, the pending epoch, and the number of records."""
 
     fence: int = 1
     done: int = 1
@@ -81,7 +81,7 @@ class Proc(NamedTuple):
     phase: str = "begin"
     x: tuple[Any, ...] = ()
     entries: tuple[Entry | None, ...] = (None, None)
-    open: bool = False  # a decided sequence was left open
+    open: bool = False  # a decided sequence is still open
 
 
 class State(NamedTuple):
@@ -116,7 +116,7 @@ def newest(s: State) -> tuple[int, int]:
 
 
 def chain_of(s: State, start: tuple[int, int]) -> list[Root]:
-    """The root of that cut and those before it, as far as they are there."""
+    """Return the manifest of that cut and its ancestors, as far as they exist."""
     there, found, name = by_name(s), list[Root](), start
     while name in there:
         found.append(there[name])
@@ -165,14 +165,14 @@ class Mover:
 
 
 def before(m: Mover) -> Root | None:
-    """The root that the run's next one comes upon."""
+    """Return the manifest that is the parent of the run's next one."""
     s, p = m.s, m.p
     name = max((cut for cut in s.cuts if cut[0] <= p.e), default=(0, 0))
     return by_name(s).get(name)
 
 
 def reported(m: Mover, bucket: int) -> tuple[Entry, frozenset[Piece]]:
-    """What an executor says of a bucket, with the pieces that are there then."""
+    """Return an executor's report of a bucket, with the present deltas."""
     log, former = m.s.logs[bucket], before(m)
     chain = former.entries[bucket].chain if former else ()
     if chain and chain[-1].done == log.done:
@@ -220,7 +220,7 @@ def cuts(m: Mover, phase: int, after: str) -> Moves:
 
 
 def kept(m: Mover) -> tuple[list[Root], list[Root]]:
-    """Roots that stay as this run sees it, and those that go, the oldest first."""
+    """Return the manifests that this run keeps, and those that it deletes, the oldest first."""
     counted = chain_of(m.s, max(cut for cut in m.s.cuts if cut[0] <= m.p.e))
     stay = counted[:KEPT]
     gone = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
@@ -318,7 +318,7 @@ def begins(m: Mover) -> Moves:
 
 
 def drained(m: Mover, bucket: int, after: str) -> Moves:
-    """Tells of a bucket what the drain has left there; or fails, and tells nothing."""
+    """Report a bucket after the drain, or fail and report nothing."""
     clean = m.p._replace(open=False) if bucket == 0 else m.p
     mine = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
     yield from reports(mine, bucket, after)
@@ -421,8 +421,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
     found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
     return found
 

@@ -54,9 +54,9 @@ Key = tuple[int, int]  # (generation, bucket)
 
 class Rec(NamedTuple):
     kind: str
-    e: int | None  # epoch of the writer; None: by hand
+    e: int | None  # epoch of the writer; None: an operator
     arg: Any = None
-    d: str = ""  # the dataset, where it concerns one
+    d: str = ""  # the dataset, for records of one dataset
 
 
 class Job(NamedTuple):
@@ -65,8 +65,8 @@ class Job(NamedTuple):
     fence: int
     owner: str
     gen: Size
-    under: Size | None = None  # the rebucket that is under way
-    naming: str = "topic"  # how datasets are named, and will be once what is under way counts
+    under: Size | None = None  # the rebucket in progress
+    naming: str = "topic"  # the naming setting, and its value after the move in progress
     naming_under: str = ""
     heads: tuple[tuple[Key, int], ...] = ()
 
@@ -77,7 +77,7 @@ class Bucket(NamedTuple):
     fence: int
     owner: str
     ds: tuple[tuple[str, Any], ...]
-    moved: int = 0  # the generation it has moved to
+    moved: int = 0  # the generation that replaced it
 
 
 class Log(NamedTuple):
@@ -89,7 +89,7 @@ class Log(NamedTuple):
 class Proc(NamedTuple):
     id: str
     kind: str
-    want: int = 0  # number of buckets that a rebucket is to make
+    want: int = 0  # the number of buckets that a rebucket creates
     mortal: bool = False
     e: int = 0
     pc: str = "look"
@@ -99,7 +99,7 @@ class Proc(NamedTuple):
     tried: int = 0
     did: Any = None
     told: str = ""
-    naming: str = ""  # what a rebucket is to name datasets by, if that changes
+    naming: str = ""  # the new naming setting of a rebucket, if it changes
 
 
 class State(NamedTuple):
@@ -150,7 +150,7 @@ def apply_to_job(r: Rec, f: Job) -> Job:
 
 
 def of_dataset(r: Rec, f: Bucket) -> Any:
-    """The fold of one dataset, as `log_model` has it."""
+    """Return the fold of one dataset in the form of `log_model`."""
     return LOG.Fold(f.fence, f.owner, frozenset(), dict(f.ds)[r.d])
 
 
@@ -201,7 +201,7 @@ def key_of(dataset: str, size: Size) -> Key:
 
 
 def beginning(ended: dict[Key, Bucket], old: Size, key: Key, size: Size, fence: int = 0) -> Bucket:
-    """How a new log begins: whoever writes it writes the same, since it knows the ended folds and nothing else."""
+    """Return the beginning of a new log. It is the same for each writer, because it depends only on the ended folds."""
     newest = max(ended.values(), key=lambda f: f.fence)
     mine = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
     return Bucket(fence or newest.fence, newest.owner, mine)
@@ -209,7 +209,7 @@ def beginning(ended: dict[Key, Bucket], old: Size, key: Key, size: Size, fence: 
 
 # ---- actors
 class Mover:
-    """What one actor may do next; `view` is what it sees now."""
+    """The next possible actions of one actor. `view` is its present view of the logs."""
 
     def __init__(self, s: State, i: int, v: frozenset[str], job: Job, folds: dict[Key, Bucket]) -> None:
         self.s, self.i, self.p, self.v = s, i, s.procs[i], v
@@ -238,7 +238,7 @@ def shown(where: Key | None, r: Rec) -> str:
 
 
 def put_document(m: Mover) -> Moves:
-    """Under the number that was the next one when this looked; naive: under the next one as it is now."""
+    """Put the document under the number that was next at the last check; naive: under the number that is next now."""
     number, naming = m.p.x[1:]
     if number == len(m.s.documents) or "document_unfenced" in m.v:
         yield m.go(f"records {naming}", m.s._replace(documents=(*m.s.documents, naming)))
@@ -263,7 +263,7 @@ def put(m: Mover) -> Moves:
 
 
 def takes_epoch(m: Mover, phase: str) -> Moves:
-    """A run or a rebucket fences the job log; it is its own if the fold shows so."""
+    """Fence the job log for a run or a rebucket. The epoch is its own if the fold shows its fence."""
     if not m.p.tried:
         yield m.append(None, Rec("FENCE", m.job.fence + 1, m.p.id), tried=m.job.fence + 1)
     elif (m.job.fence, m.job.owner) == (m.p.tried, m.p.id):
@@ -273,7 +273,9 @@ def takes_epoch(m: Mover, phase: str) -> Moves:
 
 
 def fences_buckets(m: Mover, after: str) -> Moves:
-    """For a rebucket a log that has moved is done with; for a run it means that it has opened what no longer counts."""
+    """Fence the bucket logs. A rebucket skips a log that has moved; a run learns from it that its generation no longer
+    counts.
+    """
     for key in buckets(m.p.gen):
         if key not in m.folds:
             yield m.wrong("GENERATION WITHOUT LOGS")
@@ -422,7 +424,7 @@ def run(m: Mover) -> Moves:
 
 
 def heads(m: Mover) -> list[tuple[Key, int]]:
-    """Heads of this generation's logs; naive: by the bucket's number alone."""
+    """Return the heads of this generation's logs; naive: by the bucket's number alone."""
     gen = m.p.gen if m.p.e else m.job.gen
     if "heads_of_any" in m.v:
         return [((gen[0], bucket), n) for (_, bucket), n in m.job.heads]
@@ -430,7 +432,7 @@ def heads(m: Mover) -> list[tuple[Key, int]]:
 
 
 def person(m: Mover) -> Moves:
-    """SET of dataset a by hand, in the generation that the store was opened with."""
+    """Set the watermark of dataset a, in the generation with which the operator opened the store."""
     if not m.p.phase:
         yield m.go(f"opens generation {m.job.gen[0]}", gen=m.job.gen, phase="act")
         return
@@ -505,7 +507,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
 
 
 def sizes(records: tuple[Rec, ...], scen: Scen) -> set[Size]:
-    """What rebuckets have begun to make."""
+    """Return the numbers of buckets that rebuckets have begun to create."""
     begin, v = scen.begin, scen.switches
     begun = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
     return {r.arg for n, r in begun if valid_in_job(r, job_fold(records[:n], begin, v), v)}
@@ -520,20 +522,20 @@ def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
     zombie = Proc("Z", "run", e=1, gen=old, phase="work")
     x, y = Proc("X", "rebucket", 1), Proc("Y", "rebucket", 1)
     match name:
-        case "commands":  # the command is given twice, while an old run goes on
+        case "commands":  # the command is given twice, while an old run continues
             procs = [x, y, zombie]
         case "by_hand":
             procs = [x, Proc("H", "person")]
         case "commands_by_hand":
             procs = [x, y, Proc("H", "person")]
-        case "between":  # a run between two commands, from a dataset that is pending
+        case "between":  # a run between two commands, with a pending dataset
             procs, states["a"] = [x, Proc("R", "run"), y], pending
         case "sizes":
             procs = [x, Proc("Y", "rebucket", 3), Proc("H", "person")]
         case "after" | "two_runs":  # runs in the new generation, with heads of the old one
             begin = begin._replace(heads=(((0, 0), 2), ((0, 1), 2)))
             procs = [x, Proc("R", "run"), Proc("Q", "run")][: 2 + (name == "two_runs")]
-        case "renames":  # datasets get other names, and then the old ones again
+        case "renames":  # datasets are renamed, and then renamed back
             procs = [x._replace(want=2, naming="partition"), y._replace(want=2, naming="partition")]
             procs.append(Proc("W", "rebucket", 2, naming="topic"))
         case "crashed":  # the first command may die anywhere
@@ -567,7 +569,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 0) -> tuple[str, int, list[str]]:
-    """What is wrong ("none", or "none*" where the limit was reached), states, and the history that led there."""
+    """Return the violation ("none", or "none*" if the limit was reached), the number of states, and the history that
+    leads there.
+    """
     job_fold.cache_clear()
     bucket_fold.cache_clear()
     found = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)

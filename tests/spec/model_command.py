@@ -1,5 +1,6 @@
-"""What `python -m tests.spec.NAME_model [SCENARIO [SWITCH ...]]` does: a scenario, as designed or with naive variants,
-with a history that leads to what is wrong; or all of them."""
+"""The command `python -m tests.spec.NAME_model [SCENARIO [SWITCH ...]]`: search one scenario, as designed or with naive
+switches, and print a history that leads to a violation; or search all of them.
+"""
 
 from __future__ import annotations
 

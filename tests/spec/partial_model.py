@@ -56,7 +56,7 @@ class File(NamedTuple):
 
 
 class Row(NamedTuple):
-    """`high`: by partition, where it ends."""
+    """A row. `high`: its end by partition."""
 
     wrote: str
     whole: bool
@@ -77,7 +77,7 @@ class Proc(NamedTuple):
 
 
 class State(NamedTuple):
-    """`ended`: the rows that were there as ingest ended; None before."""
+    """A state. `ended`: the rows that existed at the end of ingest, or None before it."""
 
     log: tuple[Any, ...]
     rows: frozenset[Row]
@@ -97,7 +97,7 @@ Moves = Iterator[tuple[str, State]]
 
 
 class Sealed(NamedTuple):
-    """A sequence, as `log_model` takes one; `first`: which attempt it has of the first work unit."""
+    """A sequence in the form of `log_model`. `first`: its attempt at the first work unit."""
 
     d: int
     e: int
@@ -111,7 +111,7 @@ class Sealed(NamedTuple):
 
 @cache
 def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
-    """Epoch 1 has fenced and planned from the beginning."""
+    """Return a fold in which epoch 1 has fenced and planned from the beginning."""
     f = LOG.Fold(1, "R1", frozenset(), LOG.DS((0, 0), 0, None, "idle", 0, 0, (0, 0)))
     for r in log:
         f = LOG.apply(r, f) if LOG.valid(r, f, v) else f
@@ -149,7 +149,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
 
 # ---- actors
 class Mover:
-    """What one actor may do next."""
+    """The next possible actions of one actor."""
 
     def __init__(self, s: State, i: int, scen: Scen) -> None:
         self.s, self.i, self.p, self.v = s, i, s.procs[i], scen.v
@@ -170,7 +170,9 @@ class Mover:
 
 
 def attempt(m: Mover) -> Moves:
-    """Its position is how many batches it has read. A newer run has swept its folder: then it can leave nothing."""
+    """Yield the actions of an attempt. Its position is the number of batches that it has read. If a newer run has swept
+    its folder, it can write nothing.
+    """
     p, order, read = m.p, ORDERS[m.p.id], len(m.p.x)
     if p.phase == "deletes":
         yield m.go("deletes what it has staged", "over", staged=frozenset(f for f in m.s.staged if f.wrote != p.id))
@@ -204,7 +206,7 @@ def driver(m: Mover) -> Moves:
 
 
 def decided(m: Mover) -> Sealed | None:
-    """What a committer makes of the rows as they are."""
+    """Return a committer's decision on the present rows."""
     firsts = [row for row in sorted(m.s.rows) if row.wrote != "C" and set(row.files) <= m.s.staged | m.s.output]
     whole = [row for row in firsts if row.whole]
     prefixes = sorted((row for row in firsts if not row.whole and row.read), key=lambda row: -row.read)
@@ -228,7 +230,7 @@ def decided(m: Mover) -> Sealed | None:
 
 
 def publish(m: Mover, after: str) -> Moves:
-    """One of the files in its hands, whatever the log says by now."""
+    """Publish one of the files in its hands, whatever the log contains by now."""
     for file in m.p.x:
         left = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged:
@@ -357,8 +359,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
     found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
     return found
 

@@ -51,8 +51,9 @@ URN, READ = 1, 2
 
 
 class File(NamedTuple):
-    """`names`: of a tombstone, what it retires; `wrote`: which attempt, so that names are nobody else's. `records`: of
-    a replacement those that it says to be replaced."""
+    """A file. `names`: the files that a tombstone supersedes. `wrote`: the attempt, which makes names unique.
+    `records`: the records that a replacement lists as replaced.
+    """
 
     kind: str  # good, error, tomb, repl
     e: int
@@ -66,7 +67,7 @@ class Proc(NamedTuple):
     kind: str = "run"
     e: int = 0
     phase: str = "begin"
-    x: tuple[Any, ...] = ()  # files in its hands: to publish, or to delete
+    x: tuple[Any, ...] = ()  # unfinished work: files to publish, or to delete
 
 
 class State(NamedTuple):
@@ -92,7 +93,7 @@ GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
 
 @cache
 def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
-    """Epoch 1 has ended, with both records behind its watermark."""
+    """Return a fold in which epoch 1 has ended, with both records below its watermark."""
     dataset = LOG.DS(READ, 0, None, "idle", 1, 1, 0)
     f = LOG.Fold(1, "R1", frozenset(), dataset)
     for r in log:
@@ -100,17 +101,17 @@ def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
     return f
 
 
-# ---- what is live
+# ---- live files
 STONES = ("tomb", "repl")
 
 
 def tombs(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
-    """Those that count."""
+    """Return the tombstones that count."""
     return [file for file in output if file.kind in STONES and (file.e <= done or "all_tombs" in v)]
 
 
 def live(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
-    """What is published, and the newest replacement."""
+    """Return the live published files and the newest replacement."""
     gone = {name for tomb in tombs(output, done, v) for name in tomb.names}
     return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in gone)
 
@@ -120,7 +121,7 @@ def partition(file: File) -> int:
 
 
 def seen_beside(files: list[File], newest: int, scen: Scen) -> bool:
-    """Whether something is live that a replacement should have taken the place of."""
+    """Return whether a file is live that a replacement should have replaced."""
     if not scen.by_partition:
         return any(file.e < newest for file in files)
     good = [file for file in files if file.kind == "good"]
@@ -152,7 +153,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
 
 # ---- actors
 class Mover:
-    """What one actor may do next."""
+    """The next possible actions of one actor."""
 
     def __init__(self, s: State, i: int, scen: Scen) -> None:
         self.s, self.i, self.p, self.v, self.scen = s, i, s.procs[i], scen.v, scen
@@ -177,13 +178,13 @@ def shown(file: File) -> str:
 
 
 def publishes(m: Mover, after: str) -> Moves:
-    """One of the files in its hands, whatever the log says by now: that is what a zombie does."""
+    """Publish one of the files in its hands, whatever the log contains by now, as a zombie does."""
     for file in m.p.x:
         left = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged or (file.kind in STONES and "outside" in m.v):
             gone, there = m.s.staged - {file}, m.s.output | {file}
             yield m.go(f"publishes {shown(file)}", x=left, phase="" if left else after, staged=gone, output=there)
-        else:  # published by a twin, or withdrawn: it is found out at the close
+        else:  # published by a twin, or withdrawn: detected at the close
             yield m.go(f"finds {shown(file)} moved", x=left, phase="" if left else after)
 
 
@@ -216,8 +217,9 @@ def replay(m: Mover) -> Moves:
 
 
 def retired(m: Mover) -> tuple[File, ...]:
-    """What may be deleted by now, each tombstone behind what it names, and the oldest first: a replacement goes with
-    what the next one names."""
+    """Return the files that may be deleted, the oldest first and each tombstone after the files it names. A replacement
+    is deleted with the files that the next one names.
+    """
     done = m.t.done
     found = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
     found = [tomb for tomb in found if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
@@ -231,7 +233,7 @@ def retired(m: Mover) -> tuple[File, ...]:
 
 
 def deletes(m: Mover) -> Moves:
-    """What it once saw as retired, one by one: it may sleep in between."""
+    """Delete, one by one, the files that it once read as superseded. It may sleep in between."""
     if m.p.x:
         yield m.go(f"deletes {shown(m.p.x[0])}", x=m.p.x[1:], phase="" if m.p.x[1:] else "plans",
                    output=m.s.output - {m.p.x[0]})  # fmt: skip
@@ -241,7 +243,7 @@ def deletes(m: Mover) -> Moves:
 
 
 def plans(m: Mover) -> Moves:
-    """Reads the live error files; what it feeds again is good now, or turned away again."""
+    """Read the live error files and plan them. Each record is accepted, or rejected again."""
     if m.p.kind == "replacer":
         yield from replaces(m)
         return
@@ -262,7 +264,7 @@ def plans(m: Mover) -> Moves:
 
 
 def replaces(m: Mover) -> Moves:
-    """Reads a record, then looks at what is live; whoever seals does both."""
+    """Read a record, then the live files. The run that seals does both."""
     t, e, own = m.t, m.p.e, m.p.id
     if t.state != "idle" or t.closed >= e:
         yield m.go("has nothing to do", "ends")
@@ -416,8 +418,9 @@ NAIVE = (
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
     found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
     return found
 

@@ -1,4 +1,4 @@
-"""The model of replacing published files: what holds over all states, and which naive variants break."""
+"""The model of replacing published files: its invariants hold, and naive variants break."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_each_record_is_in_one_live_place_over_all_states(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REPLACING)
-def test_the_newest_alone_is_seen_of_what_is_replaced_over_all_states(name: str) -> None:
+def test_only_the_newest_replacement_is_visible_over_all_states(name: str) -> None:
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 2_500

@@ -32,7 +32,7 @@ ACTS = st.one_of(
 
 
 class Product:
-    """The fold of a log in which each act is the records that the product writes for it."""
+    """The fold of a log with the records that the product writes for each act."""
 
     def __init__(self) -> None:
         self.fold, self.epoch, self.there = Fold(), 0, 0
