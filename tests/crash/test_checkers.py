@@ -53,20 +53,22 @@ def links_of(calls: PosixCalls, root: str) -> list[object]:
     """Return the observed properties of two symbolic links: one to a folder, one to a missing path."""
     folder, link = f"{root}/folder", f"{root}/link"
     calls.mkdir(f"{link}/inner")
-    found: list[object] = [
+    observations: list[object] = [
         sorted((entry.name, entry.is_folder) for entry in calls.scandir(place)) for place in (root, folder, link)
     ]
-    found += [calls.lstat(path).is_folder for path in (folder, link, f"{link}/inner")]
-    found += [calls.realpath(f"{root}/{name}").removeprefix(root) for name in ("link/inner/new", "lost/x", "none")]
+    observations += [calls.lstat(path).is_folder for path in (folder, link, f"{link}/inner")]
+    observations += [
+        calls.realpath(f"{root}/{name}").removeprefix(root) for name in ("link/inner/new", "lost/x", "none")
+    ]
     for refused in (calls.rmdir, calls.read_file, calls.mkdir):
         try:
             refused(link)
         except OSError as error:
-            found.append(error.errno)
+            observations.append(error.errno)
     calls.rename_noreplace(link, f"{root}/moved")
     calls.unlink(f"{root}/moved")
-    found.append(sorted(entry.name for entry in calls.scandir(root)))
-    return found
+    observations.append(sorted(entry.name for entry in calls.scandir(root)))
+    return observations
 
 
 def test_simulated_symbolic_links_equal_those_of_the_kernel(tmp_path: Path) -> None:
@@ -123,10 +125,10 @@ def test_chain_of_faults_is_replayed_from_its_printed_form(name: str) -> None:
 
 
 def test_chain_has_the_effects_of_all_its_faults() -> None:
-    found: list[list[str]] = []
+    audits: list[list[str]] = []
 
     def violation(machine: SimulatedPosix) -> str:
-        found.append(sorted(path for path, _ in machine.walk("/") if path != "/job"))
+        audits.append(sorted(path for path, _ in machine.walk("/") if path != "/job"))
         return "seen"
 
     def makes(*names: str) -> Callable[[PosixCalls], None]:
@@ -146,9 +148,9 @@ def test_chain_has_the_effects_of_all_its_faults() -> None:
         "folders:kill@0 > kill@1 > kill@0": ["c"],
     }.items():
         assert chains.play(history) == "seen"
-        assert found.pop() == [f"/job/{name}" for name in left], history
+        assert audits.pop() == [f"/job/{name}" for name in left], history
     assert chains.play("folders:power@2.0") == "seen"
-    assert found.pop() == [], "nothing was synced"
+    assert audits.pop() == [], "nothing was synced"
     for wrong in (
         "folders:kill",
         "folders:run kill@1",
@@ -215,13 +217,13 @@ def test_records_that_break_the_rules_of_the_log_are_a_violation(record: Record,
 def test_rebuild_that_undoes_a_later_operator_record_is_a_violation() -> None:
     machine = new_machine()
     WORLD.run(machine, SOURCE)
-    store, said = WORLD.store(machine), Watermark({"0": 1, "1": 0})
+    store, watermark = WORLD.store(machine), Watermark({"0": 1, "1": 0})
     fence_bucket(store.bucket_log(0, 9), 9, "rebuild")
-    set_watermark(store, "a", said, "person")
+    set_watermark(store, "a", watermark, "person")
     store.bucket_log(0, 9).settle(
         lambda fold: (
             Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
-            if fold.state_of("a").watermark == said
+            if fold.state_of("a").watermark == watermark
             else None
         )
     )
@@ -256,11 +258,11 @@ def test_watermark_set_too_late_is_not_a_violation(listing: int) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     parts = CASTS["person-sets"].stage(machine)
-    left = [listing]
+    remaining = [listing]
 
     def fits(name: str, arguments: tuple[object, ...]) -> bool:
-        left[0] -= name == "scandir" and "/bucket=" in str(arguments[0])
-        return left[0] < 0
+        remaining[0] -= name == "scandir" and "/bucket=" in str(arguments[0])
+        return remaining[0] < 0
 
     calls = Meddling(machine, fits, lambda: parts["run"](WORLD.store(machine), Scene())).as_calls()
     with suppress(ConflictError):
@@ -293,30 +295,30 @@ def test_two_runs_with_a_live_lease_are_a_violation() -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_coverage_of_the_checkers_is_measured() -> None:
-    found = coverage_of_checkers(6, 1)
-    assert set(found.percent) == set(PACKAGES)
-    assert 60 < found.whole < 100
-    assert all(file.partition("/")[0] in PACKAGES for file in found.left)
+    coverage = coverage_of_checkers(6, 1)
+    assert set(coverage.percent) == set(PACKAGES)
+    assert 60 < coverage.whole < 100
+    assert all(file.partition("/")[0] in PACKAGES for file in coverage.left)
 
 
 @pytest.mark.parametrize("name", ["first-run", "second-run-two"])
 def test_each_state_of_a_crashed_run_is_yielded_exactly_once(name: str) -> None:
     scenario = SCENARIOS[name]
     begun, seen = scenario.machine(), set[str]()
-    given = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
-    lost = [crash for crash, _, _ in given if crash.state]
-    for crash in lost[:: max(1, len(lost) // 25)]:
+    crashes = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
+    power_losses = [crash for crash, _, _ in crashes if crash.state]
+    for crash in power_losses[:: max(1, len(power_losses) // 25)]:
         alone = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, crash.operation)
         )
         [again] = [machine for at, machine, _ in alone if at == crash]
-        [first] = [machine for at, machine, _ in given if at == crash]
+        [first] = [machine for at, machine, _ in crashes if at == crash]
         assert explore.canonical(again) == explore.canonical(first), "the same history replays to the same image"
-    end = max(crash.operation for crash, _, _ in given)
+    end = max(crash.operation for crash, _, _ in crashes)
     for operation in range(end + 1):  # a single operation knows no earlier state
         by_itself = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
         )
         seen.update(str(explore.canonical(machine)) for at, machine, _ in by_itself if at.operation == operation)
-    assert seen == {str(explore.canonical(machine)) for _, machine, _ in given}
-    assert len(given) < 5 * len(seen)
+    assert seen == {str(explore.canonical(machine)) for _, machine, _ in crashes}
+    assert len(crashes) < 5 * len(seen)

@@ -131,9 +131,9 @@ class History:
                 result = self.world.run(machine, NOW)
         except DistcommitError as error:
             return [str(error)]
-        told = [reason.text for reason in result.totals.reasons]
-        assert result.succeeded == (not told)
-        return told
+        reasons = [reason.text for reason in result.totals.reasons]
+        assert result.succeeded == (not reasons)
+        return reasons
 
     def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
         for task in range(0 if self.ingested else 2):
@@ -145,10 +145,10 @@ class History:
     def _kind(self, path: str, data: bytes) -> str:
         place = path.removeprefix("/job/")
         live = self.run is not None and f"run={self.run.run_id}/" in path
-        if found := re.fullmatch(r"store/log/(job|bucket)(=\d+)?/(\d+)\.seg", place):
-            if int(found[3]) < self._base(path.rpartition("/")[0]):
+        if segment := re.fullmatch(r"store/log/(job|bucket)(=\d+)?/(\d+)\.seg", place):
+            if int(segment[3]) < self._base(path.rpartition("/")[0]):
                 return "log below its checkpoint"
-            return f"{found[1]} log"
+            return f"{segment[1]} log"
         if re.fullmatch(r"store/(plans|task_states/run=[^/]+)/(run|partition)=[^/]+/[^/]+\.parquet", place):
             kind = "plan table" if "/plans/" in place else "task-state table"
             return kind if live else "table of a run that is over"
@@ -175,8 +175,8 @@ class History:
         return kind
 
     def _base(self, folder: str) -> int:
-        found = {p: d for _, p, d in self.machine.files() if d is not None and p.startswith(f"{folder}/0")}
-        return max(int(p[-16:-4]) for p, d in found.items() if isinstance(decode_segment(d, p).record, Checkpoint))
+        files = {p: d for _, p, d in self.machine.files() if d is not None and p.startswith(f"{folder}/0")}
+        return max(int(p[-16:-4]) for p, d in files.items() if isinstance(decode_segment(d, p).record, Checkpoint))
 
     def _pending(self, place: str) -> bool:
         store, urn = self.world.store(self.machine), place.split("/")[1]
@@ -199,12 +199,12 @@ def _settled(world: World = WORLD) -> SimulatedPosix:
 @contextmanager
 def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
     """Kill the process when it publishes one more file."""
-    left = [files]
+    remaining = [files]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and re.fullmatch(rf"{ROOTS.output}/.+\.parquet", operation.path):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -320,17 +320,17 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     case = Damaged(history, path, damage)
     machine, seen = case.machine, damage in stops.seen
     stopped = _depending(history, path, stops.what) if seen else frozenset()
-    told, shown = history.goes_on(machine), _status(history, machine, kind)
+    reasons, shown = history.goes_on(machine), _status(history, machine, kind)
     if stopped:
         below_root = path.split("/", 3)[3]
-        assert any(below_root in text for text in told), f"not named: {told}"
+        assert any(below_root in text for text in reasons), f"not named: {reasons}"
         assert stops.heals or any(below_root in text for text in shown) == stops.shown, (
             f"not named by the status: {shown}"
         )
     else:
-        assert told == shown == []
+        assert reasons == shown == []
     for urn in ALL - stopped:
-        assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {told}"
+        assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {reasons}"
     if not seen:
         audit = audit_store(history.world.store(machine), NOW.provenance, deep=True)
         assert not audit.exact
@@ -355,14 +355,14 @@ def _sites(history: History) -> Iterator[tuple[str, str]]:
     """Return one file of each kind and location and, in a log, of each record type. A run in progress no longer reads
     the job log or the folder claims.
     """
-    found: dict[tuple[str, str, str], str] = {}
+    sites: dict[tuple[str, str, str], str] = {}
     for path, kind in history.files():
         if kind in ("job log", "claim of a folder") and history.run is not None:
             continue
         data = history.machine.read_file(path)
         record = type(decode_segment(data, path).record).__name__ if path.endswith(SEGMENT_SUFFIX) else ""
-        found[kind, record, Operation("", path).site] = path
-    yield from ((path, kind) for (kind, _, _), path in found.items())
+        sites[kind, record, Operation("", path).site] = path
+    yield from ((path, kind) for (kind, _, _), path in sites.items())
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -392,7 +392,7 @@ def test_deep_audit_finds_corruption_of_any_record_in_a_published_file(place: in
     inode = machine._lookup(path)
     rotten = whole[:at] + bytes([whole[at] ^ (1 << place)]) + whole[at + 1 :]
     machine._inodes[inode] = replace(machine._file(inode), data=rotten)
-    assert any(path.endswith(found.partition(": ")[0]) for found in audit_of(machine).unknown_files)
+    assert any(path.endswith(unknown.partition(": ")[0]) for unknown in audit_of(machine).unknown_files)
 
 
 def audit_of(machine: SimulatedPosix) -> AuditResult:

@@ -68,12 +68,12 @@ def test_inputs_that_the_fuzzer_found_yield_the_documented_error(reader: str, da
 
 def test_damaged_bytes_raise_only_documented_errors() -> None:
     each = 170
-    found = fuzz(each * len(READERS), seed=1, seconds=200)
-    assert found["failures"] == []
-    assert found["inputs"] == each * len(READERS)
-    assert set(found["readers"].values()) == {each}
-    assert found["refused"] > 1_000, "harmless damage tests nothing"
-    assert found["peak_bytes"] < 512 << 20
+    findings = fuzz(each * len(READERS), seed=1, seconds=200)
+    assert findings["failures"] == []
+    assert findings["inputs"] == each * len(READERS)
+    assert set(findings["readers"].values()) == {each}
+    assert findings["refused"] > 1_000, "harmless damage tests nothing"
+    assert findings["peak_bytes"] < 512 << 20
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

@@ -77,24 +77,24 @@ def test_product_that_fails_unmodified_is_rejected_as_a_base(monkeypatch: pytest
 
 
 def test_each_mutant_is_a_different_program_with_a_unique_name() -> None:
-    made = [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]
-    assert len(made) > 300
-    assert len({mutant.id for mutant in made}) == len(made)
-    paths = {path for mutant in made for path in mutant.sources}
+    all_mutants = [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]
+    assert len(all_mutants) > 300
+    assert len({mutant.id for mutant in all_mutants}) == len(all_mutants)
+    paths = {path for mutant in all_mutants for path in mutant.sources}
     sound = {path: ast.dump(ast.parse((mutants.ROOT / path).read_text())) for path in paths}
-    for mutant in made:
+    for mutant in all_mutants:
         for path, source in mutant.sources.items():
             assert ast.dump(ast.parse(source)) != sound[path]
         assert mutant.diff.count("\n") >= 3
 
 
 def test_named_mutants_do_not_depend_on_the_layout_of_the_sources(tmp_path: Path) -> None:
-    made = named_mutants(mutants.ROOT)
-    assert len(made) == len(NAMED)
-    for path in {path for mutant in made for path in mutant.sources}:
+    named = named_mutants(mutants.ROOT)
+    assert len(named) == len(NAMED)
+    for path in {path for mutant in named for path in mutant.sources}:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(ast.unparse(ast.parse((mutants.ROOT / path).read_text())))
-    for mutant, other in zip(made, named_mutants(tmp_path), strict=True):
+    for mutant, other in zip(named, named_mutants(tmp_path), strict=True):
         assert mutant.id == other.id
         for path, source in mutant.sources.items():
             assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(other.sources[path]))
@@ -110,7 +110,7 @@ def test_named_mutants_refer_only_to_defined_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted", "found"),
+    ("function", "selector", "expected"),
     [
         ("A.f", "call g", "g(h(x), y=1, z=2)"),
         ("A.f", "call h x", "h(x)"),
@@ -119,17 +119,17 @@ def test_named_mutants_refer_only_to_defined_names(tmp_path: Path) -> None:
         ("A.f", "return y in case int", "return y"),
     ],
 )
-def test_operation_is_selected_by_the_names_it_mentions(function: str, wanted: str, found: str) -> None:
-    assert ast.unparse(operation(ast.parse(OPERATIONS), function, wanted)) == found
+def test_operation_is_selected_by_the_names_it_mentions(function: str, selector: str, expected: str) -> None:
+    assert ast.unparse(operation(ast.parse(OPERATIONS), function, selector)) == expected
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted"),
+    ("function", "selector"),
     [("A.f", "return y"), ("A.f", "call x"), ("A.f", "call g in case str"), ("A.none", "call g"), ("A", "call g")],
 )
-def test_operation_selector_without_a_unique_match_is_rejected(function: str, wanted: str) -> None:
+def test_operation_selector_without_a_unique_match_is_rejected(function: str, selector: str) -> None:
     with pytest.raises((LookupError, TypeError)):
-        operation(ast.parse(OPERATIONS), function, wanted)
+        operation(ast.parse(OPERATIONS), function, selector)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_recorder_lists_the_tests_that_reach_a_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    found = ast.literal_eval(done.stdout.splitlines()[-1])
+    tests_by_line = ast.literal_eval(done.stdout.splitlines()[-1])
     yes, no = "test_f.py::test_yes", "test_f.py::test_no"
-    assert {line: set(tests) for line, tests in found.items()} == {2: {yes, no}, 3: {yes}, 4: {no}}
+    assert {line: set(tests) for line, tests in tests_by_line.items()} == {2: {yes, no}, 3: {yes}, 4: {no}}
 
 
 def test_sample_is_stable_for_a_seed_and_has_all_named_mutants() -> None:
@@ -235,10 +235,10 @@ def test_every_equivalence_argument_names_an_existing_mutant() -> None:
 
 
 def test_every_recorded_noticing_test_exists() -> None:
-    known = mutants.noticed_late()
-    made = {mutant.id for mutant in [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]}
-    assert known.keys() <= made
-    for test in known.values():
+    noticing_tests = mutants.noticed_late()
+    mutant_ids = {mutant.id for mutant in [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]}
+    assert noticing_tests.keys() <= mutant_ids
+    for test in noticing_tests.values():
         path, _, name = test.partition("::")
         assert f"def {name.partition('[')[0].rpartition('::')[2]}(" in (mutants.ROOT / path).read_text(), test
 

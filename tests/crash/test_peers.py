@@ -9,9 +9,9 @@ from tests.checkers.peers import first_violation, peers
 
 
 def test_every_peer_s_rule_breaks_with_a_short_history() -> None:
-    found = peers()
-    assert len(found) == len(PROGRAMS)
-    for finding in found:
+    findings = peers()
+    assert len(findings) == len(PROGRAMS)
+    for finding in findings:
         assert finding.violation, f"{finding.peer}: nothing found in {finding.states_tried} states"
         assert 3 <= len(finding.history) <= 20
         assert finding.history[-2] in ("killed here", "power lost here")

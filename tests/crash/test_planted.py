@@ -86,22 +86,22 @@ def test_instrumented_function_behaves_as_before_and_reports_its_calls() -> None
     }
 
     def touched() -> None:
-        told = reach._Sets()
-        touch(edits, told)
+        reached_sets = reach._Sets()
+        touch(edits, reached_sets)
         assert gap_free([], {"0": 1}) == ([], {"0": 1})
-        assert told.taken() == ({"always", "never"}, {"always"})
-        assert told.taken() == (set(), set())
+        assert reached_sets.taken() == ({"always", "never"}, {"always"})
+        assert reached_sets.taken() == (set(), set())
 
     assert elsewhere(touched) == 0
 
 
 def test_histories_that_reach_a_fault_are_measured() -> None:
-    found = {one.name: one for one in reach_of(PLANTED, 1, 1, [ITS_PLACE, ELSEWHERE])}
-    differs, came = found[ITS_PLACE[1]].times(EASY)
-    assert 0 < differs <= came <= len(found[ITS_PLACE[1]].played)
-    assert found[ELSEWHERE[1]].times(EASY) == (0, 0)
-    assert reach.ranked(EASY, [*found.values()]) == [[ITS_PLACE], [ELSEWHERE]]
-    again = reach.telling(EASY, [*found.values()])
+    reached = {one.name: one for one in reach_of(PLANTED, 1, 1, [ITS_PLACE, ELSEWHERE])}
+    differs, came = reached[ITS_PLACE[1]].times(EASY)
+    assert 0 < differs <= came <= len(reached[ITS_PLACE[1]].played)
+    assert reached[ELSEWHERE[1]].times(EASY) == (0, 0)
+    assert reach.ranked(EASY, [*reached.values()]) == [[ITS_PLACE], [ELSEWHERE]]
+    again = reach.telling(EASY, [*reached.values()])
     assert len(again) == differs
     assert {checker for checker, _ in again} == {ITS_PLACE[0]}
 
@@ -113,7 +113,7 @@ def shown(name: str, seconds: float, *played: tuple[str, str]) -> Reached:
 
 
 @pytest.mark.parametrize(
-    ("found", "names", "histories"),
+    ("reached", "names", "histories"),
     [
         ([shown("slow", 9, ("s", "cd")), shown("fast", 1, ("f", "cd"))], ["fast", "slow"], ["f", "s"]),
         ([shown("none", 1, ("n", "")), shown("came", 9, ("m", "c"))], ["came", "none"], []),
@@ -122,10 +122,10 @@ def shown(name: str, seconds: float, *played: tuple[str, str]) -> Reached:
     ],
 )
 def test_histories_in_which_a_fault_makes_a_difference_come_first(
-    found: Sequence[Reached], names: Sequence[str], histories: Sequence[str]
+    reached: Sequence[Reached], names: Sequence[str], histories: Sequence[str]
 ) -> None:
-    assert [name for group in reach.ranked("x", found) for _, name in group] == names
-    assert [history for _, history in reach.telling("x", found)] == histories
+    assert [name for group in reach.ranked("x", reached) for _, name in group] == names
+    assert [history for _, history in reach.telling("x", reached)] == histories
 
 
 def test_all_program_names_have_their_turn_and_the_first_ones_more() -> None:
@@ -138,13 +138,13 @@ def test_all_program_names_have_their_turn_and_the_first_ones_more() -> None:
 
 
 def test_planted_fault_is_found_and_the_correct_product_passes() -> None:
-    said: list[str] = []
-    found = planted(120, 1, 1, EASY, say=said.append, names=[ITS_PLACE])
-    assert (found["planted"], found["found"], found["not_found"]) == (1, 1, {})
-    assert 0 < found["seconds_to_find"][EASY] < found["seconds"]
-    assert found["sound"]["attempts"] > 0
-    assert reach.play_again("explore", found["by"][EASY]["history"]) == ""
-    assert f"attempt {EASY}: found in" in said[-1]
+    messages: list[str] = []
+    result = planted(120, 1, 1, EASY, say=messages.append, names=[ITS_PLACE])
+    assert (result["planted"], result["found"], result["not_found"]) == (1, 1, {})
+    assert 0 < result["seconds_to_find"][EASY] < result["seconds"]
+    assert result["sound"]["attempts"] > 0
+    assert reach.play_again("explore", result["by"][EASY]["history"]) == ""
+    assert f"attempt {EASY}: found in" in messages[-1]
 
 
 NOTICED = "clock-ahead-holds-nothing"
@@ -154,13 +154,13 @@ NOTICED = "clock-ahead-holds-nothing"
 def test_fault_noticed_by_its_tests_is_found_by_name_and_listed_in_the_table() -> None:
     """It runs in a new interpreter, because pytest can't run in a process that a running pytest has forked."""
     command = [sys.executable, "-m", "tests.checkers", "planted", "--seconds", "300", "--only", NOTICED, "--json"]
-    found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
-    assert (found["planted"], found["found"], found["sound"]["attempts"]) == (1, 1, 0)
-    assert found["by"][NOTICED]["checker"] == "tests"
-    assert found["by"][NOTICED]["history"].startswith(
+    result = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+    assert (result["planted"], result["found"], result["sound"]["attempts"]) == (1, 1, 0)
+    assert result["by"][NOTICED]["checker"] == "tests"
+    assert result["by"][NOTICED]["history"].startswith(
         "tests/unit/stores/state/test_job_lock.py::test_the_lock_of_another"
     )
-    page = planted_table(found)
+    page = planted_table(result)
     assert "1 of 1 faults noticed;" in page
     assert f"| lease | {NOTICED} | " in page
 
@@ -168,17 +168,17 @@ def test_fault_noticed_by_its_tests_is_found_by_name_and_listed_in_the_table() -
 def test_table_gets_the_rows_of_a_new_result_and_keeps_those_of_other_faults() -> None:
     seen = {"checker": "tests", "history": "tests/a.py::test_a[x|y]", "violation": "wrong"}
     missed = {"by": {}, "not_found": {NOTICED: 3, EASY: 9}, "seconds_to_find": {}}
-    found = {"by": {NOTICED: seen}, "not_found": {}, "seconds_to_find": {NOTICED: 1.25}}
+    result = {"by": {NOTICED: seen}, "not_found": {}, "seconds_to_find": {NOTICED: 1.25}}
     before = planted_table(missed)
-    page = planted_table(found, before)
+    page = planted_table(result, before)
     rest = f"{len(PLANTED) - 2} more are planted that have no row here."
     assert f"0 of 2 faults noticed; {rest}" in before
     assert f"1 of 2 faults noticed; {rest}" in page
-    (kept,) = (line for line in before.splitlines() if EASY in line)
+    (unchanged,) = (line for line in before.splitlines() if EASY in line)
     (new,) = (line for line in page.splitlines() if NOTICED in line)
-    assert kept in page.splitlines()
+    assert unchanged in page.splitlines()
     assert new.endswith("| `tests` tests/a.py::test_a[x\\|y] | 1.2 |")
-    assert planted_table(found, page) == page
+    assert planted_table(result, page) == page
 
 
 def test_each_dimension_has_at_least_four_faults_and_each_fault_existing_tests() -> None:
@@ -188,7 +188,7 @@ def test_each_dimension_has_at_least_four_faults_and_each_fault_existing_tests()
 
 
 def test_fault_that_no_history_reaches_is_not_found() -> None:
-    found = planted(3, 1, 1, EASY, budget_s=0.5, names=[("explore", "lock")])
-    assert (found["found"], list(found["not_found"])) == (0, [EASY])
+    result = planted(3, 1, 1, EASY, budget_s=0.5, names=[("explore", "lock")])
+    assert (result["found"], list(result["not_found"])) == (0, [EASY])
     with pytest.raises(ConfigurationError, match="no planted fault"):
         planted(1, 1, 1, "no such fault")

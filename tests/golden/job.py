@@ -154,8 +154,8 @@ class StableCalls(RealPosixCalls):
         entries = sorted(super().scandir(path), key=lambda entry: entry.name)
         return [FolderEntry(e.name, e.is_folder, self._number(e.file_id)) for e in entries]
 
-    def _stable(self, found: FileStatus) -> FileStatus:
-        return FileStatus(found.size_bytes, 1_700_000_000_000_000_000, self._number(found.file_id), found.is_folder)
+    def _stable(self, status: FileStatus) -> FileStatus:
+        return FileStatus(status.size_bytes, 1_700_000_000_000_000_000, self._number(status.file_id), status.is_folder)
 
     def _number(self, inode: int) -> int:
         return self._known.setdefault(inode, next(self._numbers))

@@ -376,12 +376,12 @@ LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 
 
 def offsets() -> OffsetSets:
     """Return sets of offsets: a gap-free range, one with holes, and one beyond 32 bits."""
-    made = OffsetSets()
-    made.add_range("0", 5, 9)
+    sets = OffsetSets()
+    sets.add_range("0", 5, 9)
     for first in (0, 2, 7, 2**40):
-        made.add_range("1", first, first + 1)
-    made.add_range("ü", 2**32 - 2, 2**32 + 2)
-    return made
+        sets.add_range("1", first, first + 1)
+    sets.add_range("ü", 2**32 - 2, 2**32 + 2)
+    return sets
 
 
 def footer() -> Footer:

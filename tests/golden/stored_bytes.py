@@ -186,13 +186,13 @@ def _read_task_states(data: bytes) -> object:
     return _typed(decode_task_states(data, PATH), list[TaskState])
 
 
-def _typed(found: object, kind: type) -> object:
+def _typed(value: object, kind: type) -> object:
     """Return the value if it matches its type. Constructors do not check this."""
     try:
-        msgspec.json.decode(msgspec.json.encode(found), type=kind)
+        msgspec.json.decode(msgspec.json.encode(value), type=kind)
     except msgspec.ValidationError as error:
         raise WrongValueError(str(error)) from error
-    return found
+    return value
 
 
 def _read_manifest(data: bytes) -> object:

@@ -165,12 +165,12 @@ def test_open_sequence_that_is_idle_is_corrupt() -> None:
 def test_golden_folder_holds_what_is_written_now(name: str, tmp_path: Path) -> None:
     """Compressed bytes depend on the version of a library. All other bytes must be equal."""
     make(tmp_path, name)
-    made, committed = (
+    created, committed = (
         {path.name: path.read_bytes() for path in folder.iterdir()} for folder in (tmp_path / name, GOLDEN / name)
     )
-    assert set(made) == set(committed)
+    assert set(created) == set(committed)
     if name in ("documents", "texts"):
-        assert made == committed
+        assert created == committed
 
 
 def test_golden_job_is_written_the_same_each_time(tmp_path: Path) -> None:

@@ -40,14 +40,18 @@ def test_stuck_datasets_stay_stuck_and_the_others_continue(tmp_path: Path) -> No
     assert not result.succeeded
     assert result.totals.sequences_replayed == 1
     assert watermarks(store) == {FINE: marks(READ)[FINE], HALF: marks(READ)[HALF], GONE: None, BACK: None}
-    found = audit(store)
-    assert (found.records, found.duplicates, found.gaps) == (records({FINE: READ[FINE], HALF: READ[HALF]}), 0, 0)
-    assert sorted(found.pending) == [f"{urn} ({STATES[urn]})" for urn in (GONE, BACK)]
+    audit_result = audit(store)
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (
+        records({FINE: READ[FINE], HALF: READ[HALF]}),
+        0,
+        0,
+    )
+    assert sorted(audit_result.pending) == [f"{urn} ({STATES[urn]})" for urn in (GONE, BACK)]
     for urn in (GONE, BACK):
         operator_actions.abandon(store, urn, "a person")
     assert run(launch_here, go_on(store, source(READ), 8)).succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(READ)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(READ)), audit_result
     assert watermarks(store) == marks(READ)
 
 
@@ -60,8 +64,8 @@ def test_held_sequences_are_dropped_or_published_as_decided(
     assert result.succeeded, result
     assert (result.totals.sequences_replayed, result.totals.sequences_dropped) == (replayed, dropped)
     assert result.totals.records_read == (0 if replayed else records(READ))
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(READ)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(READ)), audit_result
 
 
 def test_published_file_that_no_record_names_is_read_again(tmp_path: Path) -> None:
@@ -69,5 +73,5 @@ def test_published_file_that_no_record_names_is_read_again(tmp_path: Path) -> No
     assert run(launch_here, go_on(store, source(READ), at_least_once=True)).succeeded
     assert watermarks(store) == marks(READ)
     twice = sum(int(READ[HALF][partition]) for partition in ("0", "1"))  # the files that were published before
-    found = audit(store)
-    assert (found.records, found.duplicates, found.gaps) == (records(READ) + twice, twice, 0)
+    audit_result = audit(store)
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (records(READ) + twice, twice, 0)

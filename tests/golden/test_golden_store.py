@@ -77,9 +77,9 @@ def staged(folder: Path) -> list[Path]:
 
 def test_golden_store_is_half_way(folder: Path) -> None:
     """Otherwise the tests below would prove nothing."""
-    found = states(store_at(folder))
-    assert {urn for urn, state in found.items() if state.status is DatasetStatus.IDLE} == set(IDLE)
-    assert {urn for urn, state in found.items() if state.status is DatasetStatus.PENDING} == set(PENDING)
+    dataset_states = states(store_at(folder))
+    assert {urn for urn, state in dataset_states.items() if state.status is DatasetStatus.IDLE} == set(IDLE)
+    assert {urn for urn, state in dataset_states.items() if state.status is DatasetStatus.PENDING} == set(PENDING)
     assert len(list((folder / "output" / "half-done").iterdir())) == RENAMED
     assert not (folder / "output" / "waiting").exists()
     assert len(staged(folder)) == 2
@@ -94,8 +94,8 @@ def test_pending_sequences_are_published_and_nothing_is_read_again(folder: Path)
     assert result.succeeded, result
     assert (result.totals.sequences_replayed, result.totals.datasets_planned, result.totals.records_read) == (2, 0, 0)
     assert result.totals.steps_executed == 2, "files renamed before are verified by their checksum, not renamed again"
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records({**IDLE, **PENDING})), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records({**IDLE, **PENDING})), audit_result
     assert watermarks(store) == marks({**IDLE, **PENDING})
     assert [path.name for path in (folder / "staging").iterdir()] == [".distcommit"], "which has only the owner's note"
     assert staged(folder) == []
@@ -104,8 +104,8 @@ def test_pending_sequences_are_published_and_nothing_is_read_again(folder: Path)
 def test_new_records_continue_at_the_watermarks_of_version_1(folder: Path) -> None:
     store = store_at(folder)
     assert rerun(store, source(MORE)).succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(MORE)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(MORE)), audit_result
     assert watermarks(store) == marks(MORE)
 
 
@@ -169,8 +169,8 @@ def test_restored_segment_loses_nothing(folder: Path) -> None:
     assert not rerun(store).succeeded
     segment.write_bytes(data)
     assert run_job(store, ALL, "20260102T060708-00000000000d").succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records({**IDLE, **PENDING})), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records({**IDLE, **PENDING})), audit_result
 
 
 def test_damaged_table_of_an_ended_run_stops_nothing(folder: Path) -> None:

@@ -95,11 +95,11 @@ def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str
             yield "seals", run._replace(works_on=run.e), sealed
     elif run.works_on and run.at <= MESSAGES and not run.failed:
         ok, changed = _execute(state, run.works_on, run.at, naive)
-        mine = newest and state.status == "pending" and state.sequence == run.works_on
-        if not ok and mine and state.restored:
+        is_current = newest and state.status == "pending" and state.sequence == run.works_on
+        if not ok and is_current and state.restored:
             changed = changed._replace(wrong=f"a retry after RESTORED is refused at target {run.at}")
         yield f"{'does' if ok else 'is refused'} {run.at}", run._replace(at=run.at + 1, failed=not ok), changed
-        if "fault" in state.acts and mine:
+        if "fault" in state.acts and is_current:
             yield f"can't {run.at}", run._replace(failed=True), state._replace(acts=state.acts - {"fault"})
     elif run.works_on and newest and state.sequence == run.works_on:
         over = run._replace(works_on=0, at=FILES, failed=False)
@@ -153,8 +153,8 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
             yield f"takes {at} back", person._replace(at=person.at + 1, revoked=revoked), changed
     elif person.phase == "withdraw":
         published = state.targets[FILES]
-        gone = _put(state, FILES, published._replace(data=tuple(e for e in published.data if e != epoch)))
-        yield "takes published files away", person._replace(phase="abandon"), gone
+        withdrawn = _put(state, FILES, published._replace(data=tuple(e for e in published.data if e != epoch)))
+        yield "takes published files away", person._replace(phase="abandon"), withdrawn
     elif person.phase == "allow" and person.revoked and "no_undo" not in naive and "restored_first" not in naive:
         last = person.revoked[-1]
         yield f"allows {last} again", person._replace(revoked=person.revoked[:-1]), _allow(state, epoch, last, naive)

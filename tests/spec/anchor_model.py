@@ -229,8 +229,10 @@ def sweep(d: str) -> Step:
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         if d in run.lost:
             return w, run
-        kept = {e for e, _ in pending(w, d)}
-        return w._replace(staged=frozenset(x for x in w.staged if x[0] != d or x[1] >= run.e or x[1] in kept)), run
+        pending_epochs = {e for e, _ in pending(w, d)}
+        return w._replace(
+            staged=frozenset(x for x in w.staged if x[0] != d or x[1] >= run.e or x[1] in pending_epochs)
+        ), run
 
     return step
 
@@ -259,11 +261,15 @@ def seal(d: str) -> Step:
         log = log_of(w, d)
         require(newest(log, "FENCE") == run.e)
         since = log[log.index(("FENCE", run.e, "")) :]
-        mine = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
-        if mine and not pending(w, d) and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since):
+        own_attempts = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
+        if (
+            own_attempts
+            and not pending(w, d)
+            and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since)
+        ):
             if harm(w, d) and not run.is_zombie:  # it has read from an invalid watermark
                 raise HarmError(harm(w, d))
-            w = appended(w, d, "INTENT", run.e, mine[-1])
+            w = appended(w, d, "INTENT", run.e, own_attempts[-1])
         return w, run
 
     return step
@@ -405,8 +411,8 @@ class History:
         """Delete published files of ended runs on purpose, as an operator does."""
         self._act("files deleted on purpose")
         w = self.world
-        gone = {x for x in w.files if x[1] <= w.ended}
-        self.world = w._replace(files=w.files - gone, deleted=w.deleted | gone)
+        deletable = {x for x in w.files if x[1] <= w.ended}
+        self.world = w._replace(files=w.files - deletable, deleted=w.deleted | deletable)
         self.moments = [*self.moments, Moment(self.world, len(self.acts), 0)]
         return self
 
@@ -478,11 +484,11 @@ def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, 
             for moment in before.moments:
                 same.setdefault(before.branch().restore(part, moment).world, []).append(moment)
             for number, moments in enumerate(same.values()):
-                begun = before.branch().restore(part, moments[0])
-                yield part, moments, begun.branch().run().run()
+                history = before.branch().restore(part, moments[0])
+                yield part, moments, history.branch().run().run()
                 if number % stride == 0 or part == "log of a":
-                    yield part, moments, begun.branch().run(STEPS // 2).run().run()
-                    yield part, moments, begun.branch().wake().run().run()
+                    yield part, moments, history.branch().run(STEPS // 2).run().run()
+                    yield part, moments, history.branch().wake().run().run()
 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
@@ -524,11 +530,11 @@ def is_wrong(ending: str) -> bool:
 
 def tally(switches: str = "", stride: int = 1) -> Tally:
     """Count the histories by ending, with an example of each."""
-    found = Tally(Counter(), {})
+    result = Tally(Counter(), {})
     for ending, history in endings(switches, stride):
-        found.counts[ending] += 1
-        found.examples.setdefault(ending, history.acts)
-    return found
+        result.counts[ending] += 1
+        result.examples.setdefault(ending, history.acts)
+    return result
 
 
 NAIVE = (
@@ -550,17 +556,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("switch", nargs="*")
     parser.add_argument("--stride", type=int, default=3, help="1: every place of every crash")
-    given = parser.parse_args()
+    options = parser.parse_args()
     unexpected, began = 0, time.monotonic()
-    for switches, text in [(" ".join(given.switch), "")] if given.switch else [("", "as designed"), *NAIVE]:
-        found = tally(switches, given.stride)
-        broken = [ending for ending in found.counts if is_wrong(ending)]
+    for switches, text in [(" ".join(options.switch), "")] if options.switch else [("", "as designed"), *NAIVE]:
+        result = tally(switches, options.stride)
+        broken = [ending for ending in result.counts if is_wrong(ending)]
         unexpected += bool(switches) != bool(broken)
-        print(f"{switches or '-':15s} {text:50s} {sum(found.counts.values()):9,d} {len(broken) or ''}", flush=True)
-        for what in sorted(found.counts) if given.switch or not switches else broken[:2]:
-            print(f"    {found.counts[what]:8,d}  {what}")
+        print(f"{switches or '-':15s} {text:50s} {sum(result.counts.values()):9,d} {len(broken) or ''}", flush=True)
+        for what in sorted(result.counts) if options.switch or not switches else broken[:2]:
+            print(f"    {result.counts[what]:8,d}  {what}")
             if what in broken:
-                print(f"              {' | '.join(found.examples[what])}")
+                print(f"              {' | '.join(result.examples[what])}")
     print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
     raise SystemExit(bool(unexpected))
 

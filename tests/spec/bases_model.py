@@ -113,10 +113,10 @@ def _ended(proc: Proc) -> str:
 
 
 def _of_run(state: State, proc: Proc, naive: frozenset[str]) -> Iterator[tuple[str, Proc, State]]:
-    log, mine = state.log, state.fence == proc.e
+    log, owns_fence = state.log, state.fence == proc.e
     if proc.phase == "fence" and proc.e > state.fence and proc.again == (state.restored == "store"):
         yield "fences", proc._replace(phase="look"), state._replace(fence=proc.e)
-    elif proc.phase == "look" and mine:
+    elif proc.phase == "look" and owns_fence:
         if log.status == "pending" and log.seq is not None:
             yield "takes it up", proc._replace(phase="commit", seq=log.seq), state
         elif log.status == "idle" and log.closed < proc.e and log.wm < RECORDS:
@@ -134,9 +134,9 @@ def _of_run(state: State, proc: Proc, naive: frozenset[str]) -> Iterator[tuple[s
     elif proc.phase == "commit" and proc.seq is not None:
         answer, changed = _commit(state, proc.seq, naive)
         yield answer, proc._replace(phase="close", answer=answer), changed
-        if state.faults and mine:
+        if state.faults and owns_fence:
             yield "can't", proc._replace(phase="close", answer="can't"), state._replace(faults=state.faults - 1)
-    elif proc.phase == "close" and mine and log.seq == proc.seq and log.status in ("pending", "quarantined"):
+    elif proc.phase == "close" and owns_fence and log.seq == proc.seq and log.status in ("pending", "quarantined"):
         if proc.answer in ("commits", "already", "nothing"):
             yield "DONE", proc._replace(phase="look"), state._replace(log=_done(log, naive))
             if state.faults and log.status == "pending":
@@ -156,8 +156,8 @@ def _commit(state: State, seq: Seq, naive: frozenset[str]) -> tuple[str, State]:
         return "already", state
     if target.row < seq.e <= target.revoked:
         return "taken back", state
-    known = seq.bases is None or target.row in seq.bases or "lt" in naive
-    if target.row >= seq.e or not known:
+    base_matches = seq.bases is None or target.row in seq.bases or "lt" in naive
+    if target.row >= seq.e or not base_matches:
         is_mine = state.log.seq == seq  # a zombie may get any answer
         alarm = is_mine and not state.restored
         return "STALE", state._replace(wrong=f"false alarm: row {target.row}, {seq}" if alarm else "")

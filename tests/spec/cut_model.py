@@ -117,11 +117,11 @@ def newest(s: State) -> tuple[int, int]:
 
 def chain_of(s: State, start: tuple[int, int]) -> list[Root]:
     """Return the manifest of that cut and its ancestors, as far as they exist."""
-    there, found, name = by_name(s), list[Root](), start
+    there, manifests, name = by_name(s), list[Root](), start
     while name in there:
-        found.append(there[name])
+        manifests.append(there[name])
         name = there[name].parent
-    return found
+    return manifests
 
 
 def done_at(root: Root) -> tuple[int, ...]:
@@ -223,19 +223,19 @@ def kept(m: Mover) -> tuple[list[Root], list[Root]]:
     """Return the manifests that this run keeps, and those that it deletes, the oldest first."""
     counted = chain_of(m.s, max(cut for cut in m.s.cuts if cut[0] <= m.p.e))
     stay = counted[:KEPT]
-    gone = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
-    return stay, sorted(gone)
+    deletable = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
+    return stay, sorted(deletable)
 
 
 def forgets(m: Mover) -> Moves:
-    stay, gone = kept(m)
+    stay, deletable = kept(m)
     if not stay and "own_gone" not in m.v:
         yield m.go("finds its own root gone: fenced", "over")
         return
     named = {piece for root in stay for entry in root.entries for piece in entry.chain}
     old = [p for p in sorted(m.s.pieces) if p not in named and (p.e < m.p.e or "any_piece" in m.v)]
-    if gone and "roots_last" not in m.v:
-        yield m.go(f"deletes root {gone[0].name}", "forgets", roots=m.s.roots - {gone[0]})
+    if deletable and "roots_last" not in m.v:
+        yield m.go(f"deletes root {deletable[0].name}", "forgets", roots=m.s.roots - {deletable[0]})
     else:
         yield m.go("has deleted older roots", "forgets pieces", {"x": tuple(old)})
 
@@ -247,8 +247,8 @@ def forgets_pieces(m: Mover) -> Moves:
     shown = done_at(kept(m)[0][-1] if "roots_last" in m.v and kept(m)[0] else min(m.s.roots))
     if "no_horizon" in m.v:
         shown = tuple(log.done for log in m.s.logs)
-    gone = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
-    yield m.go(f"sees {gone} retired", "retires", {"x": gone})
+    superseded = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
+    yield m.go(f"sees {superseded} retired", "retires", {"x": superseded})
 
 
 def retires(m: Mover) -> Moves:
@@ -320,11 +320,11 @@ def begins(m: Mover) -> Moves:
 def drained(m: Mover, bucket: int, after: str) -> Moves:
     """Report a bucket after the drain, or fail and report nothing."""
     clean = m.p._replace(open=False) if bucket == 0 else m.p
-    mine = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
-    yield from reports(mine, bucket, after)
+    cleaned = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
+    yield from reports(cleaned, bucket, after)
     entries = list(clean.entries)
     entries[bucket] = None
-    yield mine.go(f"tells nothing of bucket {bucket}", after, {"entries": tuple(entries)})
+    yield cleaned.go(f"tells nothing of bucket {bucket}", after, {"entries": tuple(entries)})
 
 
 def run(m: Mover) -> Moves:
@@ -424,8 +424,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

@@ -203,8 +203,8 @@ def key_of(dataset: str, size: Size) -> Key:
 def beginning(ended: dict[Key, Bucket], old: Size, key: Key, size: Size, fence: int = 0) -> Bucket:
     """Return the beginning of a new log. It is the same for each writer, because it depends only on the ended folds."""
     newest = max(ended.values(), key=lambda f: f.fence)
-    mine = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
-    return Bucket(fence or newest.fence, newest.owner, mine)
+    own_datasets = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
+    return Bucket(fence or newest.fence, newest.owner, own_datasets)
 
 
 # ---- actors
@@ -340,11 +340,11 @@ def rebucket(m: Mover) -> Moves:
             else:
                 yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
         case "move":
-            left = [key for key, f in old.items() if not f.moved]
-            if not left:
+            open_logs = [key for key, f in old.items() if not f.moved]
+            if not open_logs:
                 yield m.go("has moved all", phase=after)
-            elif valid_in_bucket(r := Rec("MOVED", p.e, target[0]), old[left[0]], m.v):
-                yield m.append(left[0], r)
+            elif valid_in_bucket(r := Rec("MOVED", p.e, target[0]), old[open_logs[0]], m.v):
+                yield m.append(open_logs[0], r)
             else:
                 yield m.end("fenced")
         case "copy":
@@ -386,10 +386,10 @@ def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
 def run(m: Mover) -> Moves:
     p = m.p
     if not p.e or p.phase == "fence":
-        lost = any(n > len(m.logs[key].records) for key, n in heads(m) if key in m.logs)
+        heads_ahead = any(n > len(m.logs[key].records) for key, n in heads(m) if key in m.logs)
         if not p.e and m.job.under and "run_ignores" not in m.v:
             yield m.end("a rebucket is under way: give it again")
-        elif lost and p.e:
+        elif heads_ahead and p.e:
             yield m.wrong("FALSE ALARM: A LOG LOST ITS TAIL")
         elif not p.e:
             yield from takes_epoch(m, "fence")
@@ -472,8 +472,8 @@ def check(s: State, scen: Scen, last: bool) -> str:
         return s.bad
     v = scen.switches
     job, logs = job_fold(s.job, scen.begin, v), {log.key: log for log in s.logs}
-    begun = sizes(s.job, scen)
-    if len({generation for generation, _ in begun}) < len(begun):
+    begun_sizes = sizes(s.job, scen)
+    if len({generation for generation, _ in begun_sizes}) < len(begun_sizes):
         return "TWO NUMBERS OF BUCKETS IN ONE GENERATION"
     if any(key not in logs for key in buckets(job.gen)):
         return "GENERATION WITHOUT LOGS"
@@ -509,8 +509,8 @@ def check(s: State, scen: Scen, last: bool) -> str:
 def sizes(records: tuple[Rec, ...], scen: Scen) -> set[Size]:
     """Return the numbers of buckets that rebuckets have begun to create."""
     begin, v = scen.begin, scen.switches
-    begun = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
-    return {r.arg for n, r in begun if valid_in_job(r, job_fold(records[:n], begin, v), v)}
+    valid_rebuckets = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
+    return {r.arg for n, r in valid_rebuckets if valid_in_job(r, job_fold(records[:n], begin, v), v)}
 
 
 # ---- scenarios
@@ -574,8 +574,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 0)
     """
     job_fold.cache_clear()
     bucket_fold.cache_clear()
-    found = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
-    wrong, states, history = found
+    result = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
+    wrong, states, history = result
     return str(wrong), int(states), list(history)
 
 
@@ -585,15 +585,15 @@ def main() -> None:
     parser.add_argument("switch", nargs="*")
     parser.add_argument("--limit", type=int, default=400_000)
     parser.add_argument("--walks", type=int, default=1_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     table = [(name, "", "as designed") for name in DESIGN] + list(NAIVE)
-    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else table
+    todo = [(options.scenario, " ".join(options.switch), "")] if options.scenario else table
     unexpected, began = 0, time.monotonic()
     for name, switches, text in todo:
-        wrong, states, history = explore(name, switches, given.limit, given.walks)
+        wrong, states, history = explore(name, switches, options.limit, options.walks)
         unexpected += bool(switches) != (not wrong.startswith("none"))
         print(f"{name:16s} {switches or '-':15s} {text:62s} {states:8,d}  {wrong}", flush=True)
-        if history and given.scenario:
+        if history and options.scenario:
             print(*(f"    {step}" for step in history), sep="\n")
         elif history:
             print("          " + " | ".join(step for step in history if "decides" not in step)[-400:])

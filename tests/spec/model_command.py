@@ -24,14 +24,14 @@ def model_command(
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", nargs="?", choices=design)
     parser.add_argument("switch", nargs="*")
-    given = parser.parse_args()
-    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else []
+    options = parser.parse_args()
+    todo = [(options.scenario, " ".join(options.switch), "")] if options.scenario else []
     unexpected, began = 0, time.monotonic()
     for name, switches, text in todo or [*((name, "", "as designed") for name in design), *naive]:
         wrong, states, history = explore(name, switches)
         unexpected += bool(switches) != (not wrong.startswith("none"))
         print(f"{name:14s} {switches or '-':16s} {text:75s} {states:9,d} {wrong}", flush=True)
-        for line in history if given.scenario else ():
+        for line in history if options.scenario else ():
             print(f"    {line}")
     print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
     raise SystemExit(bool(unexpected))

@@ -232,12 +232,12 @@ def decided(m: Mover) -> Sealed | None:
 def publish(m: Mover, after: str) -> Moves:
     """Publish one of the files in its hands, whatever the log contains by now."""
     for file in m.p.x:
-        left = tuple(other for other in m.p.x if other != file)
+        remaining = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged:
-            yield m.go(f"publishes {file.branch} of {file.wrote}", after if not left else "", left,
+            yield m.go(f"publishes {file.branch} of {file.wrote}", after if not remaining else "", remaining,
                        staged=m.s.staged - {file}, output=m.s.output | {file})  # fmt: skip
         else:
-            yield m.go(f"finds {file.branch} of {file.wrote} moved", after if not left else "", left)
+            yield m.go(f"finds {file.branch} of {file.wrote} moved", after if not remaining else "", remaining)
 
 
 def close(m: Mover, after: str) -> Moves:
@@ -362,8 +362,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

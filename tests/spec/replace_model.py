@@ -112,8 +112,8 @@ def tombs(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
 
 def live(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
     """Return the live published files and the newest replacement."""
-    gone = {name for tomb in tombs(output, done, v) for name in tomb.names}
-    return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in gone)
+    superseded = {name for tomb in tombs(output, done, v) for name in tomb.names}
+    return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in superseded)
 
 
 def partition(file: File) -> int:
@@ -133,7 +133,9 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if s.bad:
         return s.bad
     there = live(s.output, t.done, v)
-    files, replacements = ([f for f in there if (f.kind == "repl") is wanted] for wanted in (False, True))
+    files, replacements = (
+        [f for f in there if (f.kind == "repl") is of_replacements] for of_replacements in (False, True)
+    )
     places = Counter(record for file in files for record in file.records)
     replaced = {record for file in replacements for record in file.records}
     for record in range(t.wm):
@@ -180,12 +182,18 @@ def shown(file: File) -> str:
 def publishes(m: Mover, after: str) -> Moves:
     """Publish one of the files in its hands, whatever the log contains by now, as a zombie does."""
     for file in m.p.x:
-        left = tuple(other for other in m.p.x if other != file)
+        remaining = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged or (file.kind in STONES and "outside" in m.v):
-            gone, there = m.s.staged - {file}, m.s.output | {file}
-            yield m.go(f"publishes {shown(file)}", x=left, phase="" if left else after, staged=gone, output=there)
+            still_staged, there = m.s.staged - {file}, m.s.output | {file}
+            yield m.go(
+                f"publishes {shown(file)}",
+                x=remaining,
+                phase="" if remaining else after,
+                staged=still_staged,
+                output=there,
+            )
         else:  # published by a twin, or withdrawn: detected at the close
-            yield m.go(f"finds {shown(file)} moved", x=left, phase="" if left else after)
+            yield m.go(f"finds {shown(file)} moved", x=remaining, phase="" if remaining else after)
 
 
 def closes(m: Mover, e: int, after: str) -> Moves:
@@ -221,11 +229,11 @@ def retired(m: Mover) -> tuple[File, ...]:
     is deleted with the files that the next one names.
     """
     done = m.t.done
-    found = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
-    found = [tomb for tomb in found if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
-    found.sort(key=lambda tomb: tomb.e, reverse="newest_first" in m.v)
+    tombstones = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
+    tombstones = [tomb for tomb in tombstones if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
+    tombstones.sort(key=lambda tomb: tomb.e, reverse="newest_first" in m.v)
     todo: list[File] = []
-    for tomb in found:
+    for tomb in tombstones:
         own = [tomb] if tomb.kind == "tomb" or "no_newest" in m.v else []
         names = sorted(tomb.names, key=lambda name: name.kind == "repl")
         todo += [*own, *names] if "tombstone_first" in m.v else [*names, *own]
@@ -275,8 +283,8 @@ def replaces(m: Mover) -> Moves:
         names = [f for f in there if f.kind == "repl" or (f.kind == "good" and partition(f) == partition(new))]
     else:
         names = [f for f in there if f.kind != "error" or "keep_errors" not in m.v]
-    said = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
-    stone = File("repl", e, own, tuple(sorted(said)), tuple(names))
+    replaced_records = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
+    stone = File("repl", e, own, tuple(sorted(replaced_records)), tuple(names))
     sequence = LOG.Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
     yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
                staged=m.s.staged | {new, stone})  # fmt: skip
@@ -344,11 +352,11 @@ def person(m: Mover) -> Moves:
             if not m.p.x:
                 yield m.put("ABANDONED", None, t.seq.e, "over")
                 return
-            (how, file), *left = m.p.x
+            (how, file), *remaining = m.p.x
             if how == "withdraw":
-                yield m.go(f"withdraws {shown(file)}", x=tuple(left), staged=m.s.staged - {file})
+                yield m.go(f"withdraws {shown(file)}", x=tuple(remaining), staged=m.s.staged - {file})
             else:
-                yield m.go(f"undoes {shown(file)}", x=tuple(left), output=m.s.output - {file})
+                yield m.go(f"undoes {shown(file)}", x=tuple(remaining), output=m.s.output - {file})
 
 
 ACTORS = {"run": run, "replacer": run, "person": person}
@@ -421,8 +429,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ LIMITS = {
 
 
 def holds(stride: int) -> None:
-    found = tally(stride=stride)
-    assert not [found.examples[ending] for ending in found.counts if is_wrong(ending)]
-    assert set(found.counts) >= REFUSALS | {"no disaster: fine", "log of a: harmless"}
-    assert {ending for ending in found.counts if "known" in ending} <= LIMITS
+    result = tally(stride=stride)
+    assert not [result.examples[ending] for ending in result.counts if is_wrong(ending)]
+    assert set(result.counts) >= REFUSALS | {"no disaster: fine", "log of a: harmless"}
+    assert {ending for ending in result.counts if "known" in ending} <= LIMITS
 
 
 def test_restored_part_is_rejected_or_harmless_and_there_is_no_false_alarm() -> None:

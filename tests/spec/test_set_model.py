@@ -49,8 +49,8 @@ class Product:
                 self._append(SetWatermark("d", None, "op"))
             case "set":
                 incarnation = self.state.watermark.incarnation if self.state.watermark else f"id {self.there}"
-                wanted = Watermark({"0": act.at}, incarnation)
-                self._append(SetWatermarks({"d": wanted}, "op") if many else SetWatermark("d", wanted, "op"))
+                watermark = Watermark({"0": act.at}, incarnation)
+                self._append(SetWatermarks({"d": watermark}, "op") if many else SetWatermark("d", watermark, "op"))
             case "run":
                 self.epoch += 1
                 low = self.state.watermark

@@ -93,7 +93,7 @@ class Published:
 
     def records(self, machine: SimulatedPosix, store: JobStore, never: AbstractSet[int]) -> dict[str, Counter[Place]]:
         """Return how often each record is published, by dataset. No file may have an epoch in `never`."""
-        found: dict[str, Counter[Place]] = {}
+        counts: dict[str, Counter[Place]] = {}
         for path, _ in machine.walk(ROOTS.output):
             if not path.endswith(".parquet"):
                 continue
@@ -104,8 +104,8 @@ class Published:
                 self.known[path] = (footer.dataset_urn, footer.epoch, Counter(places))
             urn, epoch, records = self.known[path]
             assert epoch not in never, f"{path} is published without a decision"
-            found.setdefault(urn, Counter()).update(records)
-        return found
+            counts.setdefault(urn, Counter()).update(records)
+        return counts
 
 
 class JobOnMachine:

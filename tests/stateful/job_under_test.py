@@ -173,12 +173,12 @@ class JobUnderTest(JobOnMachine):
         return result
 
     def _overtaken(self, event: Overtaken) -> None:
-        left, between = event.nth, 0
+        remaining, between = event.nth, 0
 
         def gate(operation: Operation) -> None:
-            nonlocal left, between
-            left -= 1
-            if left == 0:
+            nonlocal remaining, between
+            remaining -= 1
+            if remaining == 0:
                 self.machine.gate = None
                 self._adopt()
                 self._run(event.by)

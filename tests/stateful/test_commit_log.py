@@ -72,12 +72,12 @@ class CommitLogMachine(RuleBasedStateMachine):
         """
         fold = self.logs[writer].refresh()
         mine, theirs = data.draw(records_after(fold)), data.draw(records_after(fold))
-        left = nth
+        remaining = nth
 
         def gate(operation: Operation) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and other != writer:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == 0 and other != writer:
                 self.machine.gate = None
                 self.logs[other].settle(once(theirs))
                 self.look()
@@ -103,8 +103,8 @@ class CommitLogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def zombie_puts_below(self, data: st.DataObject) -> None:
         """Put a record on a truncated number, as a writer that was paused for long. It must not count."""
-        gone = sorted(number for number in self.history if number < min(self.present()))
-        number = data.draw(st.sampled_from(gone))
+        truncated = sorted(number for number in self.history if number < min(self.present()))
+        number = data.draw(st.sampled_from(truncated))
         record = data.draw(records_after(self.logs[0].refresh()))
         fs = SimulatedFileSystem(self.machine)
         with known_ids(self.ids):
@@ -157,10 +157,10 @@ class CommitLogMachine(RuleBasedStateMachine):
 
     def settle(self, writer: int, decide: Decide) -> None:
         with known_ids(self.ids), suppress(OutcomeUnknownError):
-            told = self.logs[writer].settle(decide)
+            answer = self.logs[writer].settle(decide)
             self.look()
-            assert not self.model().difference(told), f"wrong answer: {self.model().difference(told)}"
-            self.acknowledged = told.number
+            assert not self.model().difference(answer), f"wrong answer: {self.model().difference(answer)}"
+            self.acknowledged = answer.number
         self.look()
 
     def model(self) -> LogModel:
@@ -172,11 +172,11 @@ class CommitLogMachine(RuleBasedStateMachine):
 
     def present(self) -> list[int]:
         """Return the numbers that count: all from the second newest checkpoint on."""
-        found = {n for e in self.machine.scandir(FOLDER) if (n := segment_number(e.name)) is not None}
-        number = max(found)
-        while number - 1 in found:
+        numbers = {n for e in self.machine.scandir(FOLDER) if (n := segment_number(e.name)) is not None}
+        number = max(numbers)
+        while number - 1 in numbers:
             number -= 1
-        return [n for n in sorted(found) if n >= number]
+        return [n for n in sorted(numbers) if n >= number]
 
     def look(self) -> None:
         """Record each stored segment, and check that segments that count never change."""
@@ -187,8 +187,8 @@ class CommitLogMachine(RuleBasedStateMachine):
                 assert number == len(self.history) + 1, f"number {number} was skipped"
                 self.history[number] = record
             elif self.history[number] != record:
-                kept = [n for n in self.present() if n > number and isinstance(self.history.get(n), Checkpoint)]
-                assert len(kept) > 1, f"segment {number} has changed"
+                checkpoints = [n for n in self.present() if n > number and isinstance(self.history.get(n), Checkpoint)]
+                assert len(checkpoints) > 1, f"segment {number} has changed"
 
 
 def once(record: Record) -> Decide:
@@ -207,12 +207,12 @@ def once(record: Record) -> Decide:
 
 def dies_before(nth: int) -> Callable[[Operation], None]:
     """Kill everything at the nth mutating call."""
-    left = nth
+    remaining = nth
 
     def gate(operation: Operation) -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining <= 0:
             raise Crashed
 
     return gate

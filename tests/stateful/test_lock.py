@@ -61,12 +61,12 @@ class LockMachine(RuleBasedStateMachine):
     @rule(run=runs, other=runs, nth=st.integers(1, 5), renewals=st.integers(0, 2))
     def two_take(self, run: int, other: int, nth: int, renewals: int) -> None:
         """Take the lock while another run takes it and renews its lease."""
-        left = nth
+        remaining = nth
 
         def gate(operation: Operation) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and other != run:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == 0 and other != run:
                 self.take(other)
                 for _ in range(renewals):
                     self.renews(other)
@@ -93,8 +93,8 @@ class LockMachine(RuleBasedStateMachine):
             self.locks[run].renew()
             if self.last == run:
                 self.renewed[run] = self.clock.monotonic_s()
-                for gone in [other for other in self.renewed if other != run]:
-                    del self.renewed[gone], self.locks[gone]
+                for other_run in [other for other in self.renewed if other != run]:
+                    del self.renewed[other_run], self.locks[other_run]
 
     @rule(run=runs)
     def releases(self, run: int) -> None:

@@ -121,8 +121,8 @@ class TaskStateMachine(RuleBasedStateMachine):
         with suppress(Crashed), known_ids(self.ids):
             files = dict[int, str]()
             for partition in range(PARTITIONS):
-                mine = {bucket: plans for bucket, plans in self.plans.items() if bucket % PARTITIONS == partition}
-                files |= write_plans(self.fs, ROOT, RUN, mine) if mine else {}
+                own_plans = {bucket: plans for bucket, plans in self.plans.items() if bucket % PARTITIONS == partition}
+                files |= write_plans(self.fs, ROOT, RUN, own_plans) if own_plans else {}
             put_manifest(self.fs, ROOT, Manifest(MANIFEST_VERSION, RUN, 1, files))
             self.published = True
         self.machine.gate = None
@@ -168,13 +168,13 @@ class TaskStateMachine(RuleBasedStateMachine):
             assert reader.of(bucket) == self.plans.get(bucket, [])
 
     def is_complete(self, got: list[TaskState], bucket: int) -> None:
-        left = Counter(map(key, got))
-        left.subtract(map(key, self.durable[bucket]))
-        assert min(left.values(), default=0) >= 0, "an acknowledged row is lost"
+        remaining = Counter(map(key, got))
+        remaining.subtract(map(key, self.durable[bucket]))
+        assert min(remaining.values(), default=0) >= 0, "an acknowledged row is lost"
         for batch in self.doubtful[bucket]:
-            if all(left[key(state)] > 0 for state in batch):
-                left.subtract(map(key, batch))
-        assert not any(left.values()), "a partial file, or duplicate rows"
+            if all(remaining[key(state)] > 0 for state in batch):
+                remaining.subtract(map(key, batch))
+        assert not any(remaining.values()), "a partial file, or duplicate rows"
 
 
 def in_bucket(bucket: int, states: list[TaskState]) -> list[TaskState]:

@@ -77,10 +77,10 @@ def test_table_extract_has_the_column_of_the_settings_and_the_primary_key_of_wor
     sql = source(file, **settings, overrides={"t": {"watermark": "at"}})
     expected = Extract(str(file), "t", TableType.SNAPSHOT_APPEND, (), ("at",))
     assert sql.extract_of("t") == expected
-    found = {plan.dataset_urn: plan for plan in planned(sql) if isinstance(plan, DatasetPlan)}
-    units = found["t"].work_units
+    plans = {plan.dataset_urn: plan for plan in planned(sql) if isinstance(plan, DatasetPlan)}
+    units = plans["t"].work_units
     assert len(units) == 2
     assert {extract_of(unit, sql.extract_of("t")) for unit in units} == {replace(expected, keys=("id", "line"))}
-    (unit,) = found["without"].work_units
+    (unit,) = plans["without"].work_units
     assert "extract" not in unit.properties
     assert sql.model_copy(update={"schema_name": "sales"}).extract_of("t").namespace == "sales"

@@ -63,14 +63,14 @@ def make(name: str, **options: Any) -> Any:
 
 
 def test_options_match_the_parameter_types() -> None:
-    made = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
-    assert made.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
+    plain = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
+    assert plain.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
     assert (make("Fields", most=2).most, make("Model", most=2).most) == (2, 2)
     assert [make(name, most="x").most for name in ("Untyped", "Untold", "Odd")] == ["x"] * 3
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "found"),
+    ("name", "options", "problem"),
     [
         ("Plain", {"most": "a lot"}, r"option most is a str: Input should be a valid integer"),
         ("Plain", {"most": 1, "words": [1]}, r"option words is a list: Input should be a valid string"),
@@ -81,6 +81,6 @@ def test_options_match_the_parameter_types() -> None:
         ("Model", {"most": "a lot"}, "Input should be a valid integer"),
     ],
 )
-def test_option_of_the_wrong_type_is_reported_with_its_class(name: str, options: dict[str, Any], found: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"the part's class cannot be used .*{name}.*{found}"):
+def test_option_of_the_wrong_type_is_reported_with_its_class(name: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"the part's class cannot be used .*{name}.*{problem}"):
         make(name, **options)

@@ -25,10 +25,10 @@ def positions(ranges: list[SkippedRange] | tuple[SkippedRange, ...]) -> set[tupl
 
 @given(RANGES)
 def test_merged_ranges_cover_the_same_positions_in_no_more_ranges(ranges: list[SkippedRange]) -> None:
-    found = merge_ranges(ranges)
-    assert positions(found) == positions(ranges)
-    assert len(found) <= len(ranges)
-    assert merge_ranges(found) == found
+    merged = merge_ranges(ranges)
+    assert positions(merged) == positions(ranges)
+    assert len(merged) <= len(ranges)
+    assert merge_ranges(merged) == merged
 
 
 def test_runs_that_each_meet_one_control_record_leave_one_range() -> None:
@@ -40,10 +40,10 @@ def test_runs_that_each_meet_one_control_record_leave_one_range() -> None:
 
 
 def test_ranges_of_another_kind_or_place_are_not_merged() -> None:
-    lost, hole = SkippedRange("0", 1, 2, "expired"), SkippedRange("0", 2, 3, "no record", True)
+    expired, hole = SkippedRange("0", 1, 2, "expired"), SkippedRange("0", 2, 3, "no record", True)
     elsewhere, text = SkippedRange("0", 3, 4, "no record", True, "new"), SkippedRange("0", "b", "c", "expired")
     apart = SkippedRange("0", 5, 6, "no record", True)
-    assert merge_ranges([lost, hole, elsewhere, text, apart]) == (lost, hole, elsewhere, text, apart)
+    assert merge_ranges([expired, hole, elsewhere, text, apart]) == (expired, hole, elsewhere, text, apart)
 
 
 def test_merged_range_has_the_reason_of_the_later_one() -> None:

@@ -31,14 +31,14 @@ class WatchedClock(SimulatedClock):
 
 def failing(times: int, error: Exception | None = None) -> tuple[OddSource, list[str]]:
     """Return a source whose dataset `b` fails so many times, and the list of started work units."""
-    begun: list[str] = []
+    started: list[str] = []
 
     def extracting(unit: WorkUnit) -> None:
-        begun.append(unit.dataset_urn)
-        if unit.dataset_urn == "b" and begun.count("b") <= times:
+        started.append(unit.dataset_urn)
+        if unit.dataset_urn == "b" and started.count("b") <= times:
             raise error or SourceError("not now")
 
-    return OddSource(DATA.datasets, extracting=extracting), begun
+    return OddSource(DATA.datasets, extracting=extracting), started
 
 
 def begun_run(
@@ -60,7 +60,7 @@ def test_waits_double_up_to_a_bound_with_up_to_half_of_jitter(first_s: float, at
 
 def test_task_waits_longer_each_time_and_commits_ready_datasets_meanwhile() -> None:
     machine = Machine()
-    odd, begun = failing(3)
+    odd, started = failing(3)
     committed: list[bool] = []
 
     class Looking(WatchedClock):
@@ -72,7 +72,7 @@ def test_task_waits_longer_each_time_and_commits_ready_datasets_meanwhile() -> N
     settings, tasks = begun_run(machine, odd, clock)
     reports = ingest_all(replace(settings, min_interval_s=1_000), tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 0
-    assert begun == ["a", *"bbbb"]
+    assert started == ["a", *"bbbb"]
     assert 4 + 8 + 16 <= sum(clock.slept) <= 8 + 16 + 32
     assert all(committed), "dataset a is committed before the first wait is over"
     check_recovery(machine, DATA)
@@ -86,11 +86,11 @@ def test_zero_back_off_does_not_wait() -> None:
 
 def test_run_past_its_time_limit_waits_no_longer_and_its_failures_are_final() -> None:
     machine = Machine()
-    (odd, begun), clock = failing(1), WatchedClock()
+    (odd, started), clock = failing(1), WatchedClock()
     settings, tasks = begun_run(machine, odd, clock, 1000)
     reports = ingest_all(replace(settings, deadline_ms=clock.now_ms() + 3000), tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 1
-    assert begun == ["a", "b"]
+    assert started == ["a", "b"]
     assert sum(clock.slept) < 4
     assert sorted(row.outcome for row in rows(settings)) == ["failed", "succeeded"]
     check_recovery(machine, DATA)
@@ -98,7 +98,7 @@ def test_run_past_its_time_limit_waits_no_longer_and_its_failures_are_final() ->
 
 def test_fenced_run_waits_no_longer() -> None:
     machine = Machine()
-    odd, begun = failing(1)
+    odd, started = failing(1)
 
     class Overtaking(WatchedClock):
         def sleep(self, seconds: float) -> None:
@@ -110,7 +110,7 @@ def test_fenced_run_waits_no_longer() -> None:
     settings, tasks = begun_run(machine, odd, clock, 1000)
     assert any(report.fenced for report in ingest_all(settings, tasks))
     assert len(clock.slept) == 3
-    assert begun == ["a", "b"]
+    assert started == ["a", "b"]
     check_recovery(machine, DATA)
 
 
@@ -118,17 +118,17 @@ def test_fenced_run_waits_no_longer() -> None:
 @pytest.mark.parametrize("opening", [False, True])
 def test_error_that_would_repeat_at_once_is_not_retried(kind: type[Exception], opening: bool) -> None:
     machine = Machine()
-    odd, begun = failing(1, kind("for good"))
+    odd, started = failing(1, kind("for good"))
     if opening:
 
         def opens() -> None:
-            begun.append("opened")
+            started.append("opened")
             raise kind("for good")
 
         odd = OddSource(DATA.datasets, opening=opens)
     clock = WatchedClock()
     reports = ingest_all(*begun_run(machine, odd, clock))
-    assert begun == (["opened"] if opening else ["a", "b"])
+    assert started == (["opened"] if opening else ["a", "b"])
     assert sum(report.counts.work_units_failed for report in reports) == (2 if opening else 1)
     assert clock.slept == []
     check_recovery(machine, DATA)

@@ -40,8 +40,8 @@ def test_position_that_lags_behind_the_records_duplicates_none(world: World, by:
     assert not failed.succeeded
     assert any("reports a position before its last delivered record" in reason.text for reason in failed.totals.reasons)
     assert go(world, machine, source(a=8, b=5)).succeeded
-    found = audit(world, machine)
-    assert (found.exact, found.records, found.duplicates) == (True, 13, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.duplicates) == (True, 13, 0)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def test_ranges_that_contradict_the_plan_stop_their_dataset_and_move_nothing(
     assert [(reason.subject, reason.kind) for reason in refused.totals.reasons] == [("a", "not planned")]
     assert FULL.watermarks(machine) == {"a": Watermark({"0": 4}), "b": Watermark({"0": 5})}
     assert go(FULL, machine, grown).succeeded
-    found = audit(FULL, machine)
-    assert (found.exact, found.records, found.skipped) == (True, 14, 0)
+    audit_result = audit(FULL, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped) == (True, 14, 0)
 
 
 def test_range_skipped_right_behind_the_watermark_is_recorded() -> None:
@@ -102,8 +102,8 @@ def test_range_skipped_right_behind_the_watermark_is_recorded() -> None:
         return beginning_at(6)(skipping(4, 6)(plan))
 
     assert go(FULL, machine, Replanned(source(a=9).datasets, change=change)).succeeded
-    found = audit(FULL, machine)
-    assert (found.exact, found.records, found.skipped) == (True, 7, 2)
+    audit_result = audit(FULL, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped) == (True, 7, 2)
 
 
 @dataclass
@@ -150,17 +150,17 @@ class Extracting(ModelSource):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected_error"),
     [
         (lambda inner: _Again(inner, times=2), "or twice"),
         (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "reports a hole where"),
     ],
 )
 def test_records_delivered_twice_or_reported_as_holes_fail_their_work_unit(
-    change: Callable[[Extraction], Extraction], told: str
+    change: Callable[[Extraction], Extraction], expected_error: str
 ) -> None:
     machine = Machine()
     refused = go(FULL, machine, Extracting(source(a=4).datasets, change=change))
     assert not refused.succeeded
-    assert told in refused.totals.reasons[0].text
+    assert expected_error in refused.totals.reasons[0].text
     assert not published(machine)

@@ -19,8 +19,14 @@ DATA = ModelSource({"a": ModelDataset({"0": 6}, units=3, holes=HOLES)})
 def test_holes_are_named_by_files_and_by_the_log_where_no_file_exists() -> None:
     machine = Machine()
     go(WORLD, machine, DATA)
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.holes, found.gaps, found.skipped) == (True, 2, 4, 0, 0)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.holes, audit_result.gaps, audit_result.skipped) == (
+        True,
+        2,
+        4,
+        0,
+        0,
+    )
     fs, named = WORLD.store(machine).fs, OffsetSets()
     for path in published(machine):
         footer = read_footer(fs, path)
@@ -38,8 +44,8 @@ def test_deleted_file_leaves_a_gap_at_its_holes_too() -> None:
     fs = WORLD.store(machine).fs
     for path in published(machine):
         fs.delete(path)
-    found = audit(WORLD, machine)
-    assert (found.exact, found.holes, found.gaps) == (False, 2, 4)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.holes, audit_result.gaps) == (False, 2, 4)
 
 
 def test_lost_positions_are_counted_in_report_status_and_audit() -> None:
@@ -48,8 +54,8 @@ def test_lost_positions_are_counted_in_report_status_and_audit() -> None:
     result = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, expired={"0": 7})}))
     assert result.totals.positions_lost == 4
     assert read_status(WORLD.store(machine)).datasets[0].positions_lost == 4
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.skipped, found.holes) == (True, 5, 4, 0)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped, audit_result.holes) == (True, 5, 4, 0)
 
 
 def test_recreated_source_starts_from_scratch_and_is_audited_separately() -> None:
@@ -63,8 +69,13 @@ def test_recreated_source_starts_from_scratch_and_is_audited_separately() -> Non
     before = published(machine)
     assert go(WORLD, machine, again).totals.records_published == 8
     assert WORLD.watermarks(machine)["a"].incarnation == "two"
-    found = audit(WORLD, machine)
-    assert (found.exact, found.earlier_incarnations, found.duplicates, found.skipped) == (True, 2, 0, 2)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.earlier_incarnations, audit_result.duplicates, audit_result.skipped) == (
+        True,
+        2,
+        0,
+        2,
+    )
     for path in published(machine) - before:
         WORLD.store(machine).fs.delete(path)
     assert audit(WORLD, machine).gaps == 8, "losses of the first source excuse nothing now"

@@ -36,9 +36,9 @@ def test_log_of_an_idle_bucket_is_listed_five_times_and_its_segments_stay_few() 
     assert max(asked["scandir"] for asked in each) == 5 + 1  # the checkpoint is also read
     assert sorted(asked["scandir"] for asked in each)[len(each) // 2] == 5
     assert max(asked["read"] for asked in each) <= 2 * (_CHEAP_EVERY + 2)
-    kept = [segment for _, segment in world.store(machine).bucket_log(0).segments()]
-    assert len(kept) <= 2 * _CHEAP_EVERY + 2
-    records = [segment.record for segment in kept if not isinstance(segment, Exception)]
+    stored = [segment for _, segment in world.store(machine).bucket_log(0).segments()]
+    assert len(stored) <= 2 * _CHEAP_EVERY + 2
+    records = [segment.record for segment in stored if not isinstance(segment, Exception)]
     assert {type(record) for record in records} == {Checkpoint, Fence}
     epochs = [record.epoch for record in records if isinstance(record, Fence)]
     assert epochs == sorted(set(epochs)), "each run has fenced it"
@@ -50,5 +50,5 @@ def test_job_log_stays_short_because_each_look_reads_all_above_its_checkpoint() 
     each = [_asked(world, machine, JOB_LOG) for _ in range(2 * _CHEAP_EVERY)]
     a_run, looks = 3, 10  # its fence and two cuts; a checkpoint is due at its end
     assert max(asked["read"] for asked in each) <= looks * (_CHEAP_EVERY + a_run)
-    kept = [segment for _, segment in world.store(machine).job_log().segments()]
-    assert len(kept) <= 2 * (_CHEAP_EVERY + a_run)
+    stored = [segment for _, segment in world.store(machine).job_log().segments()]
+    assert len(stored) <= 2 * (_CHEAP_EVERY + a_run)

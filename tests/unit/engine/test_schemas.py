@@ -176,15 +176,15 @@ def test_incompatible_work_units_of_one_run_end_as_the_policy_requires(policy: s
     """The first run of a dataset reads it in two work units, so no published schema exists to compare with."""
     world, machine = meeting(policy), Machine()
     result = go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=2)}))
-    found = states(world, machine)
+    dataset_states = states(world, machine)
     rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}
     if policy == "fail":
         assert not result.succeeded
         assert "on_incompatible is fail" in str(result.totals.reasons)
-        assert found.get("a") is None or not found["a"].schemas
+        assert dataset_states.get("a") is None or not dataset_states["a"].schemas
         return
     assert result.succeeded
-    assert found["a"].watermark == Watermark({"0": 6})
-    assert found["a"].schemas == {"avro": (1,) if policy == "reject" else (1, 3)}
+    assert dataset_states["a"].watermark == Watermark({"0": 6})
+    assert dataset_states["a"].schemas == {"avro": (1,) if policy == "reject" else (1, 3)}
     assert len(rejected) == (policy == "reject")
     assert audit(world, machine).exact

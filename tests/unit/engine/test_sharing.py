@@ -56,15 +56,15 @@ def read_by_tasks(
     settings: RunSettings, manifest: Manifest, plans: Mapping[int, Sequence[DatasetPlan]]
 ) -> list[list[WorkUnit]]:
     """Return the work units of each task."""
-    found = []
+    reports = []
     for task in range(ingest_tasks(settings, manifest)):
         partition = task - len(manifest.large)
         owned = settings.buckets_of(partition) if partition >= 0 else ()
         buckets = buckets_read(manifest, task, owned, settings.partitions)
         assert len(buckets) == len(set(buckets))
         each = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
-        found.append([unit for units in each for unit in units])
-    return found
+        reports.append([unit for units in each for unit in units])
+    return reports
 
 
 def loads_of(tasks: Sequence[Sequence[WorkUnit]]) -> list[int]:

@@ -42,7 +42,7 @@ def raising(unit: WorkUnit, high: Watermark) -> Watermark:
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "expected_error"),
     [
         ({"extracting": refuse}, "SourceError: bad header \\udcff"),
         ({"highs": behind}, "outside its work unit"),
@@ -51,12 +51,12 @@ def raising(unit: WorkUnit, high: Watermark) -> Watermark:
         ({"highs": raising}, "ZeroDivisionError: a bug in the source"),
     ],
 )
-def test_faulty_extraction_fails_its_own_dataset_with_a_reason(odd: dict[str, Any], told: str) -> None:
+def test_faulty_extraction_fails_its_own_dataset_with_a_reason(odd: dict[str, Any], expected_error: str) -> None:
     machine, good = Machine(), source(a=3, b=2, c=1)
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
     assert not result.succeeded
     assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
-    assert [(r.subject, r.kind, told in r.text) for r in result.totals.reasons] == [("b", "failed", True)]
+    assert [(r.subject, r.kind, expected_error in r.text) for r in result.totals.reasons] == [("b", "failed", True)]
     assert set(WORLD.watermarks(machine)) == {"a", "c"}
     check_recovery(machine, good)
 

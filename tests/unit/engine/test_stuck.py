@@ -61,8 +61,13 @@ def stop(machine: Machine) -> None:
 def check_given_up(machine: Machine) -> None:
     """Check that the accepted, unpublished records are missing and nothing else is wrong."""
     go(WORLD, machine, source(a=3, b=1))
-    found = audit(WORLD, machine)
-    assert (found.gaps, found.duplicates, found.past_watermark, found.pending) == (2, 0, 0, [])
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.gaps, audit_result.duplicates, audit_result.past_watermark, audit_result.pending) == (
+        2,
+        0,
+        0,
+        [],
+    )
 
 
 def test_datasets_that_fail_in_each_run_are_quarantined_and_retried_all_at_once() -> None:
@@ -202,7 +207,7 @@ def test_datasets_of_a_corrupt_bucket_continue_once_its_file_is_restored() -> No
 def test_release_of_a_sequence_that_a_run_has_finished_is_rejected_and_deletes_nothing(
     act: Callable[[Machine], None],
 ) -> None:
-    told = 0
+    rejected = 0
     for number in range(100):
         machine = Machine()
         quarantined(machine, DATA)
@@ -219,8 +224,8 @@ def test_release_of_a_sequence_that_a_run_has_finished_is_rejected_and_deletes_n
             act(machine)
         except ConflictError as error:
             assert "it to be still quarantined" in str(error)  # noqa: PT017 - it may or may not come
-            told += 1
+            rejected += 1
             check_recovery(machine, DATA)
         if meeting.result is None:
             break
-    assert told > 0
+    assert rejected > 0

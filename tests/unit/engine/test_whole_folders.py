@@ -48,8 +48,8 @@ def test_dataset_without_a_folder_is_published_by_one_rename() -> None:
     machine.made.clear()
     assert go(WORLD, machine, source(b=5)).succeeded
     assert [path.rpartition("/")[0] for path in moves(machine)] == [OUTPUT, f"{OUTPUT}/b"], "tried, then file by file"
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.files) == (True, 5, 2)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.files) == (True, 5, 2)
 
 
 def test_second_work_unit_of_a_new_dataset_is_published_file_by_file() -> None:

@@ -103,14 +103,14 @@ def test_schema_that_expands_to_millions_of_columns_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "found"),
+    ("blocks", "problem"),
     [(((-1, b""),), "negative"), (((1, b"\xff\xff"),), "block 0"), (((5, b"\x06one"),), "block 0")],
 )
-def test_damaged_block_is_named(blocks: tuple[tuple[int, bytes], ...], found: str) -> None:
+def test_damaged_block_is_named(blocks: tuple[tuple[int, bytes], ...], problem: str) -> None:
     written = file_of(RECORD, "null", *[(max(count, 0), data) for count, data in blocks]).getvalue()
     if blocks[0][0] < 0:
         written = written[: -len(block_bytes(0, b"", SYNC))] + b"\x01\x00" + SYNC
-    with pytest.raises(ValueError, match=found):
+    with pytest.raises(ValueError, match=problem):
         rows_of(io.BytesIO(written))
 
 
@@ -175,8 +175,8 @@ def test_any_records_of_a_block_are_read_as_by_fastavro(data: st.DataObject) -> 
     datums = data.draw(st.lists(bodies(schema), max_size=5))
     rows = rows_of(file_of(schema, "deflate", (len(datums), raw_deflate(b"".join(datums)))))
     expected = [as_arrow(schema, by_fastavro(schema, datum)) for datum in datums]
-    found = repr([without_repeated_keys(row) for row in rows])
-    assert found.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
+    actual = repr([without_repeated_keys(row) for row in rows])
+    assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
 def raw_deflate(data: bytes) -> bytes:

@@ -51,9 +51,9 @@ def read(
     records, wrong = made.read(Datums.of(data, ends[:-1], ends[1:]))
     assert wrong.keys() == in_lockstep[1].keys()
     assert repr(valid(records, wrong).to_pylist()) == repr(valid(*in_lockstep).to_pylist())
-    kept = valid(records, wrong)
-    kept.validate(full=True)
-    return kept, wrong
+    valid_rows = valid(records, wrong)
+    valid_rows.validate(full=True)
+    return valid_rows, wrong
 
 
 def valid(records: pa.RecordBatch, wrong: dict[int, str]) -> pa.RecordBatch:
@@ -78,7 +78,7 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "arrow", "found"),
+    ("kind", "value", "arrow", "expected"),
     [
         ("boolean", True, pa.bool_(), True),
         ("int", -(2**31), pa.int32(), -(2**31)),
@@ -142,8 +142,8 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
     ],
     ids=str,
 )
-def test_avro_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, found: Any) -> None:
-    assert read_one(kind, value) == (arrow, value if found is ... else found)
+def test_avro_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, expected: Any) -> None:
+    assert read_one(kind, value) == (arrow, value if expected is ... else expected)
 
 
 def test_columns_and_their_nested_fields_may_be_null() -> None:
@@ -214,7 +214,7 @@ def test_invalid_datum_is_rejected_alone(kind: Avro, body: bytes, reason: str) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "expected_error"),
     [
         ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself (N)"),
         (record(("x", {"type": "record", "name": "E", "fields": []})), "field x is a record without fields"),
@@ -229,10 +229,10 @@ def test_invalid_datum_is_rejected_alone(kind: Avro, body: bytes, reason: str) -
     ],
     ids=str,
 )
-def test_schema_without_columns_is_rejected(kind: Avro, said: str) -> None:
+def test_schema_without_columns_is_rejected(kind: Avro, expected_error: str) -> None:
     with pytest.raises(UnusableSchemaError) as caught:
         read(kind, [])
-    assert said in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
 def test_types_of_other_schemas_may_be_used_in_a_schema() -> None:
@@ -290,11 +290,11 @@ def named(schema: Avro, numbers: Iterator[int], *, logical: bool) -> Avro:
         return schema
     if not logical and schema.get("logicalType"):
         return schema["type"]
-    made = {key: named(each, numbers, logical=logical) for key, each in schema.items() if key != "name"}
+    renamed = {key: named(each, numbers, logical=logical) for key, each in schema.items() if key != "name"}
     if "name" in schema:
         is_type = schema.get("type") in ("record", "fixed", "enum")
-        made["name"] = f"n{next(numbers)}" if is_type and not schema["name"] else schema["name"]
-    return made
+        renamed["name"] = f"n{next(numbers)}" if is_type and not schema["name"] else schema["name"]
+    return renamed
 
 
 def schemas(*, logical: bool) -> st.SearchStrategy[Avro]:
@@ -367,12 +367,12 @@ def by_fastavro(schema: Avro, body: bytes) -> Any:
     held = io.BytesIO(body)
     options: Any = {"return_record_name": False, "handle_unicode_errors": "strict"}
     try:
-        found = fastavro.schemaless_reader(held, fastavro.parse_schema(schema), None, **options)
+        value = fastavro.schemaless_reader(held, fastavro.parse_schema(schema), None, **options)
     except Exception as error:
         raise ValueError(str(error)) from error
     if held.tell() != len(body):
         raise ValueError("bytes are left")
-    return found
+    return value
 
 
 def as_arrow(kind: Avro, value: Any) -> Any:
@@ -410,8 +410,8 @@ def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     records, wrong = read(schema, given_bodies)
     assert not wrong
     expected = [as_arrow(schema, by_fastavro(schema, body)) for body in given_bodies]
-    found = repr([without_repeated_keys(each) for each in records.to_pylist()])
-    assert found.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
+    actual = repr([without_repeated_keys(each) for each in records.to_pylist()])
+    assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
 @given(st.data())
@@ -430,19 +430,19 @@ def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataO
         expected = as_arrow(schema, by_fastavro(schema, damaged))
     except ValueError:
         expected = None
-    found = [without_repeated_keys(each) for each in records.to_pylist()]
+    actual = [without_repeated_keys(each) for each in records.to_pylist()]
     whole = [as_arrow(schema, by_fastavro(schema, each)) for each in (before, after)]
     if 1 in wrong:
-        assert repr(found) == repr(whole)
+        assert repr(actual) == repr(whole)
     else:  # no datum is accepted that fastavro rejects
-        assert repr(found) == repr([whole[0], expected, whole[1]])
+        assert repr(actual) == repr([whole[0], expected, whole[1]])
 
 
 # -- a reader's schema
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "value", "found"),
+    ("writer", "reader", "value", "expected"),
     [
         ("int", "long", 5, 5),
         ("int", "double", 5, 5.0),
@@ -472,12 +472,12 @@ def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataO
     ],
     ids=str,
 )
-def test_value_is_read_by_the_fixed_reader_schema(writer: Avro, reader: Avro, value: Any, found: Any) -> None:
-    written, wanted = record(("x", writer)), record(("x", reader))
-    records, wrong = read(written, [datum(written, {"x": value})], wanted)
+def test_value_is_read_by_the_fixed_reader_schema(writer: Avro, reader: Avro, value: Any, expected: Any) -> None:
+    written, reader_schema = record(("x", writer)), record(("x", reader))
+    records, wrong = read(written, [datum(written, {"x": value})], reader_schema)
     assert not wrong
-    assert records.schema == read(wanted, [])[0].schema
-    assert records.to_pylist() == [{"x": found}]
+    assert records.schema == read(reader_schema, [])[0].schema
+    assert records.to_pylist() == [{"x": expected}]
 
 
 def test_fields_are_matched_by_name_or_alias_and_others_have_their_default() -> None:
@@ -499,7 +499,7 @@ def test_fields_are_matched_by_name_or_alias_and_others_have_their_default() -> 
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "said"),
+    ("writer", "reader", "expected_error"),
     [
         (record(("a", "int")), record(("a", "int"), ("b", "int")), "field b is not in the writer's schema"),
         (record(("a", "string")), record(("a", "int")), "field a is string, and the pinned schema has int"),
@@ -518,14 +518,14 @@ def test_fields_are_matched_by_name_or_alias_and_others_have_their_default() -> 
         (record(("a", TIMES["of day"])), record(("a", TIMES["micros of day"])), "field a is int (time-millis)"),
     ],
 )
-def test_incompatible_schemas_are_reported_with_the_field(writer: Avro, reader: Avro, said: str) -> None:
+def test_incompatible_schemas_are_reported_with_the_field(writer: Avro, reader: Avro, expected_error: str) -> None:
     for name, schema in (("R1", writer), ("R2", reader)):
         inner = schema["fields"][0]["type"]
         if isinstance(inner, dict) and inner["type"] == "record":
             inner["name"] = name
     with pytest.raises(UnusableSchemaError) as caught:
         read(writer, [], reader)
-    assert said in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
 def test_union_branch_absent_from_the_reader_schema_rejects_its_records() -> None:
@@ -565,11 +565,11 @@ def test_large_arrays_are_read_at_once_and_invalid_items_detected(damage: Any, r
     schema = record(("x", {"type": "array", "items": "string"}), ("y", "int"))
     long = number(LONG - 1) + b"\x02a" * (LONG - 1) + number(1) + b"\x02x" + number(0) + b"\x02"
     short = datum(schema, {"x": ["b"], "y": 2})
-    made = AvroReader(parse(json.dumps(schema)), None, "value")
+    reader = AvroReader(parse(json.dumps(schema)), None, "value")
     parts = [short, damage(long), short]
     ends = np.cumsum([0, *map(len, parts)])
     began_s = perf_counter()
-    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
+    records, wrong = reader.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
     assert perf_counter() - began_s < 30
     assert [reason in text for text in wrong.values()] == [True] * bool(reason)
     assert valid(records, wrong)["y"].to_pylist() == ([2, 2] if reason else [2, 1, 2])

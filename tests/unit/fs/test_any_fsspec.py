@@ -32,7 +32,7 @@ class TestFsspecOnALocalDisk(FileSystemContract):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "found"),
+    ("scheme", "problem"),
     [
         ("memory", "MemoryFileSystem inherits `mv`, which copies and deletes"),
         ("nothing", "Protocol not known: nothing"),
@@ -40,12 +40,12 @@ class TestFsspecOnALocalDisk(FileSystemContract):
     ],
 )
 def test_scheme_without_a_renaming_class_is_rejected_unopened(
-    monkeypatch: pytest.MonkeyPatch, scheme: str, found: str
+    monkeypatch: pytest.MonkeyPatch, scheme: str, problem: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "libarchive", None)
     with pytest.raises(ConfigurationError) as caught:
         fsspec_class(scheme)
-    assert found in caught.value.found
+    assert problem in caught.value.found
     assert caught.value.ids == {"scheme": scheme}
     assert caught.value.todo
 
@@ -154,7 +154,7 @@ def test_options_come_from_the_url_and_from_fsspec_without_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str, more: dict[str, str]
 ) -> None:
     monkeypatch.setitem(fsspec.config.conf, "renaming", {"username": "me"})
-    made = Options.made
+    count = Options.made
     for _ in range(2):
         fs = FsspecFileSystem(Options, scheme, "user@host:1")
         for _ in range(2):
@@ -162,7 +162,7 @@ def test_options_come_from_the_url_and_from_fsspec_without_caches(
                 fs.read(f"{tmp_path}/missing")
     url = f"{scheme}://user@host:1/"
     assert Options.given == {"url": url, "username": "me", "use_listings_cache": False, **more}
-    assert Options.made - made == 2, "one connection for each"
+    assert Options.made - count == 2, "one connection for each"
 
 
 class Remembers(Renaming):
@@ -244,8 +244,8 @@ def test_listing_omits_files_deleted_meanwhile(tmp_path: Path, name: str) -> Non
     for file in ("a", name, "z"):
         (tmp_path / file).touch()
     (tmp_path / "folder").mkdir()
-    found = opened(AsksForEachName).list_folder(str(tmp_path))
-    assert [(entry.name, entry.is_folder) for entry in found] == [("a", False), ("folder", True), ("z", False)]
+    entries = opened(AsksForEachName).list_folder(str(tmp_path))
+    assert [(entry.name, entry.is_folder) for entry in entries] == [("a", False), ("folder", True), ("z", False)]
 
 
 class MarksFolders(Renaming):

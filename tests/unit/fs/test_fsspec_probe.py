@@ -31,12 +31,12 @@ def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Pat
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
     store = open_store(opened(kind), roots, "job", 1, create=True)
     assert store.fs.scheme == "renaming"
-    left = {name for name in files(tmp_path) if not name.startswith("store/log/")}
-    assert left == {"store/store.json"}
+    remaining = {name for name in files(tmp_path) if not name.startswith("store/log/")}
+    assert remaining == {"store/store.json"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "expected", "found"),
+    ("kind", "asked", "expected", "problem"),
     [
         ("ReadsLess", "read what was written", "b'", "b'"),
         ("Overwrites", "exclusive create of a taken name", "'FileExistsError'", "'done'"),
@@ -78,14 +78,14 @@ def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Pat
     ],
 )
 def test_defective_file_system_is_rejected_with_the_defect(
-    tmp_path: Path, kind: str, asked: str, expected: str, found: str
+    tmp_path: Path, kind: str, asked: str, expected: str, problem: str
 ) -> None:
     fs = opened(getattr(renaming, kind))
     refused = f"the renaming file system lacks a capability .*{re.escape(asked)}"
     with pytest.raises(ConfigurationError, match=refused) as caught:
         fs.probe(str(tmp_path / "probe"))
     assert expected in caught.value.expected
-    assert found in caught.value.found
+    assert problem in caught.value.found
     assert str(tmp_path) in caught.value.ids["path"]
     assert caught.value.todo
 

@@ -26,10 +26,10 @@ def test_process_ends_before_a_line_of_a_thread_in_another_file_of_the_folder(tm
         assert processes.lines_of([file], note_in_a_thread, tmp_path) == 2
         assert processes.lines_of([folder], note_in_a_thread, tmp_path) == 5
         assert processes.lines_of([str(Path(folder).parent)], note_in_a_thread, tmp_path) == 0, "only its own files"
-        for line, left in ((1, []), (2, ["first"])):
+        for line, remaining in ((1, []), (2, ["first"])):
             place = tmp_path / str(line)
             place.mkdir()
             assert processes.killed_at(line, [file], note_in_a_thread, place)
-            assert noted(place) == left
+            assert noted(place) == remaining
         assert processes.killed_at(5, [folder], note_in_a_thread, tmp_path)
         assert not processes.killed_at(6, [folder], note_in_a_thread, tmp_path)

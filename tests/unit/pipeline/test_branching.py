@@ -62,11 +62,11 @@ class Table(Converter):
         rejected: dict[int, str] = {}
         pieces: dict[int, tuple[list[int], list[int]]] = {0: ([], [])}
         for row, value in enumerate(batch.column("value").to_pylist()):
-            made = self.made[int(value)]
-            if made is None:
+            outputs = self.made[int(value)]
+            if outputs is None:
                 rejected[row] = f"no {value.decode()}"
                 continue
-            for each in made:
+            for each in outputs:
                 rows, values = pieces.setdefault(each % 2 if self.by_parity else 0, ([], []))
                 rows.append(row)
                 values.append(each)
@@ -143,19 +143,19 @@ class Chain:
         """Return the outcome of a list of values of one record, or None if the record is rejected."""
         for stage in self.stages:
             construct = stage.construct
-            made: list[int] = []
+            outcome: list[int] = []
             for value in values:
                 if isinstance(construct, Table):
-                    found = construct.made[value]
-                    if found is None:
+                    outputs = construct.made[value]
+                    if outputs is None:
                         return None
-                    made += found
+                    outcome += outputs
                 elif isinstance(construct, OneOf):
                     if value in construct.good or not stage.is_mandatory:
-                        made.append(value)
+                        outcome.append(value)
                     elif stage.on_failure == "divert":
                         return None
-            values = made
+            values = outcome
         return values
 
 
@@ -183,23 +183,25 @@ class Published:
 
 
 def read(state: TaskState, fs: SimulatedFileSystem) -> Published:
-    found = Published()
+    published = Published()
     for file in state.files:
         path = f"/job/staging/{file.staged_path}"
         footer, rows = read_footer(fs, path), read_records(fs, path)
         assert footer is not None
         assert footer.records == rows.num_rows
         offsets = OffsetSets.from_text(footer.offsets)
-        found.footers.append(footer)
-        found.coverage.add(footer, offsets)
+        published.footers.append(footer)
+        published.coverage.add(footer, offsets)
         if footer.kind == "data":
-            found.values.setdefault(footer.branch, Counter()).update(int(value) for value in rows["value"].to_pylist())
+            published.values.setdefault(footer.branch, Counter()).update(
+                int(value) for value in rows["value"].to_pylist()
+            )
         else:
             assert {name or "" for name in rows["error_branch"].to_pylist()} == {footer.branch}
-            said = zip(rows["offset"].to_pylist(), rows["error_construct"].to_pylist(), strict=True)
-            found.rejected.setdefault(footer.branch, []).extend(said)
+            rejections = zip(rows["offset"].to_pylist(), rows["error_construct"].to_pylist(), strict=True)
+            published.rejected.setdefault(footer.branch, []).extend(rejections)
             assert all(rows["error_reason"].to_pylist())
-    return found
+    return published
 
 
 NUMBERS = st.integers(0, VALUES - 1)
@@ -249,7 +251,7 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     records = [value for batch in batches for value in batch]
     state, fs = run_flow(flow, records)
     assert state.error == ""
-    found = read(state, fs)
+    published = read(state, fs)
 
     expected: dict[str, Counter[int]] = {}
     outcome: dict[str, dict[int, str]] = {branch.name: {} for branch in flow.branches}
@@ -264,15 +266,15 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
                 own = Chain(tuple(branch.stages)).of([each for each in values if each in operator.to[branch.name]])
             outcome[branch.name][offset] = "rejected" if own is None else "published" if own else "filtered"
             expected.setdefault(branch.name, Counter()).update(own or ())
-    assert {name: counts for name, counts in found.values.items() if counts} == {
+    assert {name: counts for name, counts in published.values.items() if counts} == {
         name: counts for name, counts in expected.items() if counts
     }
-    for name, said in outcome.items():
-        sets = found.coverage.branches().get(name)
+    for name, rejected in outcome.items():
+        sets = published.coverage.branches().get(name)
         by_kind = {
-            kind: [o for o, each in said.items() if each == kind] for kind in ("published", "rejected", "filtered")
+            kind: [o for o, each in rejected.items() if each == kind] for kind in ("published", "rejected", "filtered")
         }
-        if sets is None or not found.footers:
+        if sets is None or not published.footers:
             assert not by_kind["published"]
             assert not by_kind["rejected"]
             continue
@@ -281,11 +283,11 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
         assert list(sets.filtered.offsets("0")) == by_kind["filtered"]
         assert not sets.twice.count()
     holes = [hole for result in state.branches for hole in result.holes]
-    if records and not found.footers:
+    if records and not published.footers:
         assert [(hole.low, hole.high, hole.is_hole) for hole in holes] == [(10, 10 + len(records), True)]
     else:
         assert not holes
-        assert list(found.coverage.covered().offsets("0")) == list(range(10, 10 + len(records)))
+        assert list(published.coverage.covered().offsets("0")) == list(range(10, 10 + len(records)))
 
 
 def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
@@ -301,9 +303,9 @@ def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
         "divert",
     )
     state, fs = run_flow(flow, range(5))
-    found = read(state, fs)
-    assert found.rejected == {"": [(10, "early"), (14, "fork")], "hourly": [(12, "picky")]}
-    assert found.values == {"hourly": Counter([1]), "daily": Counter([2, 3])}
+    published = read(state, fs)
+    assert published.rejected == {"": [(10, "early"), (14, "fork")], "hourly": [(12, "picky")]}
+    assert published.values == {"hourly": Counter([1]), "daily": Counter([2, 3])}
     assert [(result.branch, result.records_written, result.records_diverted) for result in state.branches] == [
         ("hourly", 1, 0),
         ("daily", 2, 0),
@@ -341,8 +343,10 @@ def test_converter_of_one_branch_cannot_change_the_records_of_another(
     branches, fork = (own, other) if first else (other, own), ByValue({"own": ALL, "other": ALL})
     state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), branches, (), fork), range(3))
     assert state.error == ""
-    found = [read_records(fs, f"/job/staging/{file.staged_path}")["offset"].to_pylist() for file in state.files]
-    assert found == [[10, 11, 12], [10, 11, 12]]
+    offsets_by_file = [
+        read_records(fs, f"/job/staging/{file.staged_path}")["offset"].to_pylist() for file in state.files
+    ]
+    assert offsets_by_file == [[10, 11, 12], [10, 11, 12]]
 
 
 @pytest.mark.parametrize("where", ["fork", "check", "table"])

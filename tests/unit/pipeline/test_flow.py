@@ -44,8 +44,8 @@ class Numbers(RecordConverter):
         return schema.append(pa.field("x", pa.int64()))
 
     def convert_record(self, record: Record) -> Record:
-        found = json.loads(record["value"] or b"{}")
-        return {**record, "x": found.get("x")}
+        value = json.loads(record["value"] or b"{}")
+        return {**record, "x": value.get("x")}
 
 
 SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
@@ -277,15 +277,15 @@ class TableSource(ListSource):
 
 def extracts_told(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
     """Return the extracts that a writer receives in a successful attempt."""
-    told: list[Extract | None] = []
+    extracts: list[Extract | None] = []
 
     class TellingSink(NotingSink):
         def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-            told.append(origin.extract)
+            extracts.append(origin.extract)
             return super().open_writer(attempt, area, origin)
 
     assert run_unit(source, unit=unit, sink=TellingSink()).outcome is TaskOutcome.SUCCEEDED
-    return told
+    return extracts
 
 
 def test_writer_receives_the_extract_and_a_work_unit_property_takes_precedence() -> None:

@@ -44,10 +44,10 @@ class Fails(RecordConverter):
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), AttributeError("boom"), MemoryError("boom")])
 def test_any_exception_of_a_record_converter_rejects_only_that_record(error: BaseException) -> None:
-    (found,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
-    assert found.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
-    assert "boom" in found.rejected[1]
-    assert type(error).__name__ in found.rejected[1]
+    (converted_batch,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
+    assert converted_batch.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
+    assert "boom" in converted_batch.rejected[1]
+    assert type(error).__name__ in converted_batch.rejected[1]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
@@ -63,9 +63,9 @@ def test_panic_within_a_batch_is_located_by_bisection() -> None:
         return part, None
 
     batch = pa.record_batch({"n": range(8)})
-    found: Converted = convert_or_bisect(batch, make, batch.schema, ValueError, lambda error, _: str(error))
-    assert found.rejected == {3: "Panic: three"}
-    assert found.records.num_rows == 7
+    converted_batch: Converted = convert_or_bisect(batch, make, batch.schema, ValueError, lambda error, _: str(error))
+    assert converted_batch.rejected == {3: "Panic: three"}
+    assert converted_batch.records.num_rows == 7
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), ZeroDivisionError("boom")])
@@ -97,21 +97,21 @@ class PanickingDecoder:
 
 def registry_converter(decoder: Decoder | BaseException) -> RegistryConverter:
     """Return a registry converter with that decoder, or with a decoder whose creation fails."""
-    made = converter()
+    settings = converter()
 
     def decoder_of(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         if isinstance(decoder, BaseException):
             raise decoder
         return decoder
 
-    object.__setattr__(made, "decoder", decoder_of)
-    return made
+    object.__setattr__(settings, "decoder", decoder_of)
+    return settings
 
 
-def converted(made: RegistryConverter, values: list[bytes]) -> tuple[list[Any], dict[int, str]]:
+def converted(settings: RegistryConverter, values: list[bytes]) -> tuple[list[Any], dict[int, str]]:
     records: list[Any] = []
     rejected: dict[int, str] = {}
-    for piece in made.convert(pa.record_batch({"value": values, "offset": range(len(values))})):
+    for piece in settings.convert(pa.record_batch({"value": values, "offset": range(len(values))})):
         records += piece.records.drop_columns(["offset"]).to_pylist()
         rejected |= piece.rejected
     return records, rejected

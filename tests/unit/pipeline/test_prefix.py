@@ -102,15 +102,15 @@ def read(
     prepare_bucket(fs, "/job/staging", 7, 0)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, uuid.uuid4().hex)
     area = make_area(fs, "/job/staging", "/job/output", 0, identity)
-    made = flow(source)
+    task_flow = flow(source)
     return run_work_unit(
-        made, source.open(), unit, area, identity, QuickClock(), keeps_prefix=keeps_prefix
+        task_flow, source.open(), unit, area, identity, QuickClock(), keeps_prefix=keeps_prefix
     ), fs  # fmt: skip
 
 
-def kept(found: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
+def kept(attempt: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
     """Return an attempt's whole state without names and times."""
-    state, fs = found
+    state, fs = attempt
     branches: dict[str, Any] = {}
     for result in state.branches:
         files = []
@@ -134,21 +134,21 @@ def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_b
     before: list[list[int]], last: list[int], place: int
 ) -> None:
     failing = [*last[:place], 5, *last[place:]]
-    found = read(HoleSource(batches_of([*before, failing, [0]])))
+    attempt = read(HoleSource(batches_of([*before, failing, [0]])))
     if not before:
-        assert (found[0].outcome, found[0].actual_high, found[0].files) == (TaskOutcome.FAILED, UNIT.low, ())
+        assert (attempt[0].outcome, attempt[0].actual_high, attempt[0].files) == (TaskOutcome.FAILED, UNIT.low, ())
         return
-    assert (found[0].outcome, found[0].error[:11]) == (TaskOutcome.PARTIAL, "RecordError")
-    assert found[0].bytes_read == 100 * len(before)
-    assert kept(found) == kept(read(HoleSource(batches_of(before))))
+    assert (attempt[0].outcome, attempt[0].error[:11]) == (TaskOutcome.PARTIAL, "RecordError")
+    assert attempt[0].bytes_read == 100 * len(before)
+    assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3))
 def test_failing_source_keeps_all_batches_that_it_delivered(before: list[list[int]]) -> None:
-    found = read(HoleSource(batches_of(before), SourceError("lost")))
-    assert (found[0].outcome, found[0].error) == (TaskOutcome.PARTIAL, "SourceError: lost")
-    assert kept(found) == kept(read(HoleSource(batches_of(before))))
+    attempt = read(HoleSource(batches_of(before), SourceError("lost")))
+    assert (attempt[0].outcome, attempt[0].error) == (TaskOutcome.PARTIAL, "SourceError: lost")
+    assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
 def straight(source: ListSource) -> TaskFlow:
@@ -156,9 +156,9 @@ def straight(source: ListSource) -> TaskFlow:
 
 
 def test_flow_without_constructs_keeps_the_same_prefix() -> None:
-    found = read(HoleSource(batches_of([[0, 1], [2]]), SourceError("lost")), flow=straight)
-    assert found[0].outcome is TaskOutcome.PARTIAL
-    assert kept(found) == kept(read(HoleSource(batches_of([[0, 1], [2]])), flow=straight))
+    attempt = read(HoleSource(batches_of([[0, 1], [2]]), SourceError("lost")), flow=straight)
+    assert attempt[0].outcome is TaskOutcome.PARTIAL
+    assert kept(attempt) == kept(read(HoleSource(batches_of([[0, 1], [2]])), flow=straight))
 
 
 def test_policy_without_prefixes_keeps_nothing() -> None:
@@ -280,8 +280,8 @@ def test_prefix_goes_to_a_custom_sink_as_usual() -> None:
 
 
 def test_position_outside_the_work_unit_keeps_nothing() -> None:
-    lost = SourceError("lost")
-    for source in (HoleSource(batches_of([[0] * 95]), lost), HoleSource(batches_of([[0], [5]]), says=10)):
+    error = SourceError("lost")
+    for source in (HoleSource(batches_of([[0] * 95]), error), HoleSource(batches_of([[0], [5]]), says=10)):
         state, _ = read(source)
         assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
 

@@ -84,7 +84,7 @@ def stages(*names: str) -> list[Stage]:
 
 
 @pytest.mark.parametrize(
-    ("chain", "told"),
+    ("chain", "expected_error"),
     [
         (("json", "three", "mask d"), "mask d can take, from three; found .*one column 'd'; found columns a, b, c"),
         (("avro", "three", "a there", "mask d"), "mask d can take, from three; "),
@@ -117,10 +117,10 @@ def stages(*names: str) -> list[Stage]:
     ],
     ids=str,
 )
-def test_definite_mismatch_is_reported_with_both_constructs(chain: Sequence[str], told: str) -> None:
+def test_definite_mismatch_is_reported_with_both_constructs(chain: Sequence[str], expected_error: str) -> None:
     begin = FlowColumns(Columns())
     begin.after(stages(*chain[:-1]))
-    with pytest.raises(ConfigurationError, match=told.replace("a.x", "a[.]x")):
+    with pytest.raises(ConfigurationError, match=expected_error.replace("a.x", "a[.]x")):
         begin.after(stages(*chain))
 
 
@@ -144,8 +144,8 @@ def test_definite_mismatch_is_reported_with_both_constructs(chain: Sequence[str]
     ids=str,
 )
 def test_possible_match_is_accepted(chain: Sequence[str]) -> None:
-    known = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
-    FlowColumns(known).after(stages(*chain))
+    columns = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
+    FlowColumns(columns).after(stages(*chain))
 
 
 def test_fork_that_needs_an_absent_column_is_reported() -> None:
@@ -205,14 +205,14 @@ class WantsD(TaskChecker):
 
 def check_branch(chain: Sequence[str], checks: Iterable[str] = (), sink: str = "files") -> None:
     """Check a flow whose source declares nothing about its records, so that its chain begins before the fork."""
-    made = [Check(name, validated("task_checker", dict(CHECKS[name]))) for name in checks]
-    branch = Branch(validated("sink", dict(SINKS[sink])), "b1", stages(*chain[1:]), made)
+    task_checks = [Check(name, validated("task_checker", dict(CHECKS[name]))) for name in checks]
+    branch = Branch(validated("sink", dict(SINKS[sink])), "b1", stages(*chain[1:]), task_checks)
     fork = validated("fork", {"type": "all"})
     TaskFlow(ModelSource(), [branch, Branch(FileSink(), "other")], stages(*chain[:1]), fork).check()
 
 
 @pytest.mark.parametrize(
-    ("chain", "check", "told"),
+    ("chain", "check", "expected_error"),
     [
         (
             ["three"],
@@ -226,15 +226,15 @@ def check_branch(chain: Sequence[str], checks: Iterable[str] = (), sink: str = "
     ],
 )
 def test_incompatible_task_checker_is_reported_with_both_constructs(
-    chain: Sequence[str], check: str, told: str
+    chain: Sequence[str], check: str, expected_error: str
 ) -> None:
     check_branch(chain)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=expected_error):
         check_branch(chain, ["all", check])
 
 
 @pytest.mark.parametrize(
-    ("chain", "sink", "told"),
+    ("chain", "sink", "expected_error"),
     [
         (["three"], "folders", "branch b1 can write, from three; found .*construct=files.* one column 'd'"),
         (["three", "a as list", "a to d"], "folders", "from a to d; .*column=d.*found list<"),
@@ -250,9 +250,11 @@ def test_incompatible_task_checker_is_reported_with_both_constructs(
         (["times"], "iceberg", "from times; .*Iceberg can't store"),
     ],
 )
-def test_incompatible_sink_is_reported_with_both_constructs(chain: Sequence[str], sink: str, told: str) -> None:
+def test_incompatible_sink_is_reported_with_both_constructs(
+    chain: Sequence[str], sink: str, expected_error: str
+) -> None:
     check_branch(chain)
-    with pytest.raises(ConfigurationError, match=f"the sink of .*{told}"):
+    with pytest.raises(ConfigurationError, match=f"the sink of .*{expected_error}"):
         check_branch(chain, (), sink)
 
 
@@ -277,9 +279,9 @@ def columns_of_records(draw: st.DrawFn) -> tuple[pa.Schema, Columns]:
     """Draw a schema and a true statement about its columns."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     schema = pa.schema([(name, draw(st.sampled_from(TYPES))) for name in names])
-    known = [field for field in schema if draw(st.booleans())]
-    others = len(known) < len(schema) or draw(st.booleans())
-    untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known]
+    known_fields = [field for field in schema if draw(st.booleans())]
+    others = len(known_fields) < len(schema) or draw(st.booleans())
+    untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known_fields]
     absent = [name for name in NAMES if name not in names and draw(st.booleans())]
     return schema, Columns(pa.schema(untyped), others).with_known(untyped, absent)
 
@@ -290,15 +292,17 @@ CHAINED = st.lists(
 
 
 @given(columns_of_records(), CHAINED)
-def test_column_knowledge_is_true_of_all_records(given: tuple[pa.Schema, Columns], chain: Sequence[str]) -> None:
-    schema, columns = given
+def test_column_knowledge_is_true_of_all_records(
+    schema_and_columns: tuple[pa.Schema, Columns], chain: Sequence[str]
+) -> None:
+    schema, columns = schema_and_columns
     try:
-        made = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.full_schema()
+        actual = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.full_schema()
     except ConfigurationError:
         return
-    assert made is not None
-    known = FlowColumns(columns).after(stages(*chain)).columns
-    assert not set(made.names) & known.gone
-    assert known.others or set(known.known.names) == set(made.names)
-    for field in known.known:
-        assert field.type in (UNKNOWN, made.field(field.name).type)
+    assert actual is not None
+    knowledge = FlowColumns(columns).after(stages(*chain)).columns
+    assert not set(actual.names) & knowledge.gone
+    assert knowledge.others or set(knowledge.known.names) == set(actual.names)
+    for field in knowledge.known:
+        assert field.type in (UNKNOWN, actual.field(field.name).type)

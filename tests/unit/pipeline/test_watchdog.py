@@ -81,15 +81,15 @@ def wait_for_ever() -> None:
 
 def compile_a_schema() -> None:
     """Take a message with an unknown schema, so that its decoder is created within the converter."""
-    made = converter()
+    registry_converter = converter()
 
     def decoder(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         hold_the_interpreter()
         raise AssertionError(writer, reader)
 
-    object.__setattr__(made, "decoder", decoder)
-    made.begin_work_unit("orders")
-    Chain([Stage("greedy", made)], LIMIT_S).run([Piece(batch_of([message(1)]))])
+    object.__setattr__(registry_converter, "decoder", decoder)
+    registry_converter.begin_work_unit("orders")
+    Chain([Stage("greedy", registry_converter)], LIMIT_S).run([Piece(batch_of([message(1)]))])
 
 
 def leave_a_process_that_has_all_descriptors() -> None:
@@ -237,23 +237,23 @@ def test_process_that_is_not_the_worker_is_never_killed() -> None:
         descriptor = os.pidfd_open(process.pid)
         process.kill()
         process.wait()
-        gone = Worker(process.pid, descriptor)
-        assert gone.has_ended(60)
-        gone.kill()
+        ended_worker = Worker(process.pid, descriptor)
+        assert ended_worker.has_ended(60)
+        ended_worker.kill()
         os.close(descriptor)
 
 
 def stuck_unit_of(settings: Any, data: Any, urn: str) -> tuple[int, TaskState]:
     """Return the bucket of the dataset's work unit, and its recorded failure."""
-    (found,) = [state for state in read_by_another_run(data) if state.dataset_urn == urn]
-    bucket = int(found.work_unit_id.partition("_")[0])
-    return bucket, failed_state(settings, replace(UNIT, work_unit_id=found.work_unit_id, dataset_urn=urn), STUCK)
+    (failure,) = [state for state in read_by_another_run(data) if state.dataset_urn == urn]
+    bucket = int(failure.work_unit_id.partition("_")[0])
+    return bucket, failed_state(settings, replace(UNIT, work_unit_id=failure.work_unit_id, dataset_urn=urn), STUCK)
 
 
-def record(settings: Any, *found: tuple[int, TaskState]) -> None:
+def record(settings: Any, *attempt_states: tuple[int, TaskState]) -> None:
     store = settings.store
     writer = TaskStateWriter(store.fs, store.roots.store, settings.run_id, settings.partitions)
-    for bucket, state in found:
+    for bucket, state in attempt_states:
         writer.append({bucket: [state]})
 
 
@@ -270,13 +270,15 @@ def test_next_attempt_at_the_task_skips_the_work_unit_and_reads_all_others() -> 
     record(settings, stuck_unit_of(settings, data, "a"))
     reports = ingest_all(settings, tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 1
-    found = {state.dataset_urn: state for number in range(settings.store.buckets) for state in rows(settings, number)}
-    assert {urn: state.outcome for urn, state in found.items()} == {
+    states_by_urn = {
+        state.dataset_urn: state for number in range(settings.store.buckets) for state in rows(settings, number)
+    }
+    assert {urn: state.outcome for urn, state in states_by_urn.items()} == {
         "a": TaskOutcome.FAILED,
         "b": TaskOutcome.SUCCEEDED,
         "c": TaskOutcome.SUCCEEDED,
     }
-    assert found["a"].error == error_text(STUCK)
+    assert states_by_urn["a"].error == error_text(STUCK)
     check_recovery(machine, data)
 
 

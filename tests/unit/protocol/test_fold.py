@@ -217,9 +217,9 @@ def test_schemas_are_those_of_published_sequences_by_converter() -> None:
 
 
 def test_watermarks_are_set_together_or_not_at_all() -> None:
-    wanted = SetWatermarks({"d": at(9), "e": at(3)}, "me")
-    assert not valid(wanted, folded(FENCED, SEALED))
-    fold = folded(FENCED, wanted)
+    new_watermarks = SetWatermarks({"d": at(9), "e": at(3)}, "me")
+    assert not valid(new_watermarks, folded(FENCED, SEALED))
+    fold = folded(FENCED, new_watermarks)
     assert (fold.state_of("d").watermark, fold.state_of("e").watermark) == (at(9), at(3))
     assert fold.state_of("e").origin == {"0": 3}
     assert not valid(Intent(1, (sequence(1, at(9), at(10)),)), fold), "a run that had planned before the set"
@@ -292,9 +292,9 @@ def test_read_failures_of_invalid_writers_are_ignored(before: list[Record], reco
 def test_rest_of_a_partially_published_range_can_be_recorded_as_a_read_failure() -> None:
     part = replace(sequence(1, None, at(5)), left_out="SourceError: 1")
     fold = folded(FENCED, Intent(1, (part,)), Done(1, (D1,)), not_read(1, at(5)))
-    left = fold.state_of("d").unread
-    assert left is not None
-    assert left.failed_runs == 1
+    failure = fold.state_of("d").unread
+    assert failure is not None
+    assert failure.failed_runs == 1
 
 
 @pytest.mark.parametrize(("stays", "whole"), [(True, False), (False, False), (True, True)])
@@ -307,8 +307,8 @@ def test_partial_commit_resets_the_failures_of_moved_partitions_and_a_full_one_t
     fold.datasets["d"] = replace(fold.state_of("d"), unread=ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1"))
     apply(4, Intent(2, (part,)), fold)
     apply(5, Done(2, (SequenceName("d", 2),)), fold)
-    left = fold.state_of("d").unread
-    assert left == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
+    failure = fold.state_of("d").unread
+    assert failure == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
 
 
 def test_moved_watermark_set_and_rebuild_reset_failures_and_an_unmoved_watermark_does_not() -> None:
@@ -361,10 +361,10 @@ def test_each_partition_begins_where_it_began_unless_an_operator_goes_behind_tha
     """Positions of another incarnation, and of new partitions, begin at their own origin. `tests/spec/set_model.py` is
     the model.
     """
-    old, wanted = Watermark({**before}, "same"), Watermark({**after}, incarnations)
-    known = DatasetState("d", watermark=old, origin={**origin})
-    for record in (SetWatermark("d", wanted, "me"), SetWatermarks({"d": wanted}, "me")):
-        found = folded(FENCED, Rebuilt(1, (known,), "me"), record).state_of("d").origin
+    old, new_watermark = Watermark({**before}, "same"), Watermark({**after}, incarnations)
+    rebuilt = DatasetState("d", watermark=old, origin={**origin})
+    for record in (SetWatermark("d", new_watermark, "me"), SetWatermarks({"d": new_watermark}, "me")):
+        found = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), record).state_of("d").origin
         for partition, at in after.items():
             if incarnations == "same" and partition in before:
                 first = origin.get(partition)
@@ -372,7 +372,7 @@ def test_each_partition_begins_where_it_began_unless_an_operator_goes_behind_tha
                 assert found.get(partition) == (at if is_behind else first)
             else:
                 assert found.get(partition) == at
-    forgotten = folded(FENCED, Rebuilt(1, (known,), "me"), SetWatermark("d", None, "me")).state_of("d")
+    forgotten = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), SetWatermark("d", None, "me")).state_of("d")
     assert (forgotten.origin, forgotten.watermark, forgotten.reached) == (origin, None, old)
 
 

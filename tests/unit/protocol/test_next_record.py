@@ -59,11 +59,11 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         SealedSequence(urn, epoch, draw(st.sampled_from([low, fold.state_of(urn).watermark])), None, ()) for urn in urns
     ]
     before = draw(st.sampled_from([fold, Fold()]))
-    wanted = {urn: draw(watermarks()) for urn in urns}
+    new_watermarks = {urn: draw(watermarks()) for urn in urns}
     action = draw(st.sampled_from(OperatorAction))
-    once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
-    rebuilt = tuple(DatasetState(urn, watermark=wanted[urn]) for urn in urns)
-    unread = [DatasetReadFailure(urn, low, wanted[urn], "why", outage=once) for urn in urns]
+    once, left_sequences = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
+    rebuilt = tuple(DatasetState(urn, watermark=new_watermarks[urn]) for urn in urns)
+    unread = [DatasetReadFailure(urn, low, new_watermarks[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
@@ -72,14 +72,16 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.close, epoch=epoch, names=names),
         partial(next_record.drop, epoch=epoch, names=names),
         partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),
-        partial(next_record.leave, epoch=epoch, left=told, outage=once),
+        partial(next_record.leave, epoch=epoch, left=left_sequences, outage=once),
         partial(next_record.unread, epoch=epoch, found=unread, stop_after=epoch % 3),
         partial(next_record.decide, epoch=epoch),
         partial(next_record.by_hand, action=action, name=names[0], who="person"),
-        partial(next_record.set_watermark, before=before.state_of(urns[0]), watermark=wanted[urns[0]], who="person"),
+        partial(
+            next_record.set_watermark, before=before.state_of(urns[0]), watermark=new_watermarks[urns[0]], who="person"
+        ),
         partial(
             next_record.set_watermarks,
-            wanted=wanted,
+            wanted=new_watermarks,
             before={urn: before.state_of(urn).watermark for urn in urns},
             who="person",
         ),
@@ -125,9 +127,9 @@ def test_fenced_run_gets_no_record(data: st.DataObject) -> None:
     assert next_record.unread(fold, epoch, unread, stop_after=1) is None
     assert next_record.decide(fold, epoch) is None
     for name in names:
-        told = [LeftSequence(name.dataset_urn, name.epoch, "why")]
+        left_sequences = [LeftSequence(name.dataset_urn, name.epoch, "why")]
         assert next_record.fail(fold, epoch, name, "why", for_good=True) is None
-        assert next_record.leave(fold, epoch, told, outage=False) is None
+        assert next_record.leave(fold, epoch, left_sequences, outage=False) is None
 
 
 def sealed_by(epoch: int, urn: str = "d") -> Fold:
@@ -219,27 +221,27 @@ def test_newest_run_ends_with_a_cut_and_then_a_checkpoint_if_one_is_due() -> Non
 
 def test_heads_of_superseded_logs_are_never_recorded() -> None:
     fold = Fold()
-    begun: list[Record] = [Fence(1, "r"), Rebucket(1, 1, 4), Generation(1, 1)]
-    for number, record in enumerate(begun, start=1):
+    records: list[Record] = [Fence(1, "r"), Rebucket(1, 1, 4), Generation(1, 1)]
+    for number, record in enumerate(records, start=1):
         apply(number, record, fold)
     assert next_record.heads(fold, 0, [Head(3, 57, "a")], "me") is None, "a head that the new log will not have"
     assert next_record.heads(fold, 1, [Head(3, 1, "b")], "me") is not None
 
 
 def test_rebuild_closes_its_sequences_for_all_runs_that_have_begun() -> None:
-    fold, made = Fold(), DatasetState("d", watermark=Watermark({"0": 5}))
+    fold, rebuilt = Fold(), DatasetState("d", watermark=Watermark({"0": 5}))
     apply(1, Fence(3, "rebuild"), fold)
-    record = next_record.rebuild(fold, 3, (made,), {}, "me")
+    record = next_record.rebuild(fold, 3, (rebuilt,), {}, "me")
     assert record is not None
     apply(2, record, fold)
     assert fold.state_of("d").closed_epoch == 3
-    assert next_record.is_rebuilt(fold, 3, made)
-    assert next_record.rebuild(fold, 3, (made,), {"d": made}, "me") is None
+    assert next_record.is_rebuilt(fold, 3, rebuilt)
+    assert next_record.rebuild(fold, 3, (rebuilt,), {"d": rebuilt}, "me") is None
 
 
 def test_generation_begins_with_its_own_schema_ids() -> None:
     fold = Fold()
     apply(1, Checkpoint(3, "run", (), tuple(DatasetState(urn, schemas={"avro": (1,)}) for urn in ("d", "e")), 0), fold)
-    [begun] = next_record.beginnings([fold], 1, lambda urn: 0, schemas={"d": {"avro": (7, 8)}})
-    assert [state.schemas for state in begun.datasets] == [{"avro": (7, 8)}, {"avro": (1,)}]
+    [beginning] = next_record.beginnings([fold], 1, lambda urn: 0, schemas={"d": {"avro": (7, 8)}})
+    assert [state.schemas for state in beginning.datasets] == [{"avro": (7, 8)}, {"avro": (1,)}]
     assert next_record.beginning() == Fold().checkpoint()

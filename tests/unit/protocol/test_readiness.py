@@ -23,8 +23,8 @@ def state(of: WorkUnit, attempt: str = "a", high: dict[str, int] | None = None, 
 
 
 def prefix(of: WorkUnit, attempt: str, high: dict[str, int], records: int = 1) -> TaskState:
-    said = {"outcome": TaskOutcome.PARTIAL, "records_read": records, "error": f"boom {attempt}"}
-    return replace(state(of, attempt, high), **said)
+    fields = {"outcome": TaskOutcome.PARTIAL, "records_read": records, "error": f"boom {attempt}"}
+    return replace(state(of, attempt, high), **fields)
 
 
 FIRST, SECOND = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"0": 5}, {"0": 9})
@@ -184,8 +184,8 @@ def test_range_without_new_records_is_not_a_failure() -> None:
 def test_failed_work_unit_beside_an_empty_one_is_a_failure(policy: CommitPolicy) -> None:
     first, second = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"1": 0}, {"1": 5})
     plan = DatasetPlan("d", Watermark({"0": 0, "1": 0}), Watermark({}), (first, second))
-    found = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
-    assert found == Nothing("boom", failed=True)
+    decision = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
+    assert decision == Nothing("boom", failed=True)
 
 
 def test_prepared_commit_is_committed_although_the_watermark_stays() -> None:

@@ -23,11 +23,11 @@ def ms(time: datetime) -> int:
 
 def firings(expression: str, since: datetime, hours: float, zone: str = "Europe/Berlin") -> list[str]:
     """Return all firings within so many hours, with the clock's daylight-saving offset."""
-    timetable, found = Cron(expression, zone), []
+    timetable, moments = Cron(expression, zone), []
     time = ms(since) - 1
     while (time := timetable.after(time)) < ms(since) + hours * 3_600_000:
-        found.append(datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).strftime("%H:%M %Z"))
-    return found
+        moments.append(datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).strftime("%H:%M %Z"))
+    return moments
 
 
 def test_cron_expression_is_in_utc_unless_a_zone_is_named() -> None:
@@ -68,16 +68,16 @@ def test_next_firing_is_later_and_does_not_depend_on_queries_in_between(
     expression: str, zone: str, time: int, part: float
 ) -> None:
     timetable = Cron(expression, zone)
-    found = timetable.after(time)
-    assert found > time
-    between = time + int(part * (found - time))
-    assert timetable.after(between) == found
-    assert timetable.after(found) > found
+    next_firing = timetable.after(time)
+    assert next_firing > time
+    between = time + int(part * (next_firing - time))
+    assert timetable.after(between) == next_firing
+    assert timetable.after(next_firing) > next_firing
 
 
 def clock_changes(zone: str, year: int) -> list[int]:
     """Return the moments of a year at which a zone's clocks change, in seconds since 1970."""
-    here, found = ZoneInfo(zone), list[int]()
+    here, changes = ZoneInfo(zone), list[int]()
 
     def offset(second: int) -> timedelta | None:
         return datetime.fromtimestamp(second, here).utcoffset()
@@ -90,15 +90,15 @@ def clock_changes(zone: str, year: int) -> list[int]:
         while after - before > 1:
             middle = (before + after) // 2
             before, after = (middle, after) if offset(middle) == offset(day) else (before, middle)
-        found.append(after)
-    return found
+        changes.append(after)
+    return changes
 
 
 def expected(since: int, until: int, zone: str, minutes: set[int], hours: set[int], *, once: bool) -> list[int]:
     """Return the firings by a clock read every half minute: whenever it shows a matching time or, with `once`, when it
     first shows that time or a later one.
     """
-    here, minute, found = ZoneInfo(zone), timedelta(minutes=1), list[int]()
+    here, minute, moments = ZoneInfo(zone), timedelta(minutes=1), list[int]()
     reached = datetime.fromtimestamp(since, here).replace(tzinfo=None) - minute
     for second in range(since, until, 30):
         shown = datetime.fromtimestamp(second, here).replace(tzinfo=None)
@@ -107,8 +107,8 @@ def expected(since: int, until: int, zone: str, minutes: set[int], hours: set[in
             times = [reached + minute * by for by in range(1, int((shown - reached) / minute) + 1)]
             reached = max(reached, *times) if times else reached
         if any(time.minute in minutes and time.hour in hours for time in times):
-            found.append(second)
-    return found
+            moments.append(second)
+    return moments
 
 
 def values(field: str, end: int) -> set[int]:
@@ -139,10 +139,10 @@ def test_each_firing_comes_once_and_in_order_at_any_clock_change(minute: str, ho
     of_day = not minute.startswith("*") and not hour.startswith("*")
     for change in clock_changes(zone, year):
         since, until = change - 26 * 3600, change + 26 * 3600
-        found, time = list[int](), since * 1000 - 1
+        firings_so_far, time = list[int](), since * 1000 - 1
         while (time := timetable.after(time)) < until * 1000:
-            found.append(time // 1000)
-        assert found == expected(since, until, zone, values(minute, 60), values(hour, 24), once=of_day)
+            firings_so_far.append(time // 1000)
+        assert firings_so_far == expected(since, until, zone, values(minute, 60), values(hour, 24), once=of_day)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit'", "No module named 'distcommit'"),
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit.spark'", "No module named 'distcommit.spark'"),
@@ -87,11 +87,11 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
     ],
 )
 @pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
-def test_unsuitable_executor_python_is_named(kind: Any, text: str, found: str) -> None:
+def test_unsuitable_executor_python_is_named(kind: Any, text: str, problem: str) -> None:
     session: Any = FailingSession(kind(text))
     with pytest.raises(ConfigurationError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
-    assert (caught.value.found, caught.value.ids["python"]) == (found, "/opt/python")
+    assert (caught.value.found, caught.value.ids["python"]) == (problem, "/opt/python")
     assert "spark.submit.pyFiles" in caught.value.todo
 
 
@@ -119,13 +119,15 @@ _DIED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("cause", "told"), _DIED.values(), ids=_DIED)
+@pytest.mark.parametrize(("cause", "expected_error"), _DIED.values(), ids=_DIED)
 @pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
-def test_dead_process_is_reported_with_its_task_not_as_a_python_call(kind: Any, cause: str, told: str) -> None:
+def test_dead_process_is_reported_with_its_task_not_as_a_python_call(
+    kind: Any, cause: str, expected_error: str
+) -> None:
     session: Any = FailingSession(kind(f"{_ABORTED}{cause}{_AT}"))
     with pytest.raises(ProcessLostError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
-    assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {expected_error}")
     assert "calling o123" not in str(caught.value)
     machine, world = Machine(), World()
 
@@ -140,15 +142,15 @@ def test_dead_process_is_reported_with_its_task_not_as_a_python_call(kind: Any, 
 
 
 @pytest.mark.parametrize(
-    ("cause", "told"),
+    ("cause", "expected_error"),
     [
         (f"org.apache.spark.api.python.PythonException: {_TRACE}ValueError: a bug{_AT}", "ValueError: a bug"),
         ("java.io.IOException: no disk", "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most"),
     ],
 )
-def test_other_job_failures_name_task_and_cause(cause: str, told: str) -> None:
+def test_other_job_failures_name_task_and_cause(cause: str, expected_error: str) -> None:
     text = failure_text(_ABORTED + cause)
-    assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {expected_error}")
     assert describe_death(_ABORTED + cause) == ""
 
 

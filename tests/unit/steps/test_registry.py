@@ -19,8 +19,8 @@ def test_duplicate_type_name_is_rejected_and_keeps_its_class() -> None:
 
     with pytest.raises(ConfigurationError, match="two classes of commit steps have the same type name") as refused:
         register(Mine)
-    for told in ("type_name=", FsRenameCommitStep.type_name, repr(FsRenameCommitStep), repr(Mine), "To do"):
-        assert told in str(refused.value)
+    for expected_text in ("type_name=", FsRenameCommitStep.type_name, repr(FsRenameCommitStep), repr(Mine), "To do"):
+        assert expected_text in str(refused.value)
     assert type_of(FsRenameCommitStep.type_name) is FsRenameCommitStep
     register(FsRenameCommitStep)  # as when its module is reloaded
 

@@ -88,9 +88,9 @@ def test_copy_with_the_same_bytes_is_done_by_checksum(context: StepContext) -> N
 
 
 def test_failed_rename_does_not_prevent_the_others(context: StepContext) -> None:
-    first, lost, last = staged(context, "a"), staged(context, "b"), staged(context, "c")
-    Path(lost.source).unlink()
-    errors = FsRenameCommitStep.execute_all([first, lost, last])
+    first, failing, last = staged(context, "a"), staged(context, "b"), staged(context, "c")
+    Path(failing.source).unlink()
+    errors = FsRenameCommitStep.execute_all([first, failing, last])
     assert [type(error) for error in errors] == [type(None), LostError, type(None)]
 
 
@@ -294,8 +294,8 @@ def test_replay_looks_for_a_file_only_at_its_possible_places(tmp_path: Path) -> 
     steps[1].execute()
     context = StepContext(LocalFileSystem(Asked()), plain.staging_root, plain.output_root)
     again = [FsRenameCommitStep.of(context, step.file) for step in steps]
-    wanted = [Verdict.PENDING, Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
-    assert FsRenameCommitStep.verify_all(again) == wanted
+    expected = [Verdict.PENDING, Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
+    assert FsRenameCommitStep.verify_all(again) == expected
     assert [step.whole for step in again] == [True, False, False, False]
     files = [name for name in asked if name.endswith(("f", "g"))]
     assert files == ["staging/new/f", "staging/part/g", "staging/f", "output/part/f", "output/part/g", "output/f"]

@@ -40,14 +40,14 @@ def steps_of(machine: Machine, folders: Sequence[str]) -> list[FsRenameCommitSte
 
 def lost_steps(steps: Sequence[FsRenameCommitStep]) -> tuple[Callable[[SimulatedPosix, str], None], list[str]]:
     """Record where a power loss would leave a file neither at its source nor at its target."""
-    lost: list[str] = []
+    lost_paths: list[str] = []
 
     def look(after: SimulatedPosix, where: str) -> None:
         context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)
         answers = [FsRenameCommitStep.of(context, step.file).verify() for step in steps]
-        lost.extend(where for answer in answers if isinstance(answer, Lost))
+        lost_paths.extend(where for answer in answers if isinstance(answer, Lost))
 
-    return look, lost
+    return look, lost_paths
 
 
 @pytest.mark.parametrize("kind", [Machine, LinkMachine])
@@ -59,11 +59,11 @@ def test_power_loss_never_removes_a_published_file_whatever_a_dead_twin_did(kind
     with suppress(Crashed):
         FsRenameCommitStep.execute_all(steps)
     machine.restart()
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None, None]
     machine.rmdir(STAGING)  # one more attempt, and no file is left there
-    assert lost == []
+    assert lost_paths == []
     assert {path.rpartition("/")[0] for path in machine.paths(OUTPUT)} == {f"{OUTPUT}/a/b", f"{OUTPUT}/a/b/c"}
 
 
@@ -71,11 +71,11 @@ def test_vanished_target_folder_is_created_again_and_no_power_loss_removes_its_f
     machine = Machine()
     steps = steps_of(machine, ["a/b"])
     machine.faults.append(vanishing(machine, f"{OUTPUT}/a/b"))
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     steps[0].execute()
     machine.rmdir(STAGING)
-    assert lost == []
+    assert lost_paths == []
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data0"
 
 
@@ -102,11 +102,11 @@ def test_parent_folder_is_durable_before_a_whole_folder_moves_into_it_whoever_cr
     machine = Machine()
     steps = whole_folder(machine)
     machine.mkdir(f"{OUTPUT}/a")  # by a twin that died before it could sync
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None]
     machine.mkdir(f"{STAGING}/1")  # one more attempt
-    assert lost == []
+    assert lost_paths == []
     assert machine.paths(STAGING) == {}
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"
 
@@ -123,10 +123,10 @@ def test_folder_created_by_a_twin_right_before_the_rename_is_durable_before_file
             machine.mkdir(f"{OUTPUT}/a/b")
 
     machine.faults.append(twin)
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None]
     assert twin not in machine.faults
     machine.rmdir(f"{STAGING}/0")  # one more attempt
-    assert lost == []
+    assert lost_paths == []
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"

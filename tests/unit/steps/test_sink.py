@@ -124,13 +124,15 @@ def test_committer_receives_infos_in_the_sink_s_current_form() -> None:
     assert target.infos == [({"upgraded": 1},), (1,)]
 
 
-@pytest.mark.parametrize(("version", "found"), [(1, "infos of version 1: KeyError: 'rows'"), (4, "infos of version 4")])
-def test_infos_unknown_to_the_sink_count_no_failed_attempt(version: int, found: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "problem"), [(1, "infos of version 1: KeyError: 'rows'"), (4, "infos of version 4")]
+)
+def test_infos_unknown_to_the_sink_count_no_failed_attempt(version: int, problem: str) -> None:
     target = Target("t", Committed(), infos_version=3)
     step = SinkCommitStep(target, CommitRequest("d", 7, (1,), infos_version=version), CONTEXT.for_committers)
-    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+    with pytest.raises(SinkUnavailableError, match=f"found {problem}"):
         step.execute()
-    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+    with pytest.raises(SinkUnavailableError, match=f"found {problem}"):
         step.withdraw()
     assert target.asked == []
 

@@ -99,15 +99,15 @@ def test_failure_of_one_kind_is_raised_for_all_its_requests_and_other_kinds_are_
 
 
 def test_many_items_are_processed_in_groups() -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     def work(number: int) -> BatchedWork[int]:
-        begun.append(number)
+        started.append(number)
         doubled: int = yield Asks(number * 100)
         return doubled
 
     assert run_batched([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
-    assert len(begun) == 40
+    assert len(started) == 40
     assert [len(group) for group in Asks.together] == [8] * 5
 
 

@@ -77,8 +77,13 @@ def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record
     assert (result.succeeded, result.totals.datasets_published, result.totals.records_published) == (True, 2, 6)
     assert all(record.gate is Gate.PASSED and not s.steps for record in sealed for s in record.sequences)
     assert sorted(s.dataset_urn for record in sealed for s in record.sequences) == ["a", "b"]
-    found = audit(machine)
-    assert (found.exact, found.passed, found.at_least_once, found.unrecorded_files) == (True, True, True, 0)
+    audit_result = audit(machine)
+    assert (audit_result.exact, audit_result.passed, audit_result.at_least_once, audit_result.unrecorded_files) == (
+        True,
+        True,
+        True,
+        0,
+    )
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
@@ -92,8 +97,8 @@ def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_complete
         if crash.state > 1:
             continue  # the explorer tries them all
         tried += 1
-        found = audit(survivor, world)
-        assert (found.gaps, found.pending, found.unknown_files) == (0, [], []), crash
+        audit_result = audit(survivor, world)
+        assert (audit_result.gaps, audit_result.pending, audit_result.unknown_files) == (0, [], []), crash
         reached.append(world.watermarks(survivor))
         assert world.run(survivor, data).succeeded, crash
         assert world.violation(survivor, data, reached[-1]) == "", crash
@@ -109,8 +114,8 @@ def test_next_run_republishes_exactly_the_records_that_were_published_before_a_c
         go(WORLD, machine, data)
     machine.restart()
     assert statuses(WORLD, machine) == {}, "nothing is written down"
-    found = audit(machine)
-    assert (found.unrecorded_files, found.gaps, found.unknown_files) == (moved - 1, 0, [])
+    audit_result = audit(machine)
+    assert (audit_result.unrecorded_files, audit_result.gaps, audit_result.unknown_files) == (moved - 1, 0, [])
     check_next_run(machine, data, records)
     assert machine.paths(STAGING) == {}
 
@@ -125,22 +130,27 @@ def test_exactly_once_audit_reports_the_duplicates_that_a_crash_left() -> None:
     with pytest.raises(Crashed):
         go(WORLD, machine, data)
     machine.restart()
-    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
-    assert (found.exact, found.passed, found.unknown_files_count, found.unrecorded_files) == (False, False, 1, 0)
+    audit_result = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (
+        audit_result.exact,
+        audit_result.passed,
+        audit_result.unknown_files_count,
+        audit_result.unrecorded_files,
+    ) == (False, False, 1, 0)
     go(WORLD, machine, data)
-    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
-    assert (found.exact, found.passed, found.duplicates) == (False, False, 2)
-    found = audit(machine)
-    assert (found.exact, found.passed, found.duplicates) == (False, True, 2)
+    audit_result = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (audit_result.exact, audit_result.passed, audit_result.duplicates) == (False, False, 2)
+    audit_result = audit(machine)
+    assert (audit_result.exact, audit_result.passed, audit_result.duplicates) == (False, True, 2)
 
 
 def test_audit_at_least_once_still_reports_gaps_and_foreign_files() -> None:
     machine, data = Machine(), source(a=[2, 1])
     assert go(WORLD, machine, data).succeeded
     machine.remove(min(published(machine)))
-    found = audit(machine)
-    assert found.gaps > 0
-    assert not found.passed
+    audit_result = audit(machine)
+    assert audit_result.gaps > 0
+    assert not audit_result.passed
     machine.put(f"{OUTPUT}/a/x.parquet", b"not ours")
     assert audit(machine).unknown_files_count == 1
 
@@ -165,8 +175,8 @@ def test_twins_that_both_publish_leave_the_watermark_of_one_whose_files_all_exis
     data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})
     highs, met = set(), 0
     for number, machine in twins(WORLD, data, other):
-        found, met = audit(machine), met + 1
-        assert found.passed, (number, found)
+        audit_result, met = audit(machine), met + 1
+        assert audit_result.passed, (number, audit_result)
         highs.add(WORLD.watermarks(machine)["a"].positions["0"])
         assert go(WORLD, machine, data).succeeded
         assert WORLD.violation(machine, data, {}) == "", number
@@ -261,7 +271,7 @@ def test_older_program_closes_the_unknown_record_and_moves_the_same_watermark() 
     machine = Machine()
     settings, _ = begin_ingest(WORLD, machine, NOTHING)
     log = settings.store.bucket_log(0, settings.epoch)
-    known = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
-    log.settle(Once(known))
+    intent = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
+    log.settle(Once(intent))
     assert go(EXACTLY, machine, NOTHING).totals.sequences_replayed == 1
     assert states(EXACTLY, machine)["a"].watermark == Watermark({"0": 2})

@@ -117,7 +117,7 @@ def raises(urn: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("group", "found"),
+    ("group", "problem"),
     [
         (lambda urn: "", "str: ''"),
         (lambda urn: "x" * 1025, "str: 'xxx"),
@@ -128,7 +128,7 @@ def raises(urn: str) -> str:
         (lambda urn: f"table-{next(NUMBERS)}", "on the next"),
     ],
 )
-def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable[[str], str], found: str) -> None:
+def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable[[str], str], problem: str) -> None:
     machine = Machine()
     sink = TableSink(tables=lambda urn: group(urn) if urn == "bad" else "good")
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable
         (reason,) = result.totals.reasons
         assert (reason.subject, reason.kind) == ("bad", "not planned")
         assert "the sink returned an invalid commit group for a dataset" in reason.text
-        assert found in reason.text
+        assert problem in reason.text
     assert {urn: len(rows) for urn, rows in sink.rows.items()} == {"well": 3, "fine": 1}
     assert WORLD.watermarks(machine) == {"well": Watermark({"0": 3}), "fine": Watermark({"0": 1})}
     store = replace(WORLD.store(machine), groups=CommitGroups(sink))
@@ -183,12 +183,12 @@ def test_dataset_is_listed_by_its_group() -> None:
 
 def test_bucket_of_a_dataset_is_computed_in_one_place() -> None:
     product = Path(__file__).parents[4] / "distcommit"
-    known = {
+    groups = {
         str(path.relative_to(product))
         for path in product.rglob("*.py")
         if re.search(r"import .*\bbucket_of\b", path.read_text())
     }
-    assert known == {"core/commit_groups.py"}
+    assert groups == {"core/commit_groups.py"}
 
 
 def test_another_number_of_buckets_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:

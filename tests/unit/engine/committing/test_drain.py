@@ -53,8 +53,8 @@ def test_drain_before_the_end_of_ingest_does_not_fail_incomplete_datasets() -> N
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     assert drain_partition(settings, 0).counts.datasets_published == 1
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, 4)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, 4)
 
 
 def test_drain_reports_a_quarantine_whose_task_report_was_lost() -> None:

@@ -67,8 +67,8 @@ def test_watermark_set_by_an_operator_during_a_run_is_kept_and_reported(job_leve
         ]
     assert go(world, machine, plain).succeeded
     assert world.watermarks(machine) == {"a": Watermark({"0": 3}), "b": Watermark({"0": 4})}
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, 2 + 4)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, 2 + 4)
 
 
 # -- I8: fail closed
@@ -83,8 +83,8 @@ def test_lost_step_quarantines_its_dataset_with_a_reason_and_moves_no_watermark(
         ingest_all(replace(settings, min_interval_s=1), tasks)
     machine.restart()
     state = states(WORLD, machine)
-    lost = sorted(urn for urn in state if state[urn].sequence is not None)[0]
-    sequence = state[lost].sequence
+    lost_urn = sorted(urn for urn in state if state[urn].sequence is not None)[0]
+    sequence = state[lost_urn].sequence
     assert sequence is not None
     store = WORLD.store(machine)
     [step] = load_steps(sequence.steps, StepContext(store.fs, store.roots.staging, store.roots.output))
@@ -96,11 +96,11 @@ def test_lost_step_quarantines_its_dataset_with_a_reason_and_moves_no_watermark(
     result = go(WORLD, machine, data)
     assert (result.totals.datasets_quarantined, result.succeeded) == (1, False)
     after = states(WORLD, machine)
-    assert (after[lost].status.value, after[lost].watermark) == ("quarantined", None)
-    assert "expected" in after[lost].reason
-    assert ("no file at either path" if damage == "gone" else "other bytes (19 bytes") in after[lost].reason
-    assert {urn: s.watermark for urn, s in after.items() if urn != lost} == {
-        urn: Watermark(dict(data.datasets[urn].partitions)) for urn in data.datasets if urn != lost
+    assert (after[lost_urn].status.value, after[lost_urn].watermark) == ("quarantined", None)
+    assert "expected" in after[lost_urn].reason
+    assert ("no file at either path" if damage == "gone" else "other bytes (19 bytes") in after[lost_urn].reason
+    assert {urn: s.watermark for urn, s in after.items() if urn != lost_urn} == {
+        urn: Watermark(dict(data.datasets[urn].partitions)) for urn in data.datasets if urn != lost_urn
     }
 
 

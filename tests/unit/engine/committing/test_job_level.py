@@ -124,8 +124,8 @@ class StaleView(Machine):
         self.__dict__.update({name: value for name, value in real.__dict__.items() if name != "gate"})
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        found = super().scandir(path)
-        return [entry for entry in found if entry.name <= f"{2:012d}.seg"] if path.endswith("/log/job") else found
+        entries = super().scandir(path)
+        return [entry for entry in entries if entry.name <= f"{2:012d}.seg"] if path.endswith("/log/job") else entries
 
 
 def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() -> None:
@@ -306,13 +306,13 @@ def test_bucket_that_cannot_be_read_holds_back_all_others(kind: str) -> None:
     assert result.totals.datasets_planned > 0
 
 
-@pytest.mark.parametrize("lost", [plan_partition, drain_partition])
-def test_partition_whose_report_is_missing_holds_back_all_datasets(lost: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("drop_report", [plan_partition, drain_partition])
+def test_partition_whose_report_is_missing_holds_back_all_datasets(drop_report: Callable[..., Any]) -> None:
     world, machine = World(buckets=2, partitions=2, job_level=True), Machine()
 
     def without(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
         results = launch(function, settings, tasks, kind)
-        return results[:1] if function is lost else results
+        return results[:1] if function is drop_report else results
 
     result = run(without, world.begin(machine, SIX))
     assert (result.succeeded, result.decided, published(machine)) == (False, False, set())

@@ -63,14 +63,14 @@ def test_failed_attempt_is_discarded_once_its_dataset_is_done_and_the_winner_nev
     machine, sink = Machine(), LeavingSink(spoiled=1)
     result = go(sink, machine, source(a=2))
     assert result.succeeded
-    (lost,) = sink.discarded
+    (aborted,) = sink.discarded
     ((request,),) = sink.calls
-    assert (lost.epoch, lost.infos) == (result.epoch, ())
+    assert (aborted.epoch, aborted.infos) == (result.epoch, ())
     assert len(request.attempts) == 1
-    assert lost.attempt not in request.attempts
+    assert aborted.attempt not in request.attempts
     assert machine.paths(STAGING) == {}
     go(sink, machine, source(a=3))
-    assert sink.discarded == [lost]
+    assert sink.discarded == [aborted]
 
 
 def test_next_run_discards_the_prepared_attempts_of_a_failed_dataset() -> None:
@@ -79,7 +79,7 @@ def test_next_run_discards_the_prepared_attempts_of_a_failed_dataset() -> None:
     assert not go(sink, machine, data).succeeded
     assert sink.discarded == []
     go(sink, machine, source(a=[1, 1]))
-    assert sorted(str(lost.infos) for lost in sink.discarded) == ["()", "()", "({'values': ['a/0/0']},)"]
+    assert sorted(str(aborted.infos) for aborted in sink.discarded) == ["()", "()", "({'values': ['a/0/0']},)"]
 
 
 def test_attempt_that_cannot_be_discarded_stays_noted_for_the_next_run() -> None:
@@ -91,7 +91,7 @@ def test_attempt_that_cannot_be_discarded_stays_noted_for_the_next_run() -> None
     go(sink, machine, source(a=2))
     sink.down = False
     go(sink, machine, source(a=2))
-    assert [lost.epoch for lost in sink.discarded] == [result.epoch]
+    assert [aborted.epoch for aborted in sink.discarded] == [result.epoch]
     assert machine.paths(STAGING) == {}
 
 
@@ -103,7 +103,7 @@ def test_job_without_the_sink_leaves_all_attempts_in_place() -> None:
     assert len(noted_attempts(fs, STAGING, epoch, 0)) == 1
     sink.down = False
     go(sink, machine, source(a=2))
-    assert [lost.epoch for lost in sink.discarded] == [epoch]
+    assert [aborted.epoch for aborted in sink.discarded] == [epoch]
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -114,11 +114,11 @@ def test_outage_over_many_runs_counts_no_attempt_and_is_reported_by_run_and_stat
         result = go(WORLD, machine, DATA if number == 0 else NOTHING)
         machine.restart()
         assert not result.succeeded
-        told = [reason for reason in result.totals.reasons if reason.kind == "outage"]
-        assert {reason.subject for reason in told} == set(DATA.datasets)
+        outages = [reason for reason in result.totals.reasons if reason.kind == "outage"]
+        assert {reason.subject for reason in outages} == set(DATA.datasets)
         for row in rows(machine).values():
             assert (row.status, row.failed_runs, row.outage, row.next_run) == ("pending", 0, True, NextRun.REPLAYS)
-            assert row.reason == told[0].text
+            assert row.reason == outages[0].text
             assert "a file of 64 KB cannot be written" in row.reason
     assert audit(WORLD, machine).pending
     check_recovery(machine, DATA)

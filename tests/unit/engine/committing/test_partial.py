@@ -102,8 +102,8 @@ def test_offset_and_reason_of_a_read_failure_are_reported_and_stored() -> None:
     assert expected in state.done_left_out
     last = read_status(WORLD.store(machine)).last_run
     assert last is not None
-    [kept] = last.reasons.kept
-    assert (kept.subject, kept.kind, expected in kept.text) == ("a", "partly failed", True)
+    [stored_reason] = last.reasons.kept
+    assert (stored_reason.subject, stored_reason.kind, expected in stored_reason.text) == ("a", "partly failed", True)
 
 
 def test_dataset_blocked_at_one_record_for_many_runs_resumes_at_its_watermark() -> None:
@@ -118,10 +118,10 @@ def test_dataset_blocked_at_one_record_for_many_runs_resumes_at_its_watermark() 
 
 def run_with(*bad: int, world: World) -> tuple[Machine, RunResult]:
     """Run the job so that each attempt at its only work unit fails at the next of these offsets."""
-    left, now = list(bad), {"0": -1}
+    remaining, now = list(bad), {"0": -1}
 
     def stumble(unit: WorkUnit) -> None:
-        now["0"] = left.pop(0)
+        now["0"] = remaining.pop(0)
 
     machine = Machine()
     result = go(world, machine, OddSource({"a": ModelDataset({"0": 8}, bad=now)}, extracting=stumble))

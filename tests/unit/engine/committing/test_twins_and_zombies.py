@@ -59,9 +59,9 @@ def test_attempts_with_different_ranges_yield_one_winner_with_its_own_outputs_an
     data, shorter = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=2)})
     highs = set()
     for number, machine in twins(WORLD, data, shorter):
-        found = audit(WORLD, machine)
+        audit_result = audit(WORLD, machine)
         high = WORLD.watermarks(machine)["a"].positions["0"]
-        assert (found.exact, found.records, found.files) == (True, high, 1), (number, found)
+        assert (audit_result.exact, audit_result.records, audit_result.files) == (True, high, 1), (number, audit_result)
         highs.add(high)
         check_recovery(machine, data)
     assert highs == {3, 5}
@@ -73,8 +73,8 @@ def test_one_of_two_attempts_present_at_the_seal_wins_as_a_whole(first_is_shorte
     shorter = ModelSource({"a": ModelDataset({"0": 5, "1": 3}, short=2)})
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # no seal, so no twin sees the other
-    for found in (shorter, data) if first_is_shorter else (data, shorter):
-        ingest_all(reading(settings, found), tasks)
+    for twin_source in (shorter, data) if first_is_shorter else (data, shorter):
+        ingest_all(reading(settings, twin_source), tasks)
     machine.restart()
     assert len(machine.paths(STAGING)) == 4
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)

@@ -54,8 +54,8 @@ def at(**positions: int) -> Watermark:
 
 def half(a: int = 3, *, broken: bool = True, **more: int) -> ModelSource:
     """Build a source with dataset `a`, whose partition 0 is unreadable, and other datasets."""
-    mine = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
-    return ModelSource({"a": mine, **source(**more).datasets})
+    dataset = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
+    return ModelSource({"a": dataset, **source(**more).datasets})
 
 
 class InOneUnit(ModelSource):
@@ -85,13 +85,15 @@ def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> ReadFailur
 
 
 def counted(machine: Machine, urn: str = "a", world: World = WORLD) -> int | None:
-    left = unread(machine, urn, world)
-    return left.failed_runs if left else None
+    failure = unread(machine, urn, world)
+    return failure.failed_runs if failure else None
 
 
 def unread_records(machine: Machine) -> list[Unread]:
-    found = [decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path]
-    return [record for record in found if isinstance(record, Unread)]
+    log_records = [
+        decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path
+    ]
+    return [record for record in log_records if isinstance(record, Unread)]
 
 
 def kinds(result: RunResult, urn: str = "a") -> list[str]:
@@ -99,18 +101,23 @@ def kinds(result: RunResult, urn: str = "a") -> list[str]:
 
 
 def exact(machine: Machine, records: int, world: World = WORLD) -> None:
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, records), found
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, records), audit_result
 
 
 def test_one_failing_dataset_among_many_is_recorded_and_the_others_cost_nothing() -> None:
     machine = Machine()
     result = go(WORLD, machine, half(b=2, c=1))
     assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
-    left = unread(machine)
-    assert left is not None
-    assert (left.failed_runs, left.expected_high, left.stopped, left.outage) == (1, at(p0=3, p1=3), False, False)
-    assert left.reason.startswith(WHY)
+    failure = unread(machine)
+    assert failure is not None
+    assert (failure.failed_runs, failure.expected_high, failure.stopped, failure.outage) == (
+        1,
+        at(p0=3, p1=3),
+        False,
+        False,
+    )
+    assert failure.reason.startswith(WHY)
     assert (unread(machine, "b"), unread(machine, "c")) == (None, None)
     assert go(WORLD, machine, half(broken=False, b=2, c=1)).succeeded
     assert unread(machine) is None
@@ -166,9 +173,9 @@ def test_dataset_without_a_known_end_counts_failures_and_stops_too(policy: Commi
         ["failed", "stopped"],
         ["skipped, stopped"],
     ]
-    left = unread(machine, world=world)
-    assert left is not None
-    assert left.expected_high == Watermark({})
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert failure.expected_high == Watermark({})
 
 
 def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
@@ -179,9 +186,9 @@ def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
     result = go(world, machine, InOneUnit({"a": one_unit}))
     assert WHY in result.totals.reasons[0].text
     assert WHY in states(world, machine)["a"].done_left_out
-    left = unread(machine, world=world)
-    assert left is not None
-    assert (left.failed_runs, left.outage) == (1, False)
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert (failure.failed_runs, failure.outage) == (1, False)
 
 
 def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operator() -> None:
@@ -191,10 +198,10 @@ def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operato
     assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
         ["skipped, stopped"]
     ] * 2
-    told = results[-1].totals.reasons[0].text
-    assert told.startswith("3 runs in a row could not read it")
-    assert "`distcommit dataset release JOB.yaml a retry`" in told
-    assert WHY in told
+    reason = results[-1].totals.reasons[0].text
+    assert reason.startswith("3 runs in a row could not read it")
+    assert "`distcommit dataset release JOB.yaml a retry`" in reason
+    assert WHY in reason
     assert results[-1].totals.datasets_planned == 0, "b has no new records, and a is not planned"
     row = next(row for row in read_status(STOPPING.store(machine)).datasets if row.dataset == "a")
     assert (row.status, row.failed_runs, row.reason.startswith(WHY)) == ("stopped", 3, True)
@@ -235,9 +242,9 @@ def test_stopped_dataset_keeps_its_watermark_over_any_number_of_runs() -> None:
     for number in range(12):
         go(STOPPING, machine, half(a=5, b=number))
     assert STOPPING.watermarks(machine)["a"] == at(p0=2, p1=2)
-    left = unread(machine, world=STOPPING)
-    assert left is not None
-    assert (left.failed_runs, left.stopped) == (3, True)
+    failure = unread(machine, world=STOPPING)
+    assert failure is not None
+    assert (failure.failed_runs, failure.stopped) == (3, True)
     operator_actions.retry(STOPPING.store(machine), "a", "person")
     assert go(STOPPING, machine, half(a=5, broken=False, b=11)).succeeded
     exact(machine, 21, STOPPING)
@@ -275,9 +282,9 @@ def test_outage_counts_as_no_dataset_s_failed_run(what: str) -> None:
             odd = {"source": {"extracting": refuse}, "opening": {"opening": closed}}.get(what, {})
             assert kinds(go(STOPPING, machine, OddSource(data.datasets, **odd))) == ["failed"]  # type: ignore[arg-type]
         machine.faults.clear()
-    left = unread(machine, world=STOPPING)
-    assert left is not None
-    assert (left.failed_runs, left.outage, left.expected_high) == (0, True, at(p0=3))
+    failure = unread(machine, world=STOPPING)
+    assert failure is not None
+    assert (failure.failed_runs, failure.outage, failure.expected_high) == (0, True, at(p0=3))
     row = read_status(STOPPING.store(machine)).datasets[0]
     assert (row.status, row.outage, bool(row.reason)) == ("idle", True, True)
     assert go(STOPPING, machine, data).succeeded
@@ -291,9 +298,9 @@ def test_policy_successful_stops_a_dataset_whose_partition_is_unreadable_though_
         ["partly failed", "stopped"],
         ["skipped, stopped"],
     ]
-    left = unread(machine, world=world)
-    assert left is not None
-    assert left.expected_high == at(p0=2), "partition 1 is read as before"
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert failure.expected_high == at(p0=2), "partition 1 is read as before"
     assert world.watermarks(machine)["a"] == at(p0=0, p1=6)
     operator_actions.retry(world.store(machine), "a", "person")
     assert go(world, machine, half(a=8, broken=False)).succeeded
@@ -362,10 +369,14 @@ def test_failed_range_is_read_by_itself_or_with_all_new_records_over_three_runs(
     assert world.watermarks(machine)["a"] == at(p0=1)
     grown = Watching(source(a=9).datasets)
     assert go(world, machine, grown).succeeded
-    told = grown.seen[0]
-    assert told[:2] == (at(p0=1), at(p0=3) if by_itself else None)
-    assert told[2] is not None
-    assert (told[2].failed_runs, told[2].expected_high, told[2].reason.startswith(WHY)) == (1, at(p0=3), True)
+    first_plan = grown.seen[0]
+    assert first_plan[:2] == (at(p0=1), at(p0=3) if by_itself else None)
+    assert first_plan[2] is not None
+    assert (first_plan[2].failed_runs, first_plan[2].expected_high, first_plan[2].reason.startswith(WHY)) == (
+        1,
+        at(p0=3),
+        True,
+    )
     assert world.watermarks(machine)["a"] == (at(p0=3) if by_itself else at(p0=9))
     assert go(world, machine, source(a=9)).succeeded
     assert world.watermarks(machine)["a"] == at(p0=9)
@@ -441,6 +452,6 @@ def test_outage_stops_no_dataset_whatever_was_counted_before() -> None:
         raise TransientError("no broker answers")
 
     go(World(stop_after_failed_runs=2), machine, OddSource(data.datasets, extracting=refuse))
-    left = unread(machine)
-    assert left is not None
-    assert (left.failed_runs, left.stopped) == (3, False)
+    failure = unread(machine)
+    assert failure is not None
+    assert (failure.failed_runs, failure.stopped) == (3, False)

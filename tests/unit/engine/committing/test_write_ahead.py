@@ -175,8 +175,8 @@ def test_file_published_by_a_dead_run_is_synced_before_its_sequence_is_closed() 
     assert (result.totals.sequences_replayed, result.totals.steps_executed) == (1, 0)
     for after in machine.after_power_loss(random.Random(1), 6, 20):
         if WORLD.watermarks(after):
-            found = audit(WORLD, after)
-            assert (found.records, found.gaps, found.unreadable) == (3, 0, [])
+            audit_result = audit(WORLD, after)
+            assert (audit_result.records, audit_result.gaps, audit_result.unreadable) == (3, 0, [])
 
 
 # -- I6: replay before ingest

@@ -96,7 +96,7 @@ class Machine(SimulatedPosix):
         folder = ""
         for part in path.strip("/").split("/")[:-1]:
             folder += f"/{part}"
-            if all(known != folder for known, _ in self.walk("/")):
+            if all(existing != folder for existing, _ in self.walk("/")):
                 super().mkdir(folder)
         if path in self.paths(os.path.dirname(path)):
             super().unlink(path)
@@ -215,13 +215,13 @@ class Meeting:
 
 def dies_at(number: int) -> Callable[[Operation], None]:
     """Build a fault that kills the process before its mutating call of that number, counted from 0."""
-    left = [number]
+    remaining = [number]
 
     def fault(operation: Operation) -> None:
         if operation.kind not in ("read", "lstat", "scandir"):
-            if left[0] == 0:
+            if remaining[0] == 0:
                 raise Crashed
-            left[0] -= 1
+            remaining[0] -= 1
 
     return fault
 
@@ -266,8 +266,8 @@ def launch(
 def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
     """Run the job once."""
     settings = world.begin(machine, source)
-    with recorded_run(settings, "run", "somebody") as told:
-        result = run(launch, settings, observer=told)
+    with recorded_run(settings, "run", "somebody") as context:
+        result = run(launch, settings, observer=context)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 

@@ -25,8 +25,8 @@ class WithoutSomeRecords(Converter):
     """A converter that drops the records of the second and the third run."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        kept = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
-        yield Converted(batch.filter(kept), pc.indices_nonzero(kept))
+        condition = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
+        yield Converted(batch.filter(condition), pc.indices_nonzero(condition))
 
 
 def test_branch_without_records_in_a_run_is_next_committed_upon_its_own_newest_epoch() -> None:
@@ -45,8 +45,8 @@ def test_branch_without_records_in_a_run_is_next_committed_upon_its_own_newest_e
         assert run(launch, replace(settings, flow=flow)).succeeded
         epochs.append(settings.epoch)
     first, second, third, fourth = epochs
-    found = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
-    assert found == {
+    bases_by_branch = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
+    assert bases_by_branch == {
         **{("main", first): (0,), ("main", second): (first,), ("main", third): (second,), ("main", fourth): (third,)},
         **{("other", first): (0,), ("other", fourth): (first,)},
     }

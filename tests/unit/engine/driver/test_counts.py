@@ -61,8 +61,8 @@ def test_counts_are_frozen_plain_numbers_and_those_of_two_phases_do_not_add_up(k
 def test_totals_are_the_sums_of_the_phases_by_name(phases: tuple[Any, ...]) -> None:
     totals = totals_of([Report(counts) for counts in phases], oldest_held_epoch=7)
     assert totals.oldest_held_epoch == 7
-    found = asdict(totals)
-    assert {name: found[name] for name in counts_by_name(phases)} == counts_by_name(phases)
+    total_fields = asdict(totals)
+    assert {name: total_fields[name] for name in counts_by_name(phases)} == counts_by_name(phases)
     assert sum(counts_by_name(phases).values()) == sum(map(sum, map(astuple, phases)))
     assert Totals(oldest_held_epoch=7) == totals_of([Report(kind()) for kind in PHASES], 7)
 

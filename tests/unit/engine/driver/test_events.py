@@ -72,8 +72,8 @@ class Noting:
 
 def observe_run(world: World, machine: Machine, data: ModelSource, noting: Noting) -> RunResult:
     settings = world.begin(machine, data)
-    with recorded_run(settings, "run", "somebody", noting) as told:
-        return run(launch, settings, observer=told)
+    with recorded_run(settings, "run", "somebody", noting) as context:
+        return run(launch, settings, observer=context)
 
 
 def half_published(machine: Machine, data: ModelSource) -> RunSettings:
@@ -125,8 +125,8 @@ def test_counts_of_the_phases_add_up_to_the_totals() -> None:
     assert [type(event.counts) for event in ended] == [RecoverCounts, PlanCounts, IngestCounts, DrainCounts]
     assert all(event.completed for event in ended)
     totals = msgspec.structs.asdict(result.totals)
-    found = counts_by_name(event.counts for event in ended)
-    assert {name: totals[name] for name in found} == found
+    phase_totals = counts_by_name(event.counts for event in ended)
+    assert {name: totals[name] for name in phase_totals} == phase_totals
     assert noting.of(RunEnded)[0].outcome is RunOutcome.SUCCEEDED
 
 
@@ -180,8 +180,8 @@ def test_fenced_run_reports_the_counts_of_its_phase() -> None:
     machine, noting = Machine(), Noting()
     settings = WORLD.begin(machine, source(a=1))
     begin_run(WORLD.store(machine), "newer")
-    with pytest.raises(FencedError), recorded_run(settings, "run", "somebody", noting) as told:
-        run(launch, settings, observer=told)
+    with pytest.raises(FencedError), recorded_run(settings, "run", "somebody", noting) as context:
+        run(launch, settings, observer=context)
     assert [(event.phase, event.completed) for event in noting.of(PhaseEnded)] == [("recover", False)]
     assert noting.of(RunEnded)[0].outcome is RunOutcome.FENCED
 

@@ -58,9 +58,9 @@ def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
     dataset.
     """
     head = re.escape("    what goes wrong") + r" +full +successful +partial +others\n"
-    found = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, "the page has no such table"
-    rows = [re.fullmatch(r" {4}(\S.*?)" + r" +(\d+|-)" * 3 + r" +(\d+)", line) for line in found[1].splitlines()]
+    table_match = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert table_match, "the page has no such table"
+    rows = [re.fullmatch(r" {4}(\S.*?)" + r" +(\d+|-)" * 3 + r" +(\d+)", line) for line in table_match[1].splitlines()]
     read = [(row[1], row.groups()[1:4], int(row[5])) for row in rows if row]
     assert len({name for name, _, _ in read}) == len(rows), "each row is one fault, with four numbers"
     return {
@@ -544,9 +544,9 @@ def test_fault_in_a_construct_moves_the_watermark_as_the_table_requires(name: st
     assert all(reason.text for reason in result.totals.reasons)
     branches = len(broken.flow(SOURCE, FILES).branches)
     read = require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.exact, found.pending) == (not broken.whole, ["b (pending)"] if broken.whole else [])
-    assert (found.records, found.duplicates, found.gaps) == (read * branches, 0, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.pending) == (not broken.whole, ["b (pending)"] if broken.whole else [])
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (read * branches, 0, 0)
     mended = replace(world, flow=fork(ToAll()) if branches == 2 else TaskFlow.straight, files=FILES)
     assert go(mended, machine, BatchByBatch(SOURCE.datasets)).succeeded
     last = audit(mended, machine)
@@ -569,8 +569,12 @@ def test_harmless_fault_does_not_shorten_the_committed_range(name: str, policy: 
     world = World(policy=policy, flow=endured.flow)
     assert go(world, machine, BatchByBatch(SOURCE.datasets, breaks=endured.source)).succeeded
     require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.exact, found.records, found.rejected) == (True, endured.records - endured.rejected, endured.rejected)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.rejected) == (
+        True,
+        endured.records - endured.rejected,
+        endured.rejected,
+    )
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(COMMIT_STEPS))
@@ -586,8 +590,13 @@ def test_failed_commit_step_leaves_its_sequence_to_replay(name: str, policy: Com
     machine.faults.clear()
     assert [reason.subject for reason in result.totals.reasons] == ["a"]
     require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.pending, found.records, found.duplicates, found.gaps) == (["a (pending)"], 3 + before, 0, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.pending, audit_result.records, audit_result.duplicates, audit_result.gaps) == (
+        ["a (pending)"],
+        3 + before,
+        0,
+        0,
+    )
     assert (
         len([path for path in machine.paths(f"{OUTPUT}/a") if path.endswith(".parquet")]) == broken.published + before
     )
@@ -607,9 +616,9 @@ def test_failure_while_reprocessing_ends_among_the_errors_or_in_replay(name: str
     machine.faults.clear()
     assert [reason.subject for reason in result.totals.reasons] == ["a"]
     require_as_the_table_says(name, world, machine)
-    found, is_sealed = audit(world, machine), broken.fault is not None
-    assert (found.exact, found.pending) == (not is_sealed, ["a (pending)"] if is_sealed else [])
-    assert (found.records, found.rejected, found.duplicates, found.gaps) == (14, 1, 0, 0)
+    audit_result, is_sealed = audit(world, machine), broken.fault is not None
+    assert (audit_result.exact, audit_result.pending) == (not is_sealed, ["a (pending)"] if is_sealed else [])
+    assert (audit_result.records, audit_result.rejected, audit_result.duplicates, audit_result.gaps) == (14, 1, 0, 0)
     mended = replace(world, flow=TaskFlow.straight)
     assert (go if is_sealed else reprocessed)(mended, machine, data).succeeded
     last = audit(mended, machine)

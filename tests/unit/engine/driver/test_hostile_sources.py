@@ -45,14 +45,14 @@ class Careless(ModelSource):
         yield from ModelSource.plan(self, owned, states)
 
 
-def check_good_ones(world: World, machine: Machine, result: RunResult, told: int) -> None:
+def check_good_ones(world: World, machine: Machine, result: RunResult, expected_reasons: int) -> None:
     assert not result.succeeded
     watermarks = world.watermarks(machine)
     assert {urn: watermarks.get(urn) for urn in GOOD.datasets} == {
         "good": Watermark({"0": 3}),
         "other": Watermark({"0": 2}),
     }
-    assert len(result.totals.reasons) == told
+    assert len(result.totals.reasons) == expected_reasons
     msgspec.json.encode(result)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=RunResult) == result
 
@@ -81,12 +81,12 @@ def test_plan_that_cannot_be_stored_or_executed_stops_only_its_own_dataset(world
     assert "correct the source's plan()" in result.totals.reasons[0].text
 
 
-@pytest.mark.parametrize("given", [None, 5, ("bad", None), {"dataset_urn": "bad"}, WorkUnit])
-def test_object_that_is_not_a_plan_is_reported(given: Any) -> None:
+@pytest.mark.parametrize("planned", [None, 5, ("bad", None), {"dataset_urn": "bad"}, WorkUnit])
+def test_object_that_is_not_a_plan_is_reported(planned: Any) -> None:
     machine = Machine()
-    result = go(World(), machine, Careless(GOOD.datasets, given=(given,), asks=False))
+    result = go(World(), machine, Careless(GOOD.datasets, given=(planned,), asks=False))
     check_good_ones(World(), machine, result, 1)
-    assert f"planned a {type(given).__name__}; it must be a DatasetPlan" in result.totals.reasons[0].text
+    assert f"planned a {type(planned).__name__}; it must be a DatasetPlan" in result.totals.reasons[0].text
 
 
 def test_dataset_planned_twice_or_by_a_non_owner_does_not_displace_others() -> None:
@@ -125,12 +125,12 @@ class OddExtraction(Extraction):
         yield from self.source.batches or self.inner
 
     def actual_high(self) -> Watermark:
-        given = self.source.high
-        return given if given is not None else self.inner.actual_high()
+        high = self.source.high
+        return high if high is not None else self.inner.actual_high()
 
     def bytes_read(self) -> int:
-        given: int = self.source.bytes_read
-        return given
+        size: int = self.source.bytes_read
+        return size
 
     def holes(self) -> Any:
         return self.source.holes

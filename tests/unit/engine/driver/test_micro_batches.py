@@ -89,8 +89,8 @@ def test_each_row_goes_to_its_dataset_once_however_often_a_batch_is_delivered() 
     assert hand_over(machine, spooled(machine, SECOND, 1)).succeeded
     assert published(machine) == rows_of(FIRST, SECOND)
     assert hand_over(machine, spooled(machine, FIRST, 0)).totals.datasets_planned == 0
-    found = {urn: dict(s.watermark.positions) for urn, s in states(WORLD, machine).items() if s.watermark}
-    assert found == {"a": {QUERY: 2}, "b": {QUERY: 1}, "c": {QUERY: 2}, "d": {QUERY: 2}}
+    positions = {urn: dict(s.watermark.positions) for urn, s in states(WORLD, machine).items() if s.watermark}
+    assert positions == {"a": {QUERY: 2}, "b": {QUERY: 1}, "c": {QUERY: 2}, "d": {QUERY: 2}}
 
 
 def test_queries_have_separate_positions() -> None:

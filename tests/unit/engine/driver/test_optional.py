@@ -156,11 +156,11 @@ def audit(world: World, machine: Machine) -> AuditResult:
     return audit_store(world.store(machine), DATA.provenance, deep=True)
 
 
-def in_branches(found: AuditResult) -> dict[str, tuple[int, int]]:
+def in_branches(audit_result: AuditResult) -> dict[str, tuple[int, int]]:
     """Return for each branch how many records are published, error files included, and how many of them are
     rejected.
     """
-    return {row.branch: (row.published + row.rejected, row.rejected) for row in found.partitions}
+    return {row.branch: (row.published + row.rejected, row.rejected) for row in audit_result.partitions}
 
 
 def errors(machine: Machine, folder: str) -> list[tuple[str, str, str]]:
@@ -184,10 +184,10 @@ def test_optional_branch_that_fails_rejects_its_records_and_the_others_commit(wh
     assert result.succeeded, result
     assert in_branches(audit(world, machine)) == {"good": (4, 0), "late": (4, 4)}
     assert audit(world, machine).exact
-    found = errors(machine, "a/late")
-    assert [value for value, _, _ in found] == [f"a/0/{n}" for n in range(4)]
-    assert {construct for _, construct, _ in found} == {construct}
-    ((reason,), (note,)) = {reason for _, _, reason in found}, all_errors(result)
+    error_rows = errors(machine, "a/late")
+    assert [value for value, _, _ in error_rows] == [f"a/0/{n}" for n in range(4)]
+    assert {construct for _, construct, _ in error_rows} == {construct}
+    ((reason,), (note,)) = {reason for _, _, reason in error_rows}, all_errors(result)
     assert note == f"late: {construct}: {reason}"
     ((failure),) = result.totals.flow.failures
     assert (failure.branch, failure.construct, failure.work_units) == ("late", construct, 1)
@@ -271,9 +271,9 @@ def test_optional_branch_fails_only_for_the_work_unit_of_the_failure() -> None:
     result = go(world, machine, data)
     assert result.succeeded
     assert [value for value, _, _ in errors(machine, "a/late")] == ["a/0/2", "a/0/3"]
-    found = audit(world, machine)
-    assert found.exact
-    assert {(row.dataset, row.branch): row.rejected for row in found.partitions} == {
+    audit_result = audit(world, machine)
+    assert audit_result.exact
+    assert {(row.dataset, row.branch): row.rejected for row in audit_result.partitions} == {
         ("a", "good"): 0,
         ("a", "late"): 2,
         ("b", "good"): 0,
@@ -345,9 +345,9 @@ def test_reprocessed_records_of_all_branches_are_rejected_only_for_the_failing_b
     broken = World(flow=flow_of(optional(Stage("own", Raising())), GOOD))
     assert broken.reprocess(machine, DATA, "a").succeeded
     assert [value for value, _, _ in errors(machine, "a/late")] == ["a/0/1"]
-    found = audit(broken, machine)
-    assert found.exact
-    assert in_branches(found) == {"good": (4, 0), "late": (4, 1)}
+    audit_result = audit(broken, machine)
+    assert audit_result.exact
+    assert in_branches(audit_result) == {"good": (4, 0), "late": (4, 1)}
 
 
 def test_error_files_that_cannot_be_written_fail_the_attempt() -> None:
@@ -374,5 +374,5 @@ def test_flow_without_a_mandatory_branch_is_rejected() -> None:
     operator = validated("fork", {"type": "all"})
     with pytest.raises(ValueError, match="at least one branch must not be optional"):
         ForkSettings.model_validate({**fork, "operator": operator})
-    found = ForkSettings.model_validate({"operator": operator, "branches": {"x": {"optional": True}, "y": {}}})
-    assert [branch.optional for branch in found.branches.values()] == [True, False]
+    fork_settings = ForkSettings.model_validate({"operator": operator, "branches": {"x": {"optional": True}, "y": {}}})
+    assert [branch.optional for branch in fork_settings.branches.values()] == [True, False]

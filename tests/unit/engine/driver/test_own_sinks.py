@@ -69,10 +69,10 @@ class MemorySink(CommitterSink):
     @property
     def rows(self) -> dict[str, list[str]]:
         """Return the visible values by dataset."""
-        found: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for (urn, _), infos in sorted(self.ledger.items()):
-            found.setdefault(urn, []).extend(value for info in infos for value in info["values"])
-        return found
+            values.setdefault(urn, []).extend(value for info in infos for value in info["values"])
+        return values
 
 
 @dataclass

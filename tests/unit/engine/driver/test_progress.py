@@ -32,13 +32,13 @@ def test_progress_adds_up_and_names_the_slowest_reading_task() -> None:
 
 
 def test_progress_counters_add_up_over_attempts_and_report_after_each_batch() -> None:
-    told = list[tuple[int, int, dict[str, float]]]()
-    live = ProgressCounters(lambda: told.append((live.records, live.bytes_read, live.spent)))
+    reports = list[tuple[int, int, dict[str, float]]]()
+    live = ProgressCounters(lambda: reports.append((live.records, live.bytes_read, live.spent)))
     live.count_batch(10, 100, {"json": 1.0})
     live.count_batch(10, 50, {"json": 2.5, "write": 1.0})
     live.ended({"json": 3.0, "write": 2.0})
     live.count_batch(1, 1, {"json": 0.5})
-    assert told == [
+    assert reports == [
         (10, 100, {"json": 1.0}),
         (20, 150, {"json": 2.5, "write": 1.0}),
         (21, 151, {"json": 3.5, "write": 2.0}),
@@ -83,19 +83,19 @@ def test_ingest_task_reports_its_reads_and_its_time_by_construct_and_branch() ->
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     with watched(settings, NullObserver(), look=False):
         result = run(launch, settings)
-        found = read_progress(fs, folder)
+        progress = read_progress(fs, folder)
     assert result.succeeded
-    assert found.records_read == result.totals.records_read == 20
-    assert found.bytes_read == result.totals.bytes_read
-    assert found.spent.keys() == {"read", "by_offset", "right.bare", "left.write", "right.write", "commit"}
-    assert all(seconds > 0 for seconds in found.spent.values())
+    assert progress.records_read == result.totals.records_read == 20
+    assert progress.bytes_read == result.totals.bytes_read
+    assert progress.spent.keys() == {"read", "by_offset", "right.bare", "left.write", "right.write", "commit"}
+    assert all(seconds > 0 for seconds in progress.spent.values())
 
 
 def test_progress_of_a_work_unit_is_reported_batch_by_batch() -> None:
-    told, writing_s = list[tuple[int, int]](), list[float]()
+    reports, writing_s = list[tuple[int, int]](), list[float]()
 
     def tell() -> None:
-        told.append((live.records, live.bytes_read))
+        reports.append((live.records, live.bytes_read))
         writing_s.append(live.spent["write"])
 
     live = ProgressCounters(tell)
@@ -103,6 +103,6 @@ def test_progress_of_a_work_unit_is_reported_batch_by_batch() -> None:
         state = run_unit(ListSource(batches), live=live)
         assert state.outcome is TaskOutcome.SUCCEEDED
         writing_s.append(live.spent["write"])
-    assert told == [(2, 5), (3, 7), (4, 9)]
+    assert reports == [(2, 5), (3, 7), (4, 9)]
     assert live.spent.keys() == {"read", "numbers", "write"}
     assert writing_s == sorted(set(writing_s)), "with what it takes to close files, and of all attempts"

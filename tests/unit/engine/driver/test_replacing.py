@@ -59,17 +59,17 @@ def stones(machine: Machine) -> list[Tombstone]:
 def live(world: World, machine: Machine) -> list[str]:
     """Return what a committed reader sees: the values of files and error files that are done and not superseded."""
     fs, done = SimulatedFileSystem(machine), {urn: s.done_epoch for urn, s in states_of(world, machine).items()}
-    gone = {
+    superseded = {
         path for urn in done for path in retired_by([s for s in stones(machine) if s.dataset_urn == urn], done[urn])
     }
-    found: list[str] = []
+    live_values: list[str] = []
     for path in machine.paths(OUTPUT):
-        if not path.endswith(".parquet") or path.removeprefix(f"{OUTPUT}/") in gone:
+        if not path.endswith(".parquet") or path.removeprefix(f"{OUTPUT}/") in superseded:
             continue
         footer = read_footer(fs, path)
         if footer and footer.epoch <= done[footer.dataset_urn]:
-            found += read_records(fs, path).column("value").to_pylist()
-    return sorted(found)
+            live_values += read_records(fs, path).column("value").to_pylist()
+    return sorted(live_values)
 
 
 def ran(world: World, *sources: ModelSource) -> Machine:
@@ -81,9 +81,9 @@ def ran(world: World, *sources: ModelSource) -> Machine:
 
 
 def exact(world: World, machine: Machine) -> AuditResult:
-    found = audit(world, machine)
-    assert found.exact, found
-    return found
+    audit_result = audit(world, machine)
+    assert audit_result.exact, audit_result
+    return audit_result
 
 
 def read(*ranges: tuple[int, int, int]) -> list[str]:
@@ -93,8 +93,10 @@ def read(*ranges: tuple[int, int, int]) -> list[str]:
 def test_replace_all_supersedes_every_earlier_file() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
-    found = exact(FOLDER, machine)
-    assert (found.records, found.replaced, found.retired) == (3, 4, 3), "two files, and the replacement before"
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.records, audit_result.replaced, audit_result.retired) == (3, 4, 3), (
+        "two files, and the replacement before"
+    )
     assert FOLDER.watermarks(machine)["a"].positions == {"0": 4, "1": 3}
 
 
@@ -159,8 +161,8 @@ def test_replaced_files_are_deleted_by_the_following_run_and_the_newest_replacem
     assert [file.records for file in stone.files] == [2, 2, 0]
     machine = ran(FOLDER, FIRST, SECOND, THIRD, source(a=[7, 3]), NOTHING, NOTHING)
     assert live(FOLDER, machine) == read((0, 5, 7))
-    found = exact(FOLDER, machine)
-    assert (found.replaced, found.retired, len(stones(machine))) == (8, 0, 1)
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.replaced, audit_result.retired, len(stones(machine))) == (8, 0, 1)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -198,8 +200,8 @@ def test_rejected_records_of_replaced_files_are_superseded_and_never_reprocessed
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
     assert exact(FOLDER, machine).rejected == 1
     assert FIXED.reprocess(machine, SECOND, "a").succeeded
-    found = exact(FOLDER, machine)
-    assert (found.rejected, found.replaced, found.records) == (0, 4, 3)
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.rejected, audit_result.replaced, audit_result.records) == (0, 4, 3)
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3)), "reprocessed records are added"
     assert go(FIXED, machine, THIRD).succeeded
     assert live(FOLDER, machine) == read((0, 4, 5))
@@ -276,15 +278,15 @@ def test_publishing_mode_may_be_changed(first: World) -> None:
 
 
 def test_replaced_records_are_on_both_sides_of_a_comparison() -> None:
-    mine, other = ran(FOLDER, FIRST, SECOND), ran(APPEND, FIRST, SECOND)
-    found = compare_outputs(
-        FOLDER.store(mine),
+    replaced, other = ran(FOLDER, FIRST, SECOND), ran(APPEND, FIRST, SECOND)
+    comparison = compare_outputs(
+        FOLDER.store(replaced),
         FOLDER.flow(source(), FOLDER.files),
         APPEND.store(other),
         APPEND.flow(source(), APPEND.files),
     )
-    assert found.same, found
-    assert sum(row.both for row in found.rows) == 7
+    assert comparison.same, comparison
+    assert sum(row.both for row in comparison.rows) == 7
 
 
 def not_deleted(machine: Machine, world: World) -> None:

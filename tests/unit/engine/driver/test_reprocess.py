@@ -46,9 +46,9 @@ def again(world: World, machine: Machine, data: ModelSource = A, urn: str = "a")
 
 
 def exact(machine: Machine) -> AuditResult:
-    found = audit(BAD, machine)
-    assert found.exact, found
-    return found
+    audit_result = audit(BAD, machine)
+    assert audit_result.exact, audit_result
+    return audit_result
 
 
 def values(machine: Machine, folder: str) -> list[str]:
@@ -78,8 +78,8 @@ def test_each_reprocessed_record_is_published_or_rejected_again_and_the_watermar
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     after = states(BAD, machine)["a"]
     assert (after.watermark, after.done_epoch) == (before.watermark, result.epoch)
-    found = exact(machine)
-    assert (found.records, found.rejected, found.retired) == (3, 1, 2)
+    audit_result = exact(machine)
+    assert (audit_result.records, audit_result.rejected, audit_result.retired) == (3, 1, 2)
     (stone,) = stones(machine).values()
     assert (stone.fed, stone.written, stone.rejected, stone.base) == (2, 1, 1, before.done_epoch)
     assert [file.records for file in stone.files] == [2]
@@ -94,10 +94,10 @@ def test_file_count_excludes_the_tombstone_and_content_sums_match_the_log() -> N
     assert footer is not None
     assert footer.replaces == (first,)
     assert not audit(BAD, machine).altered
-    data, said = machine.paths(f"{OUTPUT}/a")[path], footer.to_metadata()["distcommit"].encode()
+    data, metadata = machine.paths(f"{OUTPUT}/a")[path], footer.to_metadata()["distcommit"].encode()
     other = msgspec.structs.replace(footer, content_sum="0123456789abcdef").to_metadata()["distcommit"].encode()
-    assert said in data
-    machine.put(path, data.replace(said, other))
+    assert metadata in data
+    machine.put(path, data.replace(metadata, other))
     assert audit(BAD, machine).altered_count == 2, "its records, and the sequence"
 
 
@@ -106,8 +106,10 @@ def test_superseded_error_files_are_deleted_by_the_following_run_and_then_the_to
     again(HALF, machine)
     machine.made.clear()
     runs(HALF, machine, 1)
-    gone = [call.path.rpartition(".")[2] for call in machine.made if call.kind == "unlink" and "_rejected" in call.path]
-    assert gone == ["parquet", "tombstone"]
+    deleted = [
+        call.path.rpartition(".")[2] for call in machine.made if call.kind == "unlink" and "_rejected" in call.path
+    ]
+    assert deleted == ["parquet", "tombstone"]
     assert values(machine, "_rejected/a") == ["a/0/2"]
     assert exact(machine).retired == 0
     runs(HALF, machine, 2)
@@ -253,16 +255,16 @@ def test_filtered_counts_of_a_superseded_file_are_preserved() -> None:
     assert exact(machine).filtered == 2, "only the error file can record it"
     assert again(World(flow=TurningAway(frozenset({"a/0/1"}))), machine).succeeded
     runs(GOOD, machine, 2)
-    found = exact(machine)
-    assert (found.filtered, found.rejected, found.retired, found.records) == (2, 1, 0, 1)
+    audit_result = exact(machine)
+    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 1, 0, 1)
 
 
 def test_reprocessed_records_without_output_count_as_filtered_not_as_a_gap() -> None:
     machine = turned_away()
     assert again(World(flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2"}))), machine).succeeded
     runs(GOOD, machine, 2)
-    found = exact(machine)
-    assert (found.filtered, found.rejected, found.retired, found.records) == (2, 0, 0, 2)
+    audit_result = exact(machine)
+    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 0, 0, 2)
     assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
@@ -339,9 +341,9 @@ def test_tombstone_above_the_done_epoch_supersedes_nothing_and_is_reported() -> 
     error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
     file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
     put(machine, msgspec.structs.replace(stone, epoch=9, files=(file,)))
-    found = audit(BAD, machine)
-    assert (found.exact, found.gaps, found.unknown_files_count) == (False, 0, 1)
-    assert "epoch 9, no sequence" in found.unknown_files[0]
+    audit_result = audit(BAD, machine)
+    assert (audit_result.exact, audit_result.gaps, audit_result.unknown_files_count) == (False, 0, 1)
+    assert "epoch 9, no sequence" in audit_result.unknown_files[0]
     runs(HALF, machine, 2)
     assert error in machine.paths(OUTPUT)
 
@@ -349,9 +351,9 @@ def test_tombstone_above_the_done_epoch_supersedes_nothing_and_is_reported() -> 
 def test_file_superseded_by_two_tombstones_is_reported() -> None:
     machine, stone = fed_again()
     put(machine, msgspec.structs.replace(stone, attempt="f" * 32))
-    found = audit(BAD, machine)
-    assert not found.exact
-    assert f"retired 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in found.unknown_files[0]
+    audit_result = audit(BAD, machine)
+    assert not audit_result.exact
+    assert f"retired 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in audit_result.unknown_files[0]
 
 
 @pytest.mark.parametrize("path", ["a/x.parquet", "_rejected/b/x.parquet", "_rejected/a/../../x", "/etc/passwd"])

@@ -97,18 +97,18 @@ def record_of(machine: SimulatedPosix, path: str) -> object:
 
 
 def has(machine: SimulatedPosix, record: type, epoch: int) -> bool:
-    found = [record_of(machine, path) for path in segments(machine)]
-    return any(isinstance(each, record) and getattr(each, "epoch", 0) == epoch for each in found)
+    log_records = [record_of(machine, path) for path in segments(machine)]
+    return any(isinstance(each, record) and getattr(each, "epoch", 0) == epoch for each in log_records)
 
 
 def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
     """Remove the newest segments of a log, from the last record of that kind on, and return them."""
     paths = segments(machine)
     first = max(place for place, path in enumerate(paths) if isinstance(record_of(machine, path), record))
-    gone = {path: files_below(machine, LOG_OF_A)[path] for path in paths[first:]}
-    for path in gone:
+    removed = {path: files_below(machine, LOG_OF_A)[path] for path in paths[first:]}
+    for path in removed:
         machine.unlink(path)
-    return gone
+    return removed
 
 
 def kinds(result: RunResult) -> set[str]:
@@ -161,20 +161,20 @@ def test_output_of_the_previous_run_is_rejected() -> None:
 def test_bucket_that_lost_its_newest_segments_is_left_alone_until_they_are_restored() -> None:
     machine = before()
     WORLD.run(machine, THEN)
-    lost = cut_back_before(machine, Done)
-    found = segments(machine)
+    removed = cut_back_before(machine, Done)
+    remaining = segments(machine)
     for _ in range(2):
         result = WORLD.run(machine, AFTER)
         assert kinds(result) == {LostTailError.__name__, "not fenced"}
         assert not result.succeeded
         assert result.totals.datasets_published <= 1  # that of the other bucket
-        assert segments(machine) == found
+        assert segments(machine) == remaining
     assert "lost its newest segments" in read_status(WORLD.store(machine)).unreadable["bucket 1"]
     with pytest.raises(LostTailError):
         set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     assert "bucket 1" in retry_all(WORLD.store(machine), "person").unreadable
     assert not audit_store(WORLD.store(machine), AFTER.provenance, deep=False).duplicates
-    replace_files(machine, "/nowhere", lost)
+    replace_files(machine, "/nowhere", removed)
     assert WORLD.run(machine, AFTER).succeeded
     assert WORLD.violation(machine, AFTER, {}) == ""
 
@@ -196,9 +196,11 @@ def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -
     replace_files(machine, LOG_OF_A, files)
     for position in (0, 1):
         log = WORLD.store(machine).bucket_log(1)
-        known = log.refresh().state_of("a")
+        dataset_state = log.refresh().state_of("a")
         log.settle(
-            partial(next_record.set_watermark, before=known, watermark=Watermark({"0": position}), who="another")
+            partial(
+                next_record.set_watermark, before=dataset_state, watermark=Watermark({"0": position}), who="another"
+            )
         )
     assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
@@ -229,12 +231,12 @@ def test_lost_commit_of_a_dead_run_is_reported_by_every_later_run(partitions: in
         assert len(machine.scandir(f"{ROOTS.store}/plans")) <= DEFAULT_RETENTION.tables + 1, (
             "these are needed by nobody"
         )
-        gone = before_it.keys() - files_below(machine, ROOTS.store).keys()
-        assert {*shown} <= gone
-        others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in gone - {*shown}}
+        deleted = before_it.keys() - files_below(machine, ROOTS.store).keys()
+        assert {*shown} <= deleted
+        others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in deleted - {*shown}}
         assert others <= {"bucket=00000", "job"}, "but below a checkpoint of its own"
-        told = len(machine.scandir(f"{ROOTS.store}/task_states"))
-        assert told <= DEFAULT_RETENTION.tables + 3, "nor the reports of runs that leave the bucket alone"
+        task_state_folders = len(machine.scandir(f"{ROOTS.store}/task_states"))
+        assert task_state_folders <= DEFAULT_RETENTION.tables + 3, "nor the reports of runs that leave the bucket alone"
     assert run_after_a_restore(other) == ""
 
 
@@ -281,11 +283,11 @@ def test_bucket_without_a_head_in_any_cut_is_checked_by_every_run() -> None:
 
     class Fails(SimulatedFileSystem):
         def list_folder(self, path: str) -> list[FolderEntry]:
-            found = super().list_folder(path)
+            entries = super().list_folder(path)
             if path == LOG_OF_A and not failed and has(machine, Fence, settings.epoch):
                 failed.append(path)
                 raise OSError(errno.EIO, "unreadable", path)
-            return found
+            return entries
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and has(machine, Done, settings.epoch):
@@ -389,10 +391,10 @@ def test_end_of_a_run_is_a_cut_and_does_not_always_checkpoint_the_job_log() -> N
     machine = new_machine()
     for _ in range(25):
         WORLD.run(machine, BEFORE)
-    found = [record_of(machine, path) for path in segments(machine, f"{ROOTS.store}/log/job")]
-    assert 8 < len(found) < 24
-    assert sum(isinstance(record, Checkpoint) for record in found) == 2
-    cuts = [record.phase for record in found if isinstance(record, Cut)]
+    log_records = [record_of(machine, path) for path in segments(machine, f"{ROOTS.store}/log/job")]
+    assert 8 < len(log_records) < 24
+    assert sum(isinstance(record, Checkpoint) for record in log_records) == 2
+    cuts = [record.phase for record in log_records if isinstance(record, Cut)]
     assert cuts[-2:] == [CutPhase.BEGAN, CutPhase.ENDED]
     fold = WORLD.store(machine).job_log().refresh()
     assert fold.has_ended

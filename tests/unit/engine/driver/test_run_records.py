@@ -126,8 +126,8 @@ def test_run_that_is_held_back_records_its_sealed_sequences_and_the_reason() -> 
 
     record = recorded(machine, go(JOB, machine, OddSource(data.datasets, extracting=extracting)).epoch)
     assert record.outcome is RunOutcome.HELD_BACK
-    assert [told.subject for told in record.held.kept] == ["a"]
-    assert [(told.subject, told.kind) for told in record.reasons.kept] == [("b", "failed")]
+    assert [held_reason.subject for held_reason in record.held.kept] == ["a"]
+    assert [(held_reason.subject, held_reason.kind) for held_reason in record.reasons.kept] == [("b", "failed")]
 
 
 def test_run_that_cannot_plan_all_datasets_records_how_many_it_held_back() -> None:
@@ -181,8 +181,8 @@ def test_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     old = WORLD.begin(machine, source(a=3))
     newer = go(WORLD, machine, source(a=3))
     before = machine.paths(FOLDER)
-    with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as told:
-        run(launch, old, observer=told)
+    with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as context:
+        run(launch, old, observer=context)
     record = recorded(machine, old.epoch)
     assert (record.outcome, record.who, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
@@ -249,8 +249,8 @@ def test_recovery_leaves_a_record_too() -> None:
         go(WORLD, machine, data)
     machine.restart()
     settings = WORLD.begin(machine, data)
-    with recorded_run(settings, "recover", "somebody") as told:
-        result = recover(launch, settings, told)
+    with recorded_run(settings, "recover", "somebody") as context:
+        result = recover(launch, settings, context)
     record = recorded(machine, settings.epoch)
     assert (result.succeeded, record.outcome, record.command) == (True, RunOutcome.SUCCEEDED, "recover")
     assert [phase.name for phase in record.phases] == ["recover"]
@@ -280,8 +280,8 @@ def test_records_of_old_runs_are_deleted_by_the_job_s_retention() -> None:
     machine.put(f"{FOLDER}/.tmp-{record_name(99)}-{'0' * 32}", b"{")
     machine.put(f"{FOLDER}/notes.txt", b"somebody's")
     go(world, machine, source(a=8))
-    left = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
-    assert {name for name in left if record_of(name) is None} == {"notes.txt"}
+    remaining = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
+    assert {name for name in remaining if record_of(name) is None} == {"notes.txt"}
 
 
 def test_run_whose_clock_was_set_back_deletes_none_of_its_own_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,10 +295,10 @@ def test_run_whose_clock_was_set_back_deletes_none_of_its_own_records(monkeypatc
 
 
 def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, RunDataset]:
-    found: dict[str, RunDataset] = {}
+    outcomes: dict[str, RunDataset] = {}
     for rows in read_run_datasets(WORLD.store(machine).fs, ROOTS.store, run_id):
-        found = {row.dataset: row for row in rows} | found
-    return found
+        outcomes = {row.dataset: row for row in rows} | outcomes
+    return outcomes
 
 
 def test_run_records_its_starter_and_versions_when_it_begins() -> None:
@@ -306,12 +306,17 @@ def test_run_records_its_starter_and_versions_when_it_begins() -> None:
     settings = WORLD.begin(machine, source(a=3))
     facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", kept_runs=3, kept_tables=2)
     with recorded_run(settings, "run", "somebody", facts=facts):
-        told = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
+        beginning = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
         assert read_record(settings.store.fs, ROOTS.store, settings.epoch) is None
-    assert told is not None
-    assert (told.epoch, told.run_id, told.who, told.facts) == (settings.epoch, settings.run_id, "somebody", facts)
+    assert beginning is not None
+    assert (beginning.epoch, beginning.run_id, beginning.who, beginning.facts) == (
+        settings.epoch,
+        settings.run_id,
+        "somebody",
+        facts,
+    )
     for after in machine.after_power_loss(random.Random(1), 5, 8):
-        assert read_beginning(WORLD.store(after).fs, ROOTS.store, settings.epoch) == told
+        assert read_beginning(WORLD.store(after).fs, ROOTS.store, settings.epoch) == beginning
 
 
 def test_dataset_table_of_a_run_has_the_outcome_of_each_dataset() -> None:

@@ -47,21 +47,21 @@ def test_task_records_when_it_committed_each_dataset() -> None:
     assert units == 3
     assert published == {"a": 3, "b": 3}
     assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.COMMITS) == 2
-    found: list[Attempt] = []
-    count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, found.append)
-    assert {attempt.writer for attempt in found} == times.keys(), "task states are known by the same digits"
+    attempts: list[Attempt] = []
+    count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, attempts.append)
+    assert {attempt.writer for attempt in attempts} == times.keys(), "task states are known by the same digits"
 
 
 def test_job_scope_times_come_from_the_sealing_and_the_publishing_phase() -> None:
     machine, world = Machine(), World(job_level=True)
     result = go(world, machine, source(a=3))
-    told = [
+    times = [
         (row.phase, row.kind, bool(row.began_ms))
         for rows in times_of(machine, result.run_id, world).values()
         for row in rows
         if row.dataset == "a"
     ]
-    assert sorted(told) == [("ingest", TimeKind.SEALED, True), ("publish", TimeKind.PUBLISHED, False)]
+    assert sorted(times) == [("ingest", TimeKind.SEALED, True), ("publish", TimeKind.PUBLISHED, False)]
 
 
 def test_replay_times_are_recorded_by_recovery() -> None:
@@ -139,8 +139,8 @@ def test_dataset_gets_its_own_requests_and_its_share_of_common_ones(
         asks(7)
     times.write(2)
     ((_, rows),) = times_of(machine, settings.run_id).items()
-    found = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
-    assert found == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
+    counts = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
+    assert counts == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
 
 
 def test_requests_of_a_work_unit_belong_to_its_dataset(requests: Requests) -> None:

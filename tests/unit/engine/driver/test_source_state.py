@@ -74,8 +74,8 @@ class CarryingSource(ModelSource):
             if state is None or state.unread is None:
                 yield planned
                 continue
-            told = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
-            units = tuple(replace(unit, properties={**unit.properties, **told}) for unit in planned.work_units)
+            properties = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
+            units = tuple(replace(unit, properties={**unit.properties, **properties}) for unit in planned.work_units)
             yield replace(planned, work_units=units)
 
     def open(self) -> Extractor:

@@ -75,9 +75,9 @@ def test_dataset_furthest_behind_its_target_is_read_first() -> None:
     second = aged(sizes, late=300, soon=20, soon2=2, never=9_999, new=30)
     result = fresh_run(machine, second, targets)
     assert second.read == ["late", "soon", "new", "soon2", "never"], "5, 4, 0.5 and 0.4 times behind, and without one"
-    told = {note.subject: note.text for note in result.totals.notes if note.kind == BEHIND}
-    assert told.keys() == {"late", "soon"}
-    assert told["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
+    notes = {note.subject: note.text for note in result.totals.notes if note.kind == BEHIND}
+    assert notes.keys() == {"late", "soon"}
+    assert notes["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
     assert audit(WORLD, machine).exact
 
 

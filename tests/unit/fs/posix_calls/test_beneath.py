@@ -183,10 +183,10 @@ class Swapping(RealPosixCalls):
             os.symlink(self.to, self.folder)
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        found = super().scandir(path)
+        entries = super().scandir(path)
         if path == self.folder:
             self.swap()
-        return found
+        return entries
 
     def rename_noreplace(self, source: str, target: str) -> None:
         if target.startswith(f"{self.folder}/") or source.startswith(f"{self.folder}/"):

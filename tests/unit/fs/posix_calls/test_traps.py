@@ -89,5 +89,5 @@ def as_nobody(act: Callable[[], None]) -> str:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
-    with open(reading, "rb") as told:
-        return told.read().decode()
+    with open(reading, "rb") as pipe:
+        return pipe.read().decode()

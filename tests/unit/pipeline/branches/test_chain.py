@@ -25,4 +25,4 @@ def test_later_converters_are_not_asked_about_columns_without_records() -> None:
     chain = Chain([Stage("first", Unreadable(), on_failure="divert"), behind])
     pieces, rejected = chain.run([Piece(pa.record_batch({"value": [b"a", b"b"]}))])
     assert pieces == []
-    assert {row: found.reason for row, found in rejected.items()} == {0: "unreadable", 1: "unreadable"}
+    assert {row: rejection.reason for row, rejection in rejected.items()} == {0: "unreadable", 1: "unreadable"}

@@ -81,14 +81,14 @@ def test_construct_that_ends_in_time_is_not_interrupted() -> None:
 
 def test_other_threads_have_no_limit() -> None:
     """Signals reach only the main thread."""
-    told: list[str] = []
+    interrupts: list[str] = []
 
     def work() -> None:
         with construct_time_limit(SOON_S, "elsewhere"):
             time.sleep(2 * SOON_S)
-            told.append("ended")
+            interrupts.append("ended")
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert told == ["ended"]
+    assert interrupts == ["ended"]

@@ -102,10 +102,10 @@ def value_of(kind: str, number: int | None) -> bytes | None:
 
 
 def converter_of(kind: str, **settings: Any) -> RegistryConverter:
-    made = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
-    assert isinstance(made, RegistryConverter)
-    made._known.registry = Schemas(kind)  # type: ignore[assignment]
-    return made
+    settings_model = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
+    assert isinstance(settings_model, RegistryConverter)
+    settings_model._known.registry = Schemas(kind)  # type: ignore[assignment]
+    return settings_model
 
 
 class WideSource(ListSource):
@@ -317,15 +317,15 @@ def test_a_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(
 @pytest.mark.parametrize("name", CONVERTERS)
 def test_converter_keeps_the_order_of_records(name: str) -> None:
     sink = OrderedSink()
-    made = validated("converter", {"type": name, **CONVERTERS[name]})
-    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", made)), [sink])
+    settings = validated("converter", {"type": name, **CONVERTERS[name]})
+    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", settings)), [sink])
 
 
 @pytest.mark.parametrize("name", ROW_CHECKERS)
 def test_row_checker_keeps_the_order_of_records(name: str) -> None:
     sink = OrderedSink()
-    made = validated("row_checker", {"type": name, **ROW_CHECKERS[name]})
-    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", made)), [sink])
+    settings = validated("row_checker", {"type": name, **ROW_CHECKERS[name]})
+    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", settings)), [sink])
 
 
 @pytest.mark.parametrize("name", FORKS)
@@ -371,17 +371,17 @@ def test_rejections_before_and_in_the_only_branch_are_written_in_source_order() 
 
 
 def test_tombstone_has_the_columns_of_the_record_before_it_in_one_piece() -> None:
-    made = converter_of("avro")
+    converter = converter_of("avro")
     values = [value_of("avro", number) for number in (1, None, 1, None)]
-    [piece] = made.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert piece.rows is not None
     assert (piece.records["x"].to_pylist(), piece.rows.to_pylist()) == ([1, None, 1, None], [0, 1, 2, 3])
 
 
 def test_first_schema_is_admitted_first_whatever_its_id() -> None:
-    made = converter_of("avro")
+    converter = converter_of("avro")
     values = [value_of("avro", number) for number in (3, 1)]
-    [piece] = made.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert (piece.records["x"].to_pylist(), list(piece.rejected)) == (["3"], [1])
 
 
