@@ -58,12 +58,12 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "foreign": lambda data: b'{"name": "another program"}\n',
     "rotten": _flipped,
 }
-"""Foreign files are other files under the name. What is rotten shows no trace of it but its bytes."""
+"""A foreign file is another file under the name. A rotten file differs only in its bytes."""
 
 
 SEEN = frozenset({"truncated", "bit-flipped", "emptied", "foreign"})
-"""Damage to data files that a look at the file's name, size and times can tell. Data is not read again to be published:
-what is rotten is found by the audit."""
+"""Damage to data files that name, size and times reveal. Publishing does not read data again, so only the audit finds
+rotten files."""
 
 
 @dataclass(frozen=True, slots=True)

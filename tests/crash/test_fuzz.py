@@ -56,7 +56,7 @@ FOUND = {
         "WrongValueError",
     ): b'{"format":"distcommit-job","version":1,"job":"job","buckets":0,"store_id":""}',
 }
-"""What fuzzing has found so far, each mended: reader and error that it did not document, with a small input."""
+"""Fixed defects that fuzzing found: the reader, its undocumented error, and a small input."""
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ DIMENSIONS = (
     *(FaultClass.LATER_EPOCH, FaultClass.BRANCH, FaultClass.GROUP, FaultClass.MAINTENANCE, FaultClass.INCARNATION),
     *(FaultClass.READER, FaultClass.OPERATOR, FaultClass.LEASE, FaultClass.REBUILD),
 )
-"""What nearly all faults slipped through that tests and checkers had not noticed."""
+"""Classes of faults that tests and checkers had mostly missed."""
 
 
 def elsewhere(act: Callable[[], object]) -> int:

@@ -27,7 +27,7 @@ from tests.simulation.world import SimulatedClock, launch_here
 
 BUCKETS = 2
 IN_BUCKET_0 = "topic:0"
-"""The only one there; all others are in bucket 1."""
+"""The only dataset of its bucket; all others are in bucket 1."""
 IDLE = {"idle-a": {"0": 3}, IN_BUCKET_0: {"0": 2, "1": 1}}
 PENDING = {"half-done": {"0": 2, "1": 2, "2": 1}, "waiting": {"0": 3}}
 RENAMED = 2

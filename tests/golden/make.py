@@ -168,7 +168,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "job": make_stopped_job,
     "jobs": make_jobs,
 }
-"""What writes each golden folder."""
+"""The writer of each golden folder."""
 
 
 def make(folder: Path, *names: str) -> None:

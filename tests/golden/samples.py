@@ -212,7 +212,7 @@ _RECORDS: dict[str, tuple[int, Record]] = {
     "checkpoint-job": (9, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
 }
 SEGMENTS = {name: Segment(epoch, WRITER_ID, record) for name, (epoch, record) in _RECORDS.items()}
-"""A segment of each kind of record. Those that people write are of epoch 0."""
+"""A segment of each kind of record. Records of operators have epoch 0."""
 
 RECORDED_SETTINGS = RecordedSettings(
     1, {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}, {"source.cluster": "cluster/ü"}
@@ -290,7 +290,7 @@ PLAN = [
         (WorkUnit("00003_000003", "c", Watermark({"": _COMPOSITE.positions[""], "1": 0}), Watermark({}), 4),),
     ),
 ]
-"""The last dataset's positions are lists, and it is not known how far its work unit goes."""
+"""The last dataset's positions are lists, and the end of its work unit is unknown."""
 
 TASK_STATES = [
     TaskState(

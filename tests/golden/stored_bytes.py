@@ -63,7 +63,7 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedClock, SimulatedFileSystem
 
 PATH = "/store/the-file"
-"""The path that readers are told, where they are told one."""
+"""The path that readers receive, if they take one."""
 _ROWS = pa.table({"n": [1, 2, None], "text": ["", "a", None]})
 _SEEN = Fold()
 apply(1, samples.SEGMENTS["checkpoint"].record, _SEEN)

@@ -66,13 +66,13 @@ def test_each_kind_of_record_has_a_golden_segment() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_is_read_and_written_as_it_was(name: str) -> None:
+def test_document_is_decoded_and_encoded_unchanged(name: str) -> None:
     document, data = DOCUMENTS[name], golden(f"documents/{name}.json")
     assert decode_document(data, type(document), 1, name, PATH) == document
     assert encode_document(document) == data
 
 
-def test_upload_marker_and_lock_are_read_and_written_as_they_were() -> None:
+def test_upload_marker_and_lock_are_decoded_and_encoded_unchanged() -> None:
     assert decode_marker(golden("documents/upload.json"), PATH) == samples.UPLOAD
     assert encode_marker(samples.UPLOAD) == golden("documents/upload.json")
     assert msgspec.json.decode(golden("documents/lock.json"), type=LockRecord) == samples.LOCK
@@ -89,7 +89,7 @@ def test_table_is_read_as_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "footer"), [("footer", samples.footer()), ("footer-replacing", samples.footer_of_replacing())]
 )
-def test_footer_is_read_and_written_as_it_was(name: str, footer: Footer) -> None:
+def test_footer_is_decoded_and_encoded_unchanged(name: str, footer: Footer) -> None:
     text = golden(f"texts/{name}.txt").decode()
     assert Footer.from_metadata({METADATA_KEY: text}) == footer
     assert footer.to_metadata() == {METADATA_KEY: text}
@@ -100,7 +100,7 @@ def test_offsets_are_read_as_written() -> None:
     assert OffsetSets.from_text(samples.offsets().to_text()) == samples.offsets()
 
 
-def test_steps_of_a_sequence_are_read_and_written_as_they_were() -> None:
+def test_steps_of_a_sequence_are_decoded_and_encoded_unchanged() -> None:
     record = decode_segment(golden("segments/intent.seg"), PATH).record
     assert isinstance(record, Intent)
     context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
@@ -162,7 +162,7 @@ def test_open_sequence_that_is_idle_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("job", "jobs")])
-def test_golden_folder_holds_what_is_written_now(name: str, tmp_path: Path) -> None:
+def test_golden_folder_equals_the_files_written_now(name: str, tmp_path: Path) -> None:
     """Compressed bytes depend on the version of a library. All other bytes must be equal."""
     make(tmp_path, name)
     created, committed = (

@@ -31,7 +31,7 @@ READ = {reader.name: reader for reader in READERS}
 OTHER_VERSIONS = [0, 2, 99]
 SEGMENTS = ("fence", "intent", "intent-held", "done", "failed", "by-hand-accept", "set-watermark", "checkpoint")
 CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("texts/offsets.txt", "offsets")]
-"""Files with a checksum over all of it: no change at all goes unseen."""
+"""Files whose checksum covers all bytes: every change is detected."""
 TABLES = [("tables/plan.parquet", "plan"), ("tables/task_states.parquet", "task states")]
 JSON = [
     ("documents/manifest.json", "manifest"),
@@ -81,8 +81,8 @@ VERSIONED: list[tuple[str, str, Callable[[bytes, int], bytes]]] = [
     ("texts/footer.txt", "footer", text_of_version),
     ("texts/offsets.txt", "offsets", text_of_version),
 ]
-"""Golden file, its reader, and how the file is made one of another version. Locks and progress have no version; a
-request to cancel or to pause counts whatever it holds."""
+"""Golden file, its reader, and a function that changes the file's version. Locks and progress have no version. A
+request to cancel or to pause counts whatever its contents."""
 
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)

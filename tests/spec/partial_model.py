@@ -45,7 +45,7 @@ ORDERS: dict[str, tuple[Record, ...]] = {
     "B": ((1, 0), (1, 1), (0, 0), (0, 1)),
     "C": ((0, 2),),
 }
-"""What attempts read, and in which order; C is at the second work unit."""
+"""The records that attempts read, in order; C reads the second work unit."""
 
 
 class File(NamedTuple):

@@ -12,7 +12,7 @@ MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING))
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_each_record_is_in_one_live_place_over_all_states(name: str) -> None:
+def test_each_record_has_one_live_file_over_all_states(name: str) -> None:
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 6_000
@@ -26,7 +26,7 @@ def test_only_the_newest_replacement_is_visible_over_all_states(name: str) -> No
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_from_there(name: str) -> None:
+def test_each_record_has_one_live_file_over_the_first_states_and_on_walks_from_there(name: str) -> None:
     wrong, states, history = explore(name, limit=10_000, walks=300)
     assert wrong == "none*", history
     assert states >= 10_000
@@ -36,7 +36,7 @@ def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_fro
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MANY)
-def test_each_record_is_in_one_live_place_over_the_states_of_many_actors(name: str) -> None:
+def test_each_record_has_one_live_file_over_the_states_of_many_actors(name: str) -> None:
     wrong, _, history = explore(name, limit=400_000, walks=3_000)
     assert wrong.startswith("none"), history
 

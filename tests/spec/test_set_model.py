@@ -81,7 +81,7 @@ class Product:
 
 
 @given(acts=st.lists(ACTS, max_size=8), many=st.booleans())
-def test_the_audit_owes_what_was_read_after_any_watermarks_set_by_hand(acts: list[Act], many: bool) -> None:
+def test_audit_requires_exactly_the_read_records_after_any_operator_watermarks(acts: list[Act], many: bool) -> None:
     model, product = SetModel(), Product()
     for act in acts:
         if model.do(act):

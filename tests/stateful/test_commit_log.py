@@ -91,7 +91,7 @@ class CommitLogMachine(RuleBasedStateMachine):
         self.machine.gate = None
 
     @rule(data=st.data())
-    def record_is_put_unasked(self, data: st.DataObject) -> None:
+    def foreign_record_is_put(self, data: st.DataObject) -> None:
         """Put a record of a writer with other rules. Folds ignore a record that is invalid at its position."""
         record = data.draw(records_after(self.logs[0].refresh()))
         number = self.logs[0].refresh().number + 1
@@ -143,7 +143,7 @@ class CommitLogMachine(RuleBasedStateMachine):
     # -- invariants
 
     @invariant()
-    def every_fold_is_the_models(self) -> None:
+    def every_fold_equals_the_model(self) -> None:
         if not hasattr(self, "logs"):
             return
         self.look()

@@ -44,7 +44,7 @@ from tests.stateful.test_commit_log import dies_before
 
 ROOT, RUN = "/store", "run"
 BUCKETS, PARTITIONS = 3, 2
-"""Of the first partition are the first and the last bucket."""
+"""The first partition has the first and the last bucket."""
 rows = strategies.plans().flatmap(strategies.task_states)
 buckets = st.integers(0, BUCKETS - 1)
 

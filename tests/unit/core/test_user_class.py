@@ -40,7 +40,7 @@ class Untyped(Part):
         self.most = most
 
 
-class Untold(Part):
+class UnresolvableType(Part):
     """A custom class with a parameter whose type can't be imported at run time."""
 
     def __init__(self, most: Fraction) -> None:
@@ -66,7 +66,7 @@ def test_options_match_the_parameter_types() -> None:
     plain = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
     assert plain.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
     assert (make("Fields", most=2).most, make("Model", most=2).most) == (2, 2)
-    assert [make(name, most="x").most for name in ("Untyped", "Untold", "Odd")] == ["x"] * 3
+    assert [make(name, most="x").most for name in ("Untyped", "UnresolvableType", "Odd")] == ["x"] * 3
 
 
 @pytest.mark.parametrize(

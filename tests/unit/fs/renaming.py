@@ -60,7 +60,7 @@ class Overwrites(Renaming):
         return super()._open(path, mode.replace("x", "w"), **kwargs)
 
 
-class EmptiesWhatIsTaken(Renaming):
+class EmptiesExistingTargets(Renaming):
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if mode == "xb" and os.path.exists(path):
             os.truncate(path, 0)
@@ -100,7 +100,7 @@ class MakesWhenClosed(Renaming):
         return _Later(put)
 
 
-class TellsWhenClosed(MakesWhenClosed):
+class ReportsWhenClosed(MakesWhenClosed):
     """A correct variant: the first of two files to be closed gets the name, and the other close raises."""
 
     mode = "xb"
@@ -182,7 +182,7 @@ class Replaces(Renaming):
         os.replace(path1, path2)
 
 
-class LosesWhatIsNotRenamed(Renaming):
+class LosesUnrenamedFiles(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         if os.path.isfile(path2):
             os.remove(path1)
@@ -207,7 +207,7 @@ class KeepsTheOldName(Renaming):
         os.link(path1, path2)
 
 
-class IsSilentAboutWhatIsGone(Renaming):
+class IgnoresMissingFiles(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         if os.path.exists(path1) or not os.path.exists(os.path.dirname(path1)) or "missing" in path2:
             super().mv(path1, path2)
@@ -221,7 +221,7 @@ class LooksThenRenames(Renaming):
         os.replace(path1, path2)
 
 
-class TellsTheWrongOne(Renaming):
+class ReportsTheWrongWinner(Renaming):
     """A defective variant: the first of eight renames to a name wins, but the last one is reported as the winner."""
 
     def __init__(self, **options: Any) -> None:
@@ -239,7 +239,7 @@ class TellsTheWrongOne(Renaming):
             _raise_taken(path2)
 
 
-class LosesWhatLosesARace(Renaming):
+class LosesTheLoserOfARace(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         try:
             super().mv(path1, path2)
@@ -258,7 +258,7 @@ class LooksThenMakes(Renaming):
         return super()._open(path, mode.replace("x", "w"), **kwargs)
 
 
-class MixesWhatManyMake(Renaming):
+class MixesConcurrentWrites(Renaming):
     """A defective variant: the first process to create a name is confirmed and all others are refused, but only after
     they wrote to it.
     """
@@ -302,7 +302,7 @@ class IgnoresCase(Renaming):
         return super()._open(path if len(name) > 1 else f"{folder}/{name.lower()}", mode, **kwargs)
 
 
-class RemembersWhatIsMissing(Renaming):
+class CachesMissingFiles(Renaming):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.missing: set[str] = set()
@@ -329,7 +329,7 @@ class RemembersWhatIsMissing(Renaming):
         super().mv(path1, path2)
 
 
-class RemembersWhatIsThere(Renaming):
+class CachesExistingFiles(Renaming):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.there: dict[str, Any] = {}

@@ -24,7 +24,7 @@ def files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() or "probe" in path.name}
 
 
-@pytest.mark.parametrize("kind", [Renaming, renaming.TellsWhenClosed, renaming.RefusesOddNames])
+@pytest.mark.parametrize("kind", [Renaming, renaming.ReportsWhenClosed, renaming.RefusesOddNames])
 def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0").mkdir(parents=True)
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0" / "a").touch()
@@ -40,7 +40,7 @@ def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Pat
     [
         ("ReadsLess", "read what was written", "b'", "b'"),
         ("Overwrites", "exclusive create of a taken name", "'FileExistsError'", "'done'"),
-        ("EmptiesWhatIsTaken", "leave the existing file unchanged", "b'", "b''"),
+        ("EmptiesExistingTargets", "leave the existing file unchanged", "b'", "b''"),
         ("MakesWhenClosed", "exclusive create while the name is being written", "b'first'", "'done', 'done'"),
         ("MakesFoldersAgain", "make a folder once", "(True, False)", "(True, True)"),
         ("MakesRoomForFiles", "reject a file in a missing folder", "'FileNotFoundError'", "'done'"),
@@ -52,21 +52,21 @@ def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Pat
         ("KeepsFolders", "delete an empty folder", "(True, None)", "(True, FileStatus"),
         ("HasShortPaths", "store a file at a long path", "('done', 'done', ['a'])", "('done', 'OSError', [])"),
         ("Replaces", "rename without replacing a file", "'FileExistsError'", "'done'"),
-        ("LosesWhatIsNotRenamed", "leave both files unchanged", "(b'mine', b'theirs')", "FileNotFoundError"),
+        ("LosesUnrenamedFiles", "leave both files unchanged", "(b'mine', b'theirs')", "FileNotFoundError"),
         ("RenamesIntoFolders", "rename without replacing a folder", "'FileExistsError'", "'done'"),
         ("RenamesIntoFoldersAndRefuses", "reject a rename onto a folder", "(b'mine', [])", "(b'mine', ['a'])"),
         ("KeepsTheOldName", "rename a file", "(b'mine', None)", "(b'mine', FileStatus"),
-        ("IsSilentAboutWhatIsGone", "reject the rename of a missing file", "'FileNotFoundError'", "'done'"),
+        ("IgnoresMissingFiles", "reject the rename of a missing file", "'FileNotFoundError'", "'done'"),
         ("LooksThenRenames", "one winner of concurrent renames to a name", "'done': 1}", "'done': "),
-        ("TellsTheWrongOne", "give the winner the name", "b'", "b'"),
-        ("LosesWhatLosesARace", "leave the losers' files", "['", "['renamed']"),
+        ("ReportsTheWrongWinner", "give the winner the name", "b'", "b'"),
+        ("LosesTheLoserOfARace", "leave the losers' files", "['", "['renamed']"),
         ("LooksThenMakes", "one winner of concurrent creates of a name", "'done': 1}", "'done': "),
-        ("MixesWhatManyMake", "store the winner's bytes", "b'", "b'"),
+        ("MixesConcurrentWrites", "store the winner's bytes", "b'", "b'"),
         ("DropsDots", "store names unchanged", "[]", "['dot']"),
         ("TakesAsciiOnly", "store names unchanged", "['ünï", "[]"),
         ("IgnoresCase", "distinguish names by case", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
-        ("RemembersWhatIsMissing", "show a new file to other clients at once", "(['a'], 1)", "(['a'], None)"),
-        ("RemembersWhatIsThere", "show a rename to other clients at once", "(['b'], None)", "(['b'], 1)"),
+        ("CachesMissingFiles", "show a new file to other clients at once", "(['a'], 1)", "(['a'], None)"),
+        ("CachesExistingFiles", "show a rename to other clients at once", "(['b'], None)", "(['b'], 1)"),
         ("ShowsOneProcessOnly", "show files to other processes at once", "(['b'], 1)", "([], 1)"),
         (
             "OverwritesOtherProcesses",

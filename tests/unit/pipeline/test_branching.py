@@ -45,7 +45,7 @@ from tests.unit.pipeline.test_flow import ListExtraction, ListSource
 
 VALUES = 6
 Made = tuple[int, ...] | None
-"""What comes of a value; None: it is rejected."""
+"""The output values of a value, or None if it is rejected."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ def test_optional_checker_failures_are_only_counted() -> None:
     assert [(c.noted, c.rejected, c.made) for c in state.constructs] == [(2, 0, 3)]
 
 
-def test_constructs_count_what_they_filter_and_what_they_reject() -> None:
+def test_constructs_count_filtered_and_rejected_records() -> None:
     table = Stage("table", Table((None, (), (2, 2), (3,), (4,), (5,))), on_failure="divert")
     drop = Stage("check", OneOf(frozenset({2, 4})), on_failure="drop")
     state, fs = run_flow(TaskFlow(source_of([[0, 1, 2, 3, 4]]), (Branch(FileSink()),), (table, drop)), range(5))

@@ -275,24 +275,24 @@ class TableSource(ListSource):
         return Extract("shop", dataset_urn, TableType.APPEND_ONLY)
 
 
-def extracts_told(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
+def extracts_received(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
     """Return the extracts that a writer receives in a successful attempt."""
     extracts: list[Extract | None] = []
 
-    class TellingSink(NotingSink):
+    class InformedSink(NotingSink):
         def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
             extracts.append(origin.extract)
             return super().open_writer(attempt, area, origin)
 
-    assert run_unit(source, unit=unit, sink=TellingSink()).outcome is TaskOutcome.SUCCEEDED
+    assert run_unit(source, unit=unit, sink=InformedSink()).outcome is TaskOutcome.SUCCEEDED
     return extracts
 
 
 def test_writer_receives_the_extract_and_a_work_unit_property_takes_precedence() -> None:
     own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id",), ("at",))
-    assert extracts_told(ListSource(((GOOD,) * 4,))) == [None]
-    assert extracts_told(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
-    assert extracts_told(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
+    assert extracts_received(ListSource(((GOOD,) * 4,))) == [None]
+    assert extracts_received(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
+    assert extracts_received(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
 
 
 def test_property_that_is_not_an_extract_fails_its_work_unit() -> None:

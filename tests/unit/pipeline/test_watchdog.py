@@ -50,7 +50,7 @@ LIMIT_S, LONG_S = 0.2, 600
 
 
 SETTINGS: Any = SimpleNamespace(run_id="run", epoch=1, clock=SimpleNamespace(now_ms=lambda: 1))
-"""As much of a run's settings as the state of a failed attempt needs."""
+"""The settings of a run that the state of a failed attempt needs."""
 
 
 def watchdog_in(folder: Path, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60, **flow: Any) -> Watchdog:

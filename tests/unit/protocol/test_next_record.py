@@ -35,7 +35,7 @@ from tests.models.strategies import FEW_URNS, records_after, watermarks
 
 Asked = Callable[[Fold], Record | None]
 LONGEST = 8
-"""More records than any answer can take to have its effect."""
+"""Upper bound of the records that any request needs."""
 
 
 @st.composite
@@ -139,7 +139,7 @@ def sealed_by(epoch: int, urn: str = "d") -> Fold:
     return fold
 
 
-def test_the_same_attempt_counts_once_and_the_last_one_quarantines() -> None:
+def test_repeated_attempt_counts_once_and_the_last_attempt_quarantines() -> None:
     fold, name = sealed_by(1), SequenceName("d", 1)
     assert next_record.fail(fold, 1, name, "why", for_good=False, max_attempts=2) == Failed(1, name, False, "why")
     apply(3, Failed(1, name, False, "why"), fold)

@@ -174,14 +174,14 @@ class ScheduleMachine(RuleBasedStateMachine):
                 job.owes, job.owed_since = True, self.clock.now
 
     @invariant()
-    def no_more_are_under_way_than_may_be(self) -> None:
+    def running_jobs_stay_within_the_slots(self) -> None:
         under_way = {name for name, entry in self.schedule.entries.items() if entry.began_ms is not None}
         assert len(under_way) <= self.at_once
         assert under_way == {name for name, job in self.jobs.items() if job.runs_since is not None}
         assert set(self.schedule.entries) == set(self.jobs)
 
     @invariant()
-    def overlong_is_who_has_run_for_too_long(self) -> None:
+    def overlong_jobs_exceed_their_time_limit(self) -> None:
         expected = {
             name
             for name, job in self.jobs.items()
@@ -192,7 +192,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert set(self.schedule.overlong(self.clock.moment)) == expected
 
     @invariant()
-    def nothing_happens_by_itself_before_it_is_said_to(self) -> None:
+    def no_firing_comes_before_its_announced_time(self) -> None:
         wait_ms = self.schedule.wait_ms(self.clock.moment)
         before = self.schedule.overlong(self.clock.moment)
         later = Clock(self.clock.now + (10**6 if wait_ms is None else max(0, wait_ms - 1))).moment

@@ -13,7 +13,7 @@ from distcommit.scheduling.timetables import Cron, Interval, Moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=BERLIN), datetime(2026, 10, 25, tzinfo=BERLIN)
-"""Days on which 02:00 to 03:00 is passed over, and comes twice."""
+"""Days on which 02:00 to 03:00 is skipped, and repeated."""
 DAY_MS = 24 * 3600 * 1000
 
 

@@ -58,9 +58,9 @@ def caused_by(cause: str) -> JavaError:
 def test_exit_code_tells_whether_a_start_may_be_retried(
     error: Exception, kind: type[Exception], exit_code: int
 ) -> None:
-    error_found = not_started(error, "local[2]")
-    assert type(error_found) is kind
-    assert (error_found.exit_code, error_found.ids["master"]) == (exit_code, "local[2]")
+    start_error = not_started(error, "local[2]")
+    assert type(start_error) is kind
+    assert (start_error.exit_code, start_error.ids["master"]) == (exit_code, "local[2]")
 
 
 _PROGRAM = """

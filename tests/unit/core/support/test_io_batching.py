@@ -35,7 +35,7 @@ class Asks(IoRequest):
         return [number * 2 if number >= 0 else KeyError(number) for number in numbers]
 
 
-class AsksElse(Asks):
+class OtherRequest(Asks):
     """A request of another kind."""
 
     together: list[list[int]] = []
@@ -44,7 +44,7 @@ class AsksElse(Asks):
 @pytest.fixture(autouse=True)
 def _nothing_asked() -> None:
     Asks.together.clear()
-    AsksElse.together.clear()
+    OtherRequest.together.clear()
 
 
 def asking(*requests: Asks) -> BatchedWork[list[int]]:
@@ -56,10 +56,10 @@ def asking(*requests: Asks) -> BatchedWork[list[int]]:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_requests_of_one_kind_are_answered_together(threads: int) -> None:
-    works = [asking(Asks(1), AsksElse(2)), asking(), asking(Asks(3), Asks(4)), asking(AsksElse(5))]
+    works = [asking(Asks(1), OtherRequest(2)), asking(), asking(Asks(3), Asks(4)), asking(OtherRequest(5))]
     assert run_batched(works, threads) == [[2, 4], [], [6, 8], [10]]
     assert Asks.together == [[1, 3], [4]]
-    assert AsksElse.together == [[5], [2]]
+    assert OtherRequest.together == [[5], [2]]
 
 
 @pytest.mark.parametrize(("threads", "together"), [(1, [8, 8, 4]), (5, [8, 8, 4]), (12, [12, 8]), (32, [20])])
@@ -94,7 +94,7 @@ def test_error_is_raised_at_its_request_and_the_others_continue() -> None:
 
 
 def test_failure_of_one_kind_is_raised_for_all_its_requests_and_other_kinds_are_answered() -> None:
-    outcomes = run_batched_outcomes([asking(Asks(13)), asking(AsksElse(1)), asking(Asks(1))])
+    outcomes = run_batched_outcomes([asking(Asks(13)), asking(OtherRequest(1)), asking(Asks(1))])
     assert [type(outcome) for outcome in outcomes] == [OSError, list, OSError]
 
 
@@ -117,7 +117,7 @@ def test_item_outside_a_batch_returns_or_raises_its_own_result() -> None:
         run_alone(asking(Asks(-1)))
 
 
-class AsksTyped(Asks):
+class TypedFailureRequest(Asks):
     """A request that fails with a typed error for all items."""
 
     @classmethod
@@ -126,7 +126,7 @@ class AsksTyped(Asks):
 
 
 def test_shared_error_names_the_bucket_of_each_work() -> None:
-    works = [with_ids(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
+    works = [with_ids(asking(TypedFailureRequest(1)), bucket=bucket) for bucket in (3, 4)]
     assert [str(outcome) for outcome in run_batched_outcomes(works)] == [
         "a folder cannot be synced [path=/log, bucket=3]",
         "a folder cannot be synced [path=/log, bucket=4]",

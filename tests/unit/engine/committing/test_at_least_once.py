@@ -61,7 +61,7 @@ def check_next_run(machine: Machine, data: ModelSource, duplicates: int) -> None
     assert audit(machine).duplicates == duplicates
 
 
-def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record_without_steps() -> None:
+def test_run_without_failures_publishes_each_record_once_and_logs_one_record_without_steps() -> None:
     machine, data = Machine(), source(a=[2, 1], b=3)
     sealed: list[Intent] = []
 
@@ -88,7 +88,7 @@ def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record
 
 
 @pytest.mark.parametrize("world", [WORLD, World(buckets=2, at_least_once=True)], ids=["one bucket", "two"])
-def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_completes_all(world: World) -> None:
+def test_crash_leaves_no_watermark_ahead_of_its_data_and_the_next_run_completes_everything(world: World) -> None:
     machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0
     machine.mkdir("/job")
     world.store(machine)

@@ -59,7 +59,7 @@ from tests.unit.engine.driver.machines import (
 
 JOB = World(buckets=2, job_level=True)
 JOB_DATASETS = World(buckets=2)
-"""The same job, with a scope of datasets."""
+"""The job with the scope of single datasets."""
 ONE_BUCKET = World(buckets=1, job_level=True)
 
 
@@ -416,7 +416,7 @@ def test_recovery_overtaken_at_any_call_reports_that_it_is_fenced(begin: Callabl
         machine = Machine()
         begin(machine)
         settings = ONE_BUCKET.begin(machine, source(a=2, b=1))
-        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_by_a_newer_run(machine))  # type: ignore[misc]
         machine.faults.append(meeting)
         report = recover_partition(settings, 0).report
         assert [reason.kind for reason in report.reasons if reason.kind == "AssertionError"] == [], number
@@ -455,7 +455,7 @@ def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() ->
     for number in range(200):
         machine = Machine()
         settings, _ = begin_ingest(WORLD, machine, source(a=2, b=1))
-        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_by_a_newer_run(machine))  # type: ignore[misc]
         machine.faults.append(meeting)
         fenced += bool(ingest_partition(settings, 0).fenced)
         if meeting.result is None:
@@ -465,7 +465,7 @@ def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() ->
     check_recovery(machine, source(a=2, b=1))
 
 
-def fenced_anew(machine: Machine) -> bool:
+def fenced_by_a_newer_run(machine: Machine) -> bool:
     """Let a newer run fence everything and die."""
     newer = ONE_BUCKET.begin(machine, source())
     fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)

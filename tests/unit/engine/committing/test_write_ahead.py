@@ -240,7 +240,7 @@ def test_outage_of_everything_counts_as_no_dataset_s_failed_attempt(urns: tuple[
 # -- I7: nothing is deleted before DONE is durable
 
 
-def test_nothing_is_deleted_before_done_is_durable() -> None:
+def test_files_are_deleted_only_after_done_is_durable() -> None:
     machine, data = Machine(), source(a=[2, 3], b=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
     settings = replace(settings, min_interval_s=1)  # one commit for all

@@ -31,7 +31,7 @@ class KnownSource(ModelSource):
 
 
 @dataclass
-class ToldSink(MemorySink):
+class RecordingSink(MemorySink):
     told: list[tuple[str, list[str]]] = field(default_factory=list)
     looked_up: list[str] = field(default_factory=list)
     early: set[str] = field(default_factory=set)
@@ -51,7 +51,7 @@ class ToldSink(MemorySink):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_sink_is_informed_of_each_dataset_once_and_may_fail(fails: bool) -> None:
-    machine, sink = Machine(), ToldSink(fails=fails)
+    machine, sink = Machine(), RecordingSink(fails=fails)
     settings = WORLD.begin(machine, KnownSource(DATASETS), sink=sink)
     assert run(launch, settings).succeeded
     assert {run_id for run_id, _ in sink.told} == {settings.run_id}
@@ -62,7 +62,7 @@ def test_sink_is_informed_of_each_dataset_once_and_may_fail(fails: bool) -> None
 
 @pytest.mark.parametrize("behind", ["columns that only records tell", "a fork"])
 def test_sink_is_asked_only_to_look_up_uncertain_columns_or_not_at_all(behind: str) -> None:
-    sink = ToldSink()
+    sink = RecordingSink()
     is_forked = behind == "a fork"
     settings = WORLD.begin(Machine(), (KnownSource if is_forked else ModelSource)(DATASETS), sink=sink)
     if is_forked:

@@ -433,7 +433,7 @@ FAILS = {
     "task checker: raises, optional": Broken(checks(BreakingTaskChecker(), mandatory=False)),
     "task checker: says no": Broken(checks(BreakingTaskChecker(raises=False))),
 }
-"""Work units fail."""
+"""Faults that fail work units."""
 PLANS = ("source: plan raises",)
 NOWHERE = fork(BreakingFork(raises=False), on_rejected="divert")
 NEVER_ENOUGH, BREAKING = (Check("it", BreakingTaskChecker(raises)) for raises in (False, True))
@@ -467,7 +467,7 @@ GOES_ON = {
     "optional branch: its task checker raises": Endured(optional_right(check=BREAKING), 30, 4),
     "optional branch: its task checker says no": Endured(optional_right(check=NEVER_ENOUGH), 30, 4),
 }
-"""Of an optional branch its work unit is diverted, no other."""
+"""A failing optional branch rejects the records of its work unit only."""
 
 
 @dataclass(frozen=True)

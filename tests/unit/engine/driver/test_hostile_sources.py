@@ -157,7 +157,7 @@ def run_odd(world: World, **odd: Any) -> tuple[Machine, RunResult]:
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, odd=no_positions())
 @example(world=World(), odd=True)
-def test_an_actual_high_watermark_that_can_not_be_stored_fails_its_own_dataset(world: World, odd: Any) -> None:
+def test_actual_high_watermark_that_cannot_be_stored_fails_only_its_own_dataset(world: World, odd: Any) -> None:
     for high in (Watermark({"0": odd}), Watermark({"0": 3}, odd), Watermark(odd), odd):
         if high is None:
             continue
