@@ -150,7 +150,7 @@ def test_chain_has_the_effects_of_all_its_faults() -> None:
         assert chains.play(history) == "seen"
         assert audits.pop() == [f"/job/{name}" for name in left], history
     assert chains.play("folders:power@2.0") == "seen"
-    assert audits.pop() == [], "nothing was synced"
+    assert audits.pop() == [], "the history has no sync"
     for wrong in (
         "folders:kill",
         "folders:run kill@1",

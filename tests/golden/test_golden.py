@@ -54,7 +54,7 @@ def raw_record(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SEGMENTS)
-def test_segment_is_read_as_written(name: str) -> None:
+def test_segment_is_decoded_to_the_encoded_value(name: str) -> None:
     segment = decode_segment(golden(f"segments/{name}.seg"), PATH)
     assert segment == samples.SEGMENTS[name]
     assert decode_segment(encode_segment(segment), PATH) == segment
@@ -80,7 +80,7 @@ def test_upload_marker_and_lock_are_decoded_and_encoded_unchanged() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_table_is_read_as_written(name: str) -> None:
+def test_table_is_decoded_to_the_encoded_value(name: str) -> None:
     decode, encode, rows = TABLES[name]
     assert decode(golden(f"tables/{name}.parquet"), PATH) == rows
     assert decode(encode(rows), PATH) == rows
@@ -95,7 +95,7 @@ def test_footer_is_decoded_and_encoded_unchanged(name: str, footer: Footer) -> N
     assert footer.to_metadata() == {METADATA_KEY: text}
 
 
-def test_offsets_are_read_as_written() -> None:
+def test_offsets_are_decoded_to_the_encoded_value() -> None:
     assert OffsetSets.from_text(golden("texts/offsets.txt").decode()) == samples.offsets()
     assert OffsetSets.from_text(samples.offsets().to_text()) == samples.offsets()
 
@@ -113,7 +113,7 @@ def test_steps_of_a_sequence_are_decoded_and_encoded_unchanged() -> None:
     assert dump_steps([*renames, commit]) == record.sequences[0].steps
 
 
-def test_total_of_a_cut_piece_does_not_depend_on_the_order_of_datasets() -> None:
+def test_total_of_a_snapshot_delta_does_not_depend_on_the_order_of_datasets() -> None:
     assert checksum_of(samples.PIECE.datasets) == "003e179a6be4b232"
     assert checksum_of(dict(reversed(samples.PIECE.datasets.items()))) == "003e179a6be4b232"
 

@@ -208,7 +208,7 @@ def test_changed_byte_of_a_json_file_raises_only_the_documented_error(name: str,
     "data",
     [b"", b"\n", b"\0" * 4096, b"PAR1PAR1", b"distcommit-segment 1 ", b"Obj\x01", b"\xff" * 300, b"{}", b"null", b"[]"],
 )
-def test_foreign_bytes_are_corrupt(reader: str, data: bytes) -> None:
+def test_foreign_bytes_raise_the_corruption_error(reader: str, data: bytes) -> None:
     assert refused(reader, data)
 
 

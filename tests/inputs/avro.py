@@ -190,7 +190,7 @@ CASES: list[Case] = [
         "order",
         "two schemas that alternate, tombstones and bad records",
         "in source order",
-        test=f"{ORDER}::test_a_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order",
+        test=f"{ORDER}::test_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order",
     ),
     Case(
         "order",

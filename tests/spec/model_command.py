@@ -14,12 +14,12 @@ def model_command(
     design: Sequence[str],
     naive: Sequence[tuple[str, str, str]],
 ) -> None:
-    """Prints a line for each, and exits with 1 if one is not as expected.
+    """Print a line for each scenario, and exit with 1 if a result is not as expected.
 
     Args:
-        explore: what is wrong with a scenario under these switches, in how many states, and a history.
-        design: scenarios in which nothing may be wrong.
-        naive: scenarios with a switch, and what it changes, in which something has to be.
+        explore: returns the violation in a scenario with these switches, the number of states, and a history.
+        design: scenarios that must have no violation.
+        naive: scenarios with a switch and its description, which must have a violation.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", nargs="?", choices=design)

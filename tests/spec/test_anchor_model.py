@@ -46,5 +46,5 @@ def test_restored_part_is_rejected_or_harmless_after_crashes_at_many_places() ->
 
 
 @pytest.mark.parametrize("naive", [naive for naive, _ in NAIVE])
-def test_naive_anchors_break(naive: str) -> None:
+def test_naive_anchor_rule_breaks(naive: str) -> None:
     assert next((history.acts for ending, history in endings(naive, 6) if is_wrong(ending)), None)

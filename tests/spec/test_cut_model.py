@@ -31,7 +31,7 @@ def test_each_counting_cut_is_whole_over_the_states_of_many_actors(name: str) ->
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_cut_breaks(name: str, naive: str) -> None:
+def test_naive_cut_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive)
     assert not wrong.startswith("none")
     assert history

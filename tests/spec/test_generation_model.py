@@ -32,7 +32,7 @@ def test_rebucket_invariants_hold_over_the_states_of_many_actors(name: str) -> N
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_rebucket_breaks(name: str, naive: str) -> None:
+def test_naive_rebucket_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive, limit=30_000)
     assert not wrong.startswith("none")
     assert history

@@ -33,7 +33,7 @@ def test_prefix_of_a_failed_attempt_is_published_once_over_the_states_of_many_ac
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_prefix_breaks(name: str, naive: str) -> None:
+def test_naive_prefix_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive, limit=30_000)
     assert not wrong.startswith("none")
     assert history

@@ -42,7 +42,7 @@ def test_each_record_has_one_live_file_over_the_states_of_many_actors(name: str)
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_replacement_breaks(name: str, naive: str) -> None:
+def test_naive_replacement_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive, limit=30_000)
     assert not wrong.startswith("none")
     assert history

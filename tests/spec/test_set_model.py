@@ -1,4 +1,4 @@
-"""Watermarks that an operator sets, against their model: the audit owes the records that were read, and no others."""
+"""Watermarks that an operator sets, against their model: the audit requires the records that were read, and no others."""
 
 from __future__ import annotations
 
@@ -100,4 +100,4 @@ def test_positions_that_an_operator_skips_are_recorded_with_their_cause() -> Non
     assert "set by hand (op)" in skipped.reason
     assert positions_lost(product.state.skipped) == 3
     product.do(Act("set", 3), many=False)
-    assert positions_lost(product.state.skipped) == 1, "the others are read again"
+    assert positions_lost(product.state.skipped) == 1, "all other records are read again"

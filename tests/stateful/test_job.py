@@ -85,7 +85,7 @@ TestJob.settings = effort(30, steps=16)
 
 @effort(60)
 @given(strategies.job_histories(20))
-def test_every_history_ends_exact(history: list[Event]) -> None:
+def test_every_job_history_ends_with_exact_output(history: list[Event]) -> None:
     job = JobUnderTest()
     for event in history:
         job.apply(event)

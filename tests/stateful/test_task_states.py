@@ -234,6 +234,6 @@ def test_winners_are_one_per_work_unit_and_gap_free(
             if partition in state.low.positions
         ]
         for low, reached in sorted(ranges):
-            assert low == at, "a gap, or read twice"
+            assert low == at, "a gap, or a record read twice"
             at = reached
         assert at == high

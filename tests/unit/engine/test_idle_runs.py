@@ -41,7 +41,7 @@ def test_log_of_an_idle_bucket_is_listed_five_times_and_its_segments_stay_few() 
     records = [segment.record for segment in stored if not isinstance(segment, Exception)]
     assert {type(record) for record in records} == {Checkpoint, Fence}
     epochs = [record.epoch for record in records if isinstance(record, Fence)]
-    assert epochs == sorted(set(epochs)), "each run has fenced it"
+    assert epochs == sorted(set(epochs)), "each run has fenced the bucket"
 
 
 def test_job_log_stays_short_because_each_look_reads_all_above_its_checkpoint() -> None:

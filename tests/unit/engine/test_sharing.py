@@ -131,7 +131,7 @@ def test_nothing_is_lent_when_work_units_are_fewer_than_partitions() -> None:
     run = replace(SETTINGS, partitions=10, store=replace(SETTINGS.store, buckets=10))
     plans = plans_of({0: [40, 40, 40], 1: [1000]})
     manifest = build_manifest(run, reports_of(plans, 10))
-    assert len(manifest.lent) == 2, "one to each that reads of it"
+    assert len(manifest.lent) == 2, "one range for each reading task"
     assert sorted(map(len, read_by_tasks(run, manifest, plans)))[-4:] == [1, 1, 1, 1]
 
 

@@ -47,7 +47,9 @@ def test_dataset_without_a_folder_is_published_by_one_rename() -> None:
     assert f"{OUTPUT}/b" not in [op.path for op in machine.made if op.kind == "mkdir"]
     machine.made.clear()
     assert go(WORLD, machine, source(b=5)).succeeded
-    assert [path.rpartition("/")[0] for path in moves(machine)] == [OUTPUT, f"{OUTPUT}/b"], "tried, then file by file"
+    assert [path.rpartition("/")[0] for path in moves(machine)] == [OUTPUT, f"{OUTPUT}/b"], (
+        "the whole folder is tried first, then file by file"
+    )
     audit_result = audit(WORLD, machine)
     assert (audit_result.exact, audit_result.records, audit_result.files) == (True, 5, 2)
 

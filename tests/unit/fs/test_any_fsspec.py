@@ -162,7 +162,7 @@ def test_options_come_from_the_url_and_from_fsspec_without_caches(
                 fs.read(f"{tmp_path}/missing")
     url = f"{scheme}://user@host:1/"
     assert Options.given == {"url": url, "username": "me", "use_listings_cache": False, **more}
-    assert Options.made - count == 2, "one connection for each"
+    assert Options.made - count == 2, "each file system has its own connection"
 
 
 class Remembers(Renaming):
@@ -217,7 +217,7 @@ class AtARoot(Renaming):
         raise FileNotFoundError(path)
 
 
-def test_paths_begin_with_one_slash() -> None:
+def test_paths_begin_with_a_single_slash() -> None:
     assert opened(AtARoot).status("/a/b") is None
     assert AtARoot.asked == "/a/b"
 

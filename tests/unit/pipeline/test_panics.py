@@ -51,7 +51,7 @@ def test_any_exception_of_a_record_converter_rejects_only_that_record(error: Bas
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
-def test_cancellation_and_time_limit_pass_a_record_converter(error: BaseException) -> None:
+def test_cancellation_and_time_limit_pass_through_a_record_converter(error: BaseException) -> None:
     with pytest.raises(type(error)):
         list(Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]})))
 
@@ -69,14 +69,14 @@ def test_panic_within_a_batch_is_located_by_bisection() -> None:
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), ZeroDivisionError("boom")])
-def test_error_of_a_source_fails_its_work_unit_alone(error: Any) -> None:
+def test_error_of_a_source_fails_only_its_work_unit(error: Any) -> None:
     state = run_unit(ListSource(((GOOD,),), error))
     assert state.outcome is TaskOutcome.FAILED
     assert "boom" in state.error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_cancellation_passes_a_work_unit(error: Any) -> None:
+def test_cancellation_passes_through_a_work_unit(error: Any) -> None:
     with pytest.raises(type(error)):
         run_unit(ListSource(((GOOD,),), error))
 
@@ -118,7 +118,7 @@ def converted(settings: RegistryConverter, values: list[bytes]) -> tuple[list[An
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), RecursionError("boom")])
-def test_panic_of_a_decoder_rejects_the_message_alone(error: BaseException) -> None:
+def test_panic_of_a_decoder_rejects_only_its_message(error: BaseException) -> None:
     header = b"\0\0\0\0\x01"
     values = [header + b"a", header + b"\0", header + b"bb", header + b"\0", header + b"ccc"]
     records, rejected = converted(registry_converter(PanickingDecoder(error)), values)
@@ -136,7 +136,7 @@ def test_panic_at_a_schema_rejects_the_messages_of_that_schema(error: BaseExcept
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
-def test_cancellation_and_time_limit_pass_a_decoder(error: BaseException) -> None:
+def test_cancellation_and_time_limit_pass_through_a_decoder(error: BaseException) -> None:
     with pytest.raises(type(error)):
         converted(registry_converter(PanickingDecoder(error)), [b"\0\0\0\0\x01\0"])
     with pytest.raises(type(error)):

@@ -178,7 +178,7 @@ def test_batch_that_only_one_branch_has_taken_is_in_no_branch() -> None:
     made = Machine()
     read(HoleSource(batches_of([[0], [0], [0]])), machine=made)
     writes = [op for op in made.made if op.kind == "create" and "/y/" in op.path]
-    assert writes, "the second branch has files of its own"
+    assert writes, "the second branch has separate files"
     machine.faults.append(fails(errno.ENOSPC, "create", "/y/"))
     state, _ = read(HoleSource(batches_of([[2], [0], [0]])), machine=machine)
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)

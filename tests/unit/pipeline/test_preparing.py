@@ -130,7 +130,7 @@ def test_waiting_work_units_are_bounded_in_number_and_bytes(
             assert list(preparing.ended()) == []
         preparing.add(units[-1])
         threading.Timer(0.2, held.may_close.set).start()
-        assert next(preparing.ended()) is units[0], "it has waited for the first"
+        assert next(preparing.ended()) is units[0], "the limit makes it wait for the first"
         assert held.closed
         list(preparing.ended(all_of_them=True))
 

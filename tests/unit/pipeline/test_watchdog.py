@@ -176,7 +176,7 @@ def test_worker_in_native_code_is_killed_and_its_work_unit_recorded_once(
     assert has_killed_its_worker(state.error)
     assert is_permanent(state.error)
     assert has_ended((tmp_path / "watchdog").read_text())
-    assert not (tmp_path / "imported").exists(), "nothing is imported from the working folder or the environment"
+    assert not (tmp_path / "imported").exists(), "no module is imported from the working folder or the environment"
 
 
 def test_worker_that_hangs_outside_of_work_units_is_killed_and_nothing_recorded(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_watchdog_ends_with_its_worker_although_another_process_has_the_descript
     assert not (tmp_path / "watchdog").exists(), "the inherited descriptors are closed in the other process"
 
 
-def test_tasks_one_after_the_other_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
+def test_consecutive_tasks_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
     code = f"""
 import os
 from pathlib import Path

@@ -124,7 +124,7 @@ def test_set_is_rejected_while_a_sequence_is_pending() -> None:
     assert not valid(SetWatermark("d", at(0), "me"), folded(FENCED, SEALED))
 
 
-def test_quarantine_and_release() -> None:
+def test_retry_makes_a_quarantined_sequence_pending_without_counted_attempts() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert fold.state_of("d").status is DatasetStatus.QUARANTINED
     assert fold.pending() == []
@@ -163,7 +163,7 @@ def test_newest_accepted_sequences_are_kept_however_many_are_accepted() -> None:
     assert fold.state_of("d").accepted_epochs == (49,)
 
 
-def test_attempts_count_runs_not_tries() -> None:
+def test_attempts_count_runs_not_retries() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, False, "x"), Failed(1, D1, False, "y"))
     assert fold.state_of("d").tried_epochs == (1,)
 

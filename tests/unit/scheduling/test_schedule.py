@@ -251,7 +251,7 @@ def test_clock_set_back_delays_no_job() -> None:
     ahead = 24 * 3600
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE), at(0, set_by=ahead)).at(at(1, set_by=ahead))
     schedule = schedule.with_job("b", Plan(Interval(30_000)), at(1, set_by=ahead)).at(at(1, set_by=ahead))
-    assert due(schedule.at(at(2)), at(62)), "and not a day later"
+    assert due(schedule.at(at(2)), at(62)), "it fires today, not a day later"
     for entry in schedule.at(at(2)).entries.values():
         assert entry.fires - entry.plan.timetable.now(at(2)) <= 60_000
 
@@ -268,7 +268,7 @@ def test_run_blocked_by_a_foreign_lock_is_retried_or_missed(missed: Missed) -> N
     schedule = Schedule(1).with_job("a", Plan(Cron("1 12 * * *"), missed), at(0)).at(at(60))
     assert schedule.ready(at(60)) == ("a",)
     schedule = schedule.begun("a", at(60)).ended("a", at(61), was_held=True)
-    assert not due(schedule, at(61 + HELD_WAIT_MS / 1000 - 1)), "not at once"
+    assert not due(schedule, at(61 + HELD_WAIT_MS / 1000 - 1)), "it is not retried at once"
     assert due(schedule, at(61 + HELD_WAIT_MS / 1000)) == (missed is Missed.RUN)
 
 

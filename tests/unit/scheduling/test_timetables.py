@@ -130,7 +130,7 @@ def values(field: str, end: int) -> set[int]:
 @example(minute="5", hour="*/6", zone="America/Santiago", year=2026)  # at midnight
 @example(minute="0", hour="0", zone="America/Santiago", year=2026)
 @example(minute="15", hour="*/2", zone="Africa/Casablanca", year=2026)
-@example(minute="7,37", hour="*", zone="Asia/Kathmandu", year=1986)  # a quarter of an hour, for good
+@example(minute="7,37", hour="*", zone="Asia/Kathmandu", year=1986)  # a permanent change by a quarter of an hour
 @example(minute="5", hour="*/6", zone="America/Caracas", year=2016)
 @example(minute="59", hour="*/5", zone="Asia/Pyongyang", year=2015)
 @example(minute="7,37", hour="0,12", zone="Pacific/Apia", year=2011)  # a day

@@ -87,7 +87,7 @@ def test_cancelled_run_interrupts_its_jobs_and_launches_nothing(fails: bool) -> 
         with pytest.raises(RunCancelledError, match="by=somebody"):
             launch(nothing, settings, 1, Answer)
     assert launched == [1]
-    assert set(session.tags) == {settings.run_id}, "no other run's jobs"
+    assert set(session.tags) == {settings.run_id}, "jobs of other runs are not interrupted"
 
 
 def test_request_to_cancel_another_run_does_not_end_this_one() -> None:

@@ -156,7 +156,7 @@ def test_many_renames_cost_one_call_each_and_one_barrier(tmp_path: Path) -> None
     counting = StepContext(LocalFileSystem(Counting()), plain.staging_root, plain.output_root)
     assert FsRenameCommitStep.execute_all([FsRenameCommitStep.of(counting, s.file) for s in steps]) == [None] * 200
     counts = {name: calls.count(name) for name in set(calls)}
-    assert counts == {"rename": 200, "sync": 3}, "new folders (their parents), then all that was touched"
+    assert counts == {"rename": 200, "sync": 3}, "parents of new folders first, then all touched folders"
 
 
 def test_concurrent_renames_have_the_effect_of_sequential_ones(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_nested_calls_share_the_limit() -> None:
     assert 4 < most <= 8
     most = 0
     run_parallel(4, lambda _: run_parallel(2, call, range(8)), range(4))
-    assert most <= 4, "one at a time in each"
+    assert most <= 4, "each has one call at a time"
 
 
 def test_results_are_in_order_whichever_call_takes_longer() -> None:

@@ -69,7 +69,9 @@ def test_run_without_failures_publishes_each_record_once_and_logs_one_record_wit
         record = written(machine, operation)
         assert not isinstance(record, Done)
         if isinstance(record, Intent):
-            assert len(published(machine)) >= sum(s.files for s in record.sequences), "it is published by then"
+            assert len(published(machine)) >= sum(s.files for s in record.sequences), (
+                "the record is published before it is logged"
+            )
             sealed.append(record)
 
     machine.faults.append(note)
@@ -113,7 +115,7 @@ def test_next_run_republishes_exactly_the_records_that_were_published_before_a_c
     with pytest.raises(Crashed):
         go(WORLD, machine, data)
     machine.restart()
-    assert statuses(WORLD, machine) == {}, "nothing is written down"
+    assert statuses(WORLD, machine) == {}, "nothing is logged"
     audit_result = audit(machine)
     assert (audit_result.unrecorded_files, audit_result.gaps, audit_result.unknown_files) == (moved - 1, 0, [])
     check_next_run(machine, data, records)

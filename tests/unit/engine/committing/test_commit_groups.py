@@ -79,7 +79,7 @@ def test_grouped_datasets_are_committed_only_by_the_bucket_owner_s_tasks_and_the
     for task in range(tasks):
         if task != owner:
             report = ingest_partition(settings, task)
-            assert report.counts.records_read == 15, "reading is shared out"
+            assert report.counts.records_read == 15, "reading is distributed over tasks"
     assert (logs(machine), sink.calls) == (before, [])
     report = ingest_partition(settings, owner)
     assert (report.counts.records_read, report.counts.datasets_committed) == (15, 60)
@@ -191,7 +191,7 @@ def test_bucket_of_a_dataset_is_computed_in_one_place() -> None:
     assert groups == {"core/commit_groups.py"}
 
 
-def test_another_number_of_buckets_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:
+def test_rebucket_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:
     machine, sink = Machine(), TableSink(tables=lambda urn: urn[0])
     data = source(a1=2, a2=1, a3=1, b1=1)
     assert run_with(sink, machine, data, World(buckets=4, partitions=1)).succeeded

@@ -80,7 +80,7 @@ def test_drain_reports_a_quarantine_whose_task_report_was_lost() -> None:
 
 
 @pytest.mark.parametrize("nth", range(1, 9))
-def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
+def test_repeated_drain_counts_every_dataset_once(nth: int) -> None:
     machine = Machine()
     data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
     settings, tasks = begin_ingest(WORLD, machine, data)
@@ -93,7 +93,7 @@ def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "part"), [("rename", OUTPUT + "/c/"), ("rmdir", STAGING + "/0000000002")])
-def test_a_drain_that_tries_again_after_it_counted_counts_every_dataset_once(kind: str, part: str) -> None:
+def test_drain_repeated_after_its_count_counts_every_dataset_once(kind: str, part: str) -> None:
     machine = Machine()
     data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
     settings, tasks = begin_ingest(WORLD, machine, data)

@@ -180,7 +180,7 @@ def test_skipped_datasets_keep_their_watermarks_over_many_runs() -> None:
         assert not result.succeeded
         assert {r.subject for r in result.totals.reasons} == {"problem", "stuck"}
     segments = [path for path in machine.paths("/job/store/log/bucket=00000") if path.endswith(".seg")]
-    assert len(segments) < 2 * 40, "checkpoints were made and truncated"
+    assert len(segments) < 2 * 40, "the run has written and truncated checkpoints"
     assert WORLD.watermarks(machine) == {
         "absent": Watermark({"0": 2}),
         "problem": Watermark({"0": 3}),

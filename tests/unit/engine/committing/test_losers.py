@@ -85,7 +85,7 @@ def test_next_run_discards_the_prepared_attempts_of_a_failed_dataset() -> None:
 def test_attempt_that_cannot_be_discarded_stays_noted_for_the_next_run() -> None:
     machine, sink = Machine(), LeavingSink(spoiled=1, down=True)
     result = go(sink, machine, source(a=2))
-    assert result.succeeded, "the dataset is there"
+    assert result.succeeded, "the dataset is published"
     fs = WORLD.store(machine).fs
     assert len(noted_attempts(fs, STAGING, result.epoch, 0)) == 1
     go(sink, machine, source(a=2))

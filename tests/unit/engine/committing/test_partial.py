@@ -68,7 +68,7 @@ NOWHERE: Mapping[str, int] = {}
         ({"p0": 2}, PARTIAL, {"0": 2, "1": 4}),  # later records of that partition wait
         ({"p0": 0}, FULL, NOWHERE),
         ({"p0": 0}, SUCCESSFUL, {"0": 0, "1": 4}),
-        ({"p0": 0}, PARTIAL, {"0": 0, "1": 4}),  # nothing was read before it
+        ({"p0": 0}, PARTIAL, {"0": 0, "1": 4}),  # no record was read before this one
         ({"p0": 7, "p1": 3}, FULL, NOWHERE),
         ({"p0": 7, "p1": 3}, SUCCESSFUL, {"0": 4, "1": 2}),
         ({"p0": 7, "p1": 3}, PARTIAL, {"0": 7, "1": 3}),
@@ -85,7 +85,7 @@ def test_faulty_extractor_publishes_what_its_policy_allows(
     result = go(world, machine, stumbling(**bad))
     assert not result.succeeded
     assert world.watermarks(machine).get("a") == (Watermark(dict(reached)) if reached else None)
-    assert world.watermarks(machine)["b"] == Watermark({"0": 2}), "other datasets are not concerned"
+    assert world.watermarks(machine)["b"] == Watermark({"0": 2}), "other datasets are unaffected"
     assert audit(world, machine).exact
     kind = "partly failed" if reached else "failed"
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", kind)]

@@ -274,7 +274,7 @@ def test_zombie_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
 
         newer = Meeting(job.machine, number, act)
         job.disturbed_by(newer)
-        with suppress(Exception):  # it is fenced
+        with suppress(Exception):  # the run is fenced
             job.run()
         job.calm()
         if newer.result is None:

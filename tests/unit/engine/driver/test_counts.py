@@ -48,7 +48,7 @@ def test_counts_add_up_field_by_field_in_any_grouping(parts: list[Any], data: st
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_counts_are_frozen_plain_numbers_and_those_of_two_phases_do_not_add_up(kind: type[Counts]) -> None:
+def test_counts_are_frozen_numbers_and_different_phases_do_not_add_up(kind: type[Counts]) -> None:
     assert {type(number) for number in asdict(kind()).values()} == {int}
     with pytest.raises(AttributeError):
         setattr(kind(), kind.__struct_fields__[0], 1)

@@ -59,10 +59,10 @@ def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
     """
     head = re.escape("    what goes wrong") + r" +full +successful +partial +others\n"
     table_match = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert table_match, "the page has no such table"
+    assert table_match, "the page must contain the table"
     rows = [re.fullmatch(r" {4}(\S.*?)" + r" +(\d+|-)" * 3 + r" +(\d+)", line) for line in table_match[1].splitlines()]
     read = [(row[1], row.groups()[1:4], int(row[5])) for row in rows if row]
-    assert len({name for name, _, _ in read}) == len(rows), "each row is one fault, with four numbers"
+    assert len({name for name, _, _ in read}) == len(rows), "each row must have one fault and four numbers"
     return {
         name: ({p: int(far) for p, far in zip(CommitPolicy, reached, strict=True) if far != "-"}, others)
         for name, reached, others in read
@@ -518,7 +518,7 @@ COMMITTERS: dict[str, CommitOutcome | Exception] = {
 }
 
 
-def test_the_table_has_each_fault() -> None:
+def test_page_table_lists_each_fault() -> None:
     assert set(TABLE) == {*PLANS, *FAILS, *GOES_ON, *COMMIT_STEPS, *FED_AGAIN, *COMMITTERS}
 
 

@@ -130,7 +130,7 @@ def test_micro_batch_killed_at_any_operation_is_finished_by_its_next_delivery() 
     assert number > 60
 
 
-def test_a_dataset_that_fails_is_committed_when_its_micro_batch_comes_again() -> None:
+def test_failed_dataset_is_committed_at_the_next_delivery_of_its_micro_batch() -> None:
     machine = Machine()
     batch = spooled(machine, SECOND, 0)
     machine.remove(batch.spool.path_of(batch.attempts[0], batch.spool.owner_of("d")))

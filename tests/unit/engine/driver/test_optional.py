@@ -330,7 +330,7 @@ def test_reprocessed_records_of_an_optional_branch_may_fail_again() -> None:
     again = broken.reprocess(machine, DATA, "a")
     assert again.succeeded, again
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 4)}
-    assert audit(broken, machine).retired == 2, "a file, and its tombstone"
+    assert audit(broken, machine).retired == 2, "a data file and its tombstone"
     assert mended.reprocess(machine, DATA, "a").succeeded
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 0)}
     assert go(mended, machine, DATA).succeeded

@@ -152,7 +152,7 @@ def test_writer_receives_its_task_number_and_the_number_of_tasks() -> None:
     settings = replace(WORLD.begin(machine, data, sink=sink), partitions=3)
     assert run(launch, settings).succeeded
     (large,) = (attempt for attempt in sink.attempts if attempt.dataset_urn == "large")
-    assert (large.task, large.tasks) == (0, 4), "what is large has a task of its own, and each partition one"
+    assert (large.task, large.tasks) == (0, 4), "the large work unit has its own task, and each partition has one"
     assert {attempt.task for attempt in sink.attempts} == {0, 1, 2, 3}
     assert {(attempt.tasks, attempt.epoch) for attempt in sink.attempts} == {(4, settings.epoch)}
 
@@ -171,7 +171,7 @@ def test_commit_to_be_retried_later_stays_pending_and_counts_an_attempt_for_each
     assert not result.succeeded
     assert [(r.subject, "the target is locked" in r.text) for r in result.totals.reasons] == [("b", True)]
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending"}
-    assert tried(machine) == {"b": 0}, "the run that sealed it is no failed replay"
+    assert tried(machine) == {"b": 0}, "the sealing run is not a failed replay"
     for attempt in (1, 2):
         result = run_with(sink, machine, source(a=attempt + 1, b=9))
         assert any("the target is locked" in reason.text for reason in result.totals.reasons)
@@ -235,7 +235,7 @@ def test_run_counts_the_requests_and_answers_of_its_committers() -> None:
     assert totals.commit_retries == asked - 3
     assert 2 <= totals.target_ms < 60_000
     totals = run_with(sink, machine, source(new=1, known=1)).totals
-    assert totals.commit_attempts == totals.commit_retries > 0, "those that were left are asked for, and no others"
+    assert totals.commit_attempts == totals.commit_retries > 0, "only the pending commits are requested"
 
 
 @pytest.mark.parametrize("other", ["files", "another sink"])
@@ -309,7 +309,7 @@ def test_job_level_commits_nothing_unless_all_can_be_committed() -> None:
 class TestAbandon:
     @pytest.fixture
     def machine(self) -> Machine:
-        """Dataset a is quarantined."""
+        """Return a machine on which dataset a is quarantined."""
         machine = Machine()
         run_with(MemorySink(answers=lambda request: FailedForGood("no")), machine, source(a=1))
         return machine
@@ -433,6 +433,6 @@ def test_converters_stay_open_across_work_units_and_are_closed_in_the_end() -> N
     converter, settings = Closing(), WORLD.begin(Machine(), source(a=3, b=2))
     branch = Branch(FileSink(compression="none"), stages=(Stage("closing", converter),))
     assert run(launch, replace(settings, flow=TaskFlow(settings.flow.source, (branch,)))).succeeded
-    assert sorted(converter.notes[:4:2]) == ["a", "b"], "told of which dataset the records are"
+    assert sorted(converter.notes[:4:2]) == ["a", "b"], "the converter knows the dataset of the records"
     assert converter.notes[1::2] == ["convert", "convert"]
     assert converter.notes[4:] == ["close"]

@@ -68,7 +68,7 @@ def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
         assert read_progress(fs, folder).fastest == 0
         clock.sleep(0.4)
         progress.tick()
-        assert read_progress(fs, folder).fastest == 0, "it is not time yet"
+        assert read_progress(fs, folder).fastest == 0, "the reporting interval has not passed yet"
         clock.sleep(2.6)
         progress.tick()
         found = read_progress(fs, folder)
@@ -105,4 +105,4 @@ def test_progress_of_a_work_unit_is_reported_batch_by_batch() -> None:
         writing_s.append(live.spent["write"])
     assert reports == [(2, 5), (3, 7), (4, 9)]
     assert live.spent.keys() == {"read", "numbers", "write"}
-    assert writing_s == sorted(set(writing_s)), "with what it takes to close files, and of all attempts"
+    assert writing_s == sorted(set(writing_s)), "progress includes the time to close files, and all attempts"

@@ -95,7 +95,7 @@ def test_replace_all_supersedes_every_earlier_file() -> None:
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
     audit_result = exact(FOLDER, machine)
     assert (audit_result.records, audit_result.replaced, audit_result.retired) == (3, 4, 3), (
-        "two files, and the replacement before"
+        "two files and the previous replacement"
     )
     assert FOLDER.watermarks(machine)["a"].positions == {"0": 4, "1": 3}
 
@@ -144,13 +144,15 @@ def collect(world: World, machine: Machine) -> None:
 def test_garbage_collection_deletes_the_files_that_the_previous_run_replaced() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     first, second = read((0, 0, 2), (1, 0, 2)), read((0, 2, 4), (1, 2, 3))
-    assert in_folders(machine) == sorted(first + second), "until the next run begins, or garbage is collected"
+    assert in_folders(machine) == sorted(first + second), (
+        "replaced files stay until the next run or a garbage collection"
+    )
     for _ in range(2):
         collect(FOLDER, machine)
         assert in_folders(machine) == second
         exact(FOLDER, machine)
     assert go(FOLDER, machine, THIRD).succeeded
-    assert in_folders(machine) == sorted(second + read((0, 4, 5))), "never three versions"
+    assert in_folders(machine) == sorted(second + read((0, 4, 5))), "at most two versions exist"
     exact(FOLDER, machine)
 
 

@@ -98,7 +98,7 @@ def test_file_count_excludes_the_tombstone_and_content_sums_match_the_log() -> N
     other = msgspec.structs.replace(footer, content_sum="0123456789abcdef").to_metadata()["distcommit"].encode()
     assert metadata in data
     machine.put(path, data.replace(metadata, other))
-    assert audit(BAD, machine).altered_count == 2, "its records, and the sequence"
+    assert audit(BAD, machine).altered_count == 2, "the content sums of its records and of the sequence"
 
 
 def test_superseded_error_files_are_deleted_by_the_following_run_and_then_the_tombstone() -> None:
@@ -134,7 +134,7 @@ def test_files_of_a_dead_reprocess_run_stay_and_later_runs_raise_no_alarm() -> N
         again(HALF, machine)
     machine.restart()
     (stone,) = stones(machine).values()
-    assert states(BAD, machine)["a"].done_epoch == stone.epoch, "it died after DONE, before its mark"
+    assert states(BAD, machine)["a"].done_epoch == stone.epoch, "the run died after DONE, before its end marker"
     machine.faults.append(dies("rename", "output/.distcommit/", 2))
     with pytest.raises(Crashed):
         go(HALF, machine, A)
@@ -177,7 +177,7 @@ def test_interrupted_deletion_of_superseded_files_is_resumed() -> None:
     with pytest.raises(Crashed):
         go(GOOD, machine, data)
     machine.restart()
-    assert exact(machine).retired == 2, "one of two, and the tombstone"
+    assert exact(machine).retired == 2, "one of two files, and the tombstone"
     runs(GOOD, machine, 2, data)
     assert exact(machine).retired == 0
 
@@ -393,7 +393,7 @@ def test_superseded_file_that_still_exists_is_not_reprocessed_again() -> None:
         again(HALF, machine)
     machine.restart()
     assert again(HALF, machine).totals.records_read == 1
-    assert exact(machine).retired == 4, "nothing of it was deleted: the run before died"
+    assert exact(machine).retired == 4, "no file was deleted, because the previous run died"
 
 
 def test_later_branches_do_not_receive_records_that_others_rejected() -> None:

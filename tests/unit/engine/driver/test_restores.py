@@ -229,12 +229,12 @@ def test_lost_commit_of_a_dead_run_is_reported_by_every_later_run(partitions: in
         assert LostTailError.__name__ in kinds(result)
         assert result.totals.datasets_published == 1
         assert len(machine.scandir(f"{ROOTS.store}/plans")) <= DEFAULT_RETENTION.tables + 1, (
-            "these are needed by nobody"
+            "older plans are not needed"
         )
         deleted = before_it.keys() - files_below(machine, ROOTS.store).keys()
         assert {*shown} <= deleted
         others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in deleted - {*shown}}
-        assert others <= {"bucket=00000", "job"}, "but below a checkpoint of its own"
+        assert others <= {"bucket=00000", "job"}, "segments are deleted only below the run's own checkpoint"
         task_state_folders = len(machine.scandir(f"{ROOTS.store}/task_states"))
         assert task_state_folders <= DEFAULT_RETENTION.tables + 3, "nor the reports of runs that leave the bucket alone"
     assert run_after_a_restore(other) == ""

@@ -393,7 +393,7 @@ def test_epoch_taken_without_a_run_has_no_record() -> None:
     ("name", "epoch", "what"),
     [("0000000007.json", 7, ""), ("12345678901.json", 12345678901, ""), ("0000000007-begun.json", 7, BEGUN)],
 )
-def test_names_of_records(name: str, epoch: int, what: str) -> None:
+def test_run_record_names_are_built_and_parsed(name: str, epoch: int, what: str) -> None:
     assert (record_name(epoch, what), record_of(name)) == (name, (epoch, what))
 
 

@@ -49,7 +49,7 @@ def test_task_records_when_it_committed_each_dataset() -> None:
     assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.COMMITS) == 2
     attempts: list[Attempt] = []
     count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, attempts.append)
-    assert {attempt.writer for attempt in attempts} == times.keys(), "task states are known by the same digits"
+    assert {attempt.writer for attempt in attempts} == times.keys(), "task states begin with the same digits"
 
 
 def test_job_scope_times_come_from_the_sealing_and_the_publishing_phase() -> None:

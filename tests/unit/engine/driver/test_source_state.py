@@ -38,7 +38,7 @@ class AskingSource(ModelSource):
         yield SourceFact("cluster", FixedSetting(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, SourceState)
-            assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"
+            assert (self.asks in states) == owned(self.asks), "the mapping has only states of the caller's buckets"
             self.answers.append(states.anywhere(self.asks))
         yield from ModelSource.plan(self, owned, states)
 

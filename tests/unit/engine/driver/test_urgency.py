@@ -69,12 +69,16 @@ def test_dataset_furthest_behind_its_target_is_read_first() -> None:
     machine, targets = Machine(), Freshness(60, (("soon.*", 5.0), ("never", 0.0)))
     first = aged(dict.fromkeys(("late", "soon", "soon2", "never", "new"), 1))
     fresh_run(machine, first, targets)
-    assert {*first.read[:2]} == {"soon", "soon2"}, "nobody asks where there is little: the smallest targets first"
+    assert {*first.read[:2]} == {"soon", "soon2"}, (
+        "with few records no lag is requested: the smallest targets come first"
+    )
     assert first.read[-1] == "never"
     sizes = dict.fromkeys(("late", "soon", "soon2", "never", "new"), MANY)
     second = aged(sizes, late=300, soon=20, soon2=2, never=9_999, new=30)
     result = fresh_run(machine, second, targets)
-    assert second.read == ["late", "soon", "new", "soon2", "never"], "5, 4, 0.5 and 0.4 times behind, and without one"
+    assert second.read == ["late", "soon", "new", "soon2", "never"], (
+        "5, 4, 0.5 and 0.4 times behind, then the dataset without a target"
+    )
     notes = {note.subject: note.text for note in result.totals.notes if note.kind == BEHIND}
     assert notes.keys() == {"late", "soon"}
     assert notes["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"

@@ -179,7 +179,7 @@ def test_permanently_failed_dataset_holds_the_others_until_it_is_released(how: R
         case Release.ACCEPT:
             assert sink.commits == [(epoch, REST)]
         case Release.ABANDON | Release.RESTART:
-            assert sink.commits == [(epoch, REST), (result.epoch, {"bad"})], "it was read again"
+            assert sink.commits == [(epoch, REST), (result.epoch, {"bad"})], "the released dataset was read again"
     if how is not Release.ACCEPT:
         check_exact(machine, sink)
 
@@ -230,7 +230,7 @@ def test_zombie_commits_all_or_nothing_whenever_it_continues() -> None:
 
         newer = Meeting(machine, number, act)
         machine.faults.append(newer)
-        with suppress(Exception):  # it is fenced
+        with suppress(Exception):  # the run is fenced
             run_with(sink, machine, DATA, JOB)
         machine.faults.clear()
         if newer.result is None:

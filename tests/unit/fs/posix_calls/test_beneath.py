@@ -247,7 +247,7 @@ def test_rename_through_a_link_placed_after_the_check_is_not_published(
     assert "leads out of its root" in str(error)
 
 
-def test_listed_attempts_are_those_of_the_root(root: Path, elsewhere: Path) -> None:
+def test_only_attempts_below_the_root_are_listed(root: Path, elsewhere: Path) -> None:
     (root / ATTEMPT).mkdir(parents=True)
     fs = confined(root)
     assert list_attempts(fs, str(root), 1, 0) == {"unit": [ATTEMPT]}

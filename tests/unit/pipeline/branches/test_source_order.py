@@ -307,7 +307,7 @@ def assert_in_order(flow: TaskFlow, sinks: Sequence[OrderedSink]) -> None:
 
 
 @pytest.mark.parametrize("kind", REGISTRY)
-def test_a_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(kind: str) -> None:
+def test_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(kind: str) -> None:
     sink = OrderedSink()
     assert_in_order(TaskFlow(source_of(kind), (Branch(sink),), stages_of(kind), on_rejected="divert"), [sink])
     good = [10 + n for n, number in enumerate(chain.from_iterable(ORDERS)) if number not in (0, 3, 9)]
