@@ -1,4 +1,4 @@
-"""Watermarks that an operator sets, against their model: the audit requires the records that were read, and no others."""
+"""Watermarks that an operator sets, against their model: the audit requires exactly the records that were read."""
 
 from __future__ import annotations
 
