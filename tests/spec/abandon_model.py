@@ -75,12 +75,12 @@ def moves(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State]]:
     for at, person in enumerate(state.persons):
         for label, who, changed in _of_person(state, person, naive):
             persons = (*state.persons[:at], who, *state.persons[at + 1 :])
-            yield f"person {at} {label}", changed._replace(persons=persons)
+            yield f"operator {at} {label}", changed._replace(persons=persons)
     if "compact" in state.acts and state.targets[TABLE].data:
         yield "the table is compacted", state._replace(compacted=True, acts=state.acts - {"compact"})
     for act, needed, then in (("quarantine", "pending", "quarantined"), ("retry", "quarantined", "pending")):
         if act in state.acts and state.status == needed:
-            yield f"somebody: {act}", state._replace(status=then, acts=state.acts - {act})
+            yield f"operator: {act}", state._replace(status=then, acts=state.acts - {act})
 
 
 def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str, Run, State]]:
@@ -108,7 +108,7 @@ def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str
         elif not run.failed and state.status in ("pending", "quarantined"):
             yield "DONE", over, state._replace(status="idle", done=run.works_on)
         else:
-            yield "sees that it is not valid", over, state
+            yield "finds that the record is not valid", over, state
 
 
 def _execute(state: State, epoch: int, at: int, naive: frozenset[str]) -> tuple[bool, State]:
@@ -142,7 +142,7 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
             data = tuple(target.data for target in state.targets)
             yield "REVOKING", Person(0, "withdraw"), state._replace(status="revoking", before=data, restored=False)
         elif state.sequence == epoch and state.status == "revoking":
-            yield "goes on", Person(0, "withdraw"), state
+            yield "resumes", Person(0, "withdraw"), state
     elif person.phase == "withdraw" and person.at < len(order):
         at = order[person.at]
         refused, changed = _withdraw(state, epoch, at, naive)
@@ -154,7 +154,7 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
     elif person.phase == "withdraw":
         published = state.targets[FILES]
         withdrawn = _put(state, FILES, published._replace(data=tuple(e for e in published.data if e != epoch)))
-        yield "takes published files away", person._replace(phase="abandon"), withdrawn
+        yield "deletes published files", person._replace(phase="abandon"), withdrawn
     elif person.phase == "allow" and person.revoked and "no_undo" not in naive and "restored_first" not in naive:
         last = person.revoked[-1]
         yield f"allows {last} again", person._replace(revoked=person.revoked[:-1]), _allow(state, epoch, last, naive)
@@ -209,9 +209,9 @@ def check(state: State) -> str:
         if len(target.data) > 1:
             return f"twice at target {at}: epochs {target.data}"
         if state.abandoned & set(target.data):
-            return f"at target {at} is what was abandoned: epochs {target.data}"
+            return f"an abandoned epoch is at target {at}: epochs {target.data}"
         if state.done and not target.data:
-            return f"closed, and missing at target {at}"
+            return f"closed, but missing at target {at}"
     return ""
 
 
@@ -229,12 +229,12 @@ def _scenario(name: str) -> State:
 
 DESIGN = ("one", "two", "older")
 NAIVE = (
-    ("one", "forward", "what is staged goes before the targets are asked"),
+    ("one", "forward", "staged files are deleted before the targets are asked"),
     ("one", "no_undo", "RESTORED leaves the revocations"),
     ("one", "restored_first", "RESTORED is written before the revocations are undone"),
-    ("one", "no_revoke", "a target that has nothing is left alone"),
-    ("one", "table_first", "what can be taken back is, before what can't be is asked"),
-    ("older", "to_nothing", "undoing a revocation forgets older ones"),
+    ("one", "no_revoke", "a target without the commit does not forbid it"),
+    ("one", "table_first", "revocable targets are rolled back before the others are asked"),
+    ("older", "to_nothing", "allowing a commit again forgets older revocations"),
 )
 
 

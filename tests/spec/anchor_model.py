@@ -386,7 +386,7 @@ class History:
 
     def wake(self) -> History:
         if self._zombie:
-            self._act("the run that crashed goes on")
+            self._act("the crashed run continues")
             self.beneath_a_live_run = True
             self.world = went_on(self.world, *self._zombie, self.v)
             self._zombie = None
@@ -394,7 +394,7 @@ class History:
 
     def by_hand(self, steps: int = 3) -> History:
         """Set the watermark of dataset a: SET, its HEAD, the answer."""
-        self._act(f"set by hand, {steps} steps")
+        self._act(f"an operator sets the watermark, {steps} steps")
         w, number = self.world, len(epochs(self.world, "a", "SET"))
         if not pending(w, "a") and has_head(w, "a", self.v) and log_of(w, "a"):
             if steps > 0:
@@ -538,15 +538,15 @@ def tally(switches: str = "", stride: int = 1) -> Tally:
 
 
 NAIVE = (
-    ("no_marks", "no marks in the output"),
-    ("no_cuts no_owner no_look", "nothing that tells an output that is older or elsewhere"),
+    ("no_marks", "no markers in the output"),
+    ("no_cuts no_owner no_look", "no check for an older or different output"),
     ("no_heads", "no heads"),
     ("numbers_only", "heads are numbers, without a hash"),
-    ("cut_unseen", "a cut whose heads are above the last ones, whatever is there"),
-    ("no_hand_head", "no HEAD after what is done by hand"),
-    ("no_look", "no look at runs that died"),
-    ("look_once", "a bucket that was found to have lost its tail is looked at no more"),
-    ("look_at_all", "a look at the files of runs that have ended, too"),
+    ("cut_unseen", "a cut with heads above the last ones, without a check"),
+    ("no_hand_head", "no HEAD after an operator action"),
+    ("no_look", "no check of dead runs"),
+    ("look_once", "a bucket without its tail is checked only once"),
+    ("look_at_all", "a check of the files of ended runs, too"),
     ("ended_first", "ENDED before CUT2"),
     ("began_late", "BEGAN after CUT1"),
 )

@@ -99,13 +99,13 @@ def _of_copies(state: State) -> Iterator[tuple[str, State]]:
         yield "the log is copied", state._replace(log_copy=(state.log, state.fence))
     elif log is not None and log[0] != state.log:
         if "log" in state.restores:
-            yield "THE LOG IS PUT BACK", over._replace(log=log[0], restored="log")
+            yield "THE LOG IS RESTORED", over._replace(log=log[0], restored="log")
         if "store" in state.restores:
-            yield "THE STORE IS PUT BACK", over._replace(log=log[0], fence=log[1], restored="store")
+            yield "THE STORE IS RESTORED", over._replace(log=log[0], fence=log[1], restored="store")
     if "target" in state.restores and copy is None:
         yield "the target is copied", state._replace(target_copy=state.target)
     elif copy is not None and copy != state.target:
-        yield "THE TARGET IS PUT BACK", over._replace(target=copy, restored="target")
+        yield "THE TARGET IS RESTORED", over._replace(target=copy, restored="target")
 
 
 def _ended(proc: Proc) -> str:
@@ -118,7 +118,7 @@ def _of_run(state: State, proc: Proc, naive: frozenset[str]) -> Iterator[tuple[s
         yield "fences", proc._replace(phase="look"), state._replace(fence=proc.e)
     elif proc.phase == "look" and owns_fence:
         if log.status == "pending" and log.seq is not None:
-            yield "takes it up", proc._replace(phase="commit", seq=log.seq), state
+            yield "takes over the sequence", proc._replace(phase="commit", seq=log.seq), state
         elif log.status == "idle" and log.closed < proc.e and log.wm < RECORDS:
             for writes in (True, False) if "empty" in state.acts else (True,):
                 by = f"{proc.e}{'again' if proc.again else ''}"
@@ -190,27 +190,27 @@ def _of_person(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State
         if "accept" in state.acts:
             given_up = state.given_up | {log.seq.low}
             after = _done(log, naive, accepted=True)
-            yield "person accepts", state._replace(log=after, given_up=given_up, acts=state.acts - {"accept"})
+            yield "operator accepts", state._replace(log=after, given_up=given_up, acts=state.acts - {"accept"})
         if "retry" in state.acts:
             again = log._replace(status="pending")
-            yield "person retries", state._replace(log=again, acts=state.acts - {"retry"})
+            yield "operator retries", state._replace(log=again, acts=state.acts - {"retry"})
         if "abandon" in state.acts:
             revoking = log._replace(status="revoking")
-            yield "person: REVOKING", state._replace(log=revoking, acts=state.acts - {"abandon"})
+            yield "operator: REVOKING", state._replace(log=revoking, acts=state.acts - {"abandon"})
     elif log.status == "revoking":
         e, revoked = log.seq.e, max(target.revoked, log.seq.e)
         if target.row > e or (target.row == e and target.by != log.seq.by and "number" not in naive):
-            yield "person: RESTORED", state._replace(log=log._replace(status="quarantined"))
+            yield "operator: RESTORED", state._replace(log=log._replace(status="quarantined"))
         elif target.revoked < e:
             undone = target._replace(revoked=revoked)
             if target.row == e:
                 row = 0 if "to_nothing" in naive else target.base
                 undone = Target(row, "", 0, revoked, tuple(each for each in target.data if each[0] != e))
-            yield "person takes it back", state._replace(target=undone)
+            yield "operator takes it back", state._replace(target=undone)
         else:
             bases = frozenset((e,)) if "abandon_moves" in naive else log.bases
             idle = log._replace(status="idle", seq=None, bases=bases)
-            yield "person: ABANDONED", state._replace(log=idle)
+            yield "operator: ABANDONED", state._replace(log=idle)
 
 
 def check(state: State) -> str:
@@ -244,13 +244,13 @@ def _scenario(name: str) -> State:
 DESIGN = ("runs", "accept", "abandon", "both", "restores", "restores by hand", "store restored")
 NAIVE = (
     ("restores", "lt", "a row below the epoch is enough"),
-    ("store restored", "number", "an epoch of that number, or above it, counts as committed"),
+    ("store restored", "number", "an epoch with that number or a higher one counts as committed"),
     ("accept", "accept_new", "ACCEPT leaves the accepted epoch alone"),
     ("accept", "accept_old", "ACCEPT leaves the old epoch alone"),
     ("abandon", "abandon_moves", "ABANDONED leaves its epoch"),
-    ("both", "to_nothing", "what is taken back leaves no row"),
+    ("both", "to_nothing", "a revoked commit leaves no row"),
     ("runs", "empty_moves", "an epoch that leaves the branch empty counts as committed there"),
-    ("restores", "empty_forgets", "an epoch that leaves the branch empty leaves nothing known"),
+    ("restores", "empty_forgets", "an epoch that leaves the branch empty makes its bases unknown"),
 )
 
 

@@ -133,17 +133,17 @@ def check(s: State, scen: Scen, last: bool) -> str:
         return s.bad
     roots = chain_of(s, newest(s))
     if not roots:
-        return "THE NEWEST CUT HAS NO ROOT"
+        return "THE NEWEST CUT HAS NO MANIFEST"
     for place, root in enumerate(roots):
         at = done_at(root)
         if any(piece not in s.pieces for entry in root.entries for piece in entry.chain):
-            return "A PIECE IS GONE"
+            return "A DELTA IS MISSING"
         if any((bucket, done) not in s.files for bucket, done in zip(BUCKETS, at, strict=True)):
-            return "A LIVE FILE IS GONE"
+            return "A LIVE FILE IS MISSING"
         if scen.job and len(set(at)) > 1:
-            return "HALF A JOB SEEN"
+            return "HALF A JOB IS VISIBLE"
         if place and any(now < before for now, before in zip(done_at(roots[place - 1]), at, strict=True)):
-            return "A DATASET WENT BACK"
+            return "A DATASET IS BEHIND THE PREVIOUS CUT"
     return ""
 
 
@@ -207,9 +207,9 @@ def puts_root(m: Mover, phase: int, after: str) -> Moves:
     root = root_of(m, phase)
     there = root is None or root.name in by_name(m.s)
     if root is None:
-        yield m.go("finds no root to come upon: fenced", "over")
+        yield m.go("finds no parent manifest: fenced", "over")
         return
-    yield m.go(f"puts root {root.name}", after, roots=m.s.roots if there else m.s.roots | {root})
+    yield m.go(f"puts manifest {root.name}", after, roots=m.s.roots if there else m.s.roots | {root})
 
 
 def cuts(m: Mover, phase: int, after: str) -> Moves:
@@ -230,14 +230,14 @@ def kept(m: Mover) -> tuple[list[Root], list[Root]]:
 def forgets(m: Mover) -> Moves:
     stay, deletable = kept(m)
     if not stay and "own_gone" not in m.v:
-        yield m.go("finds its own root gone: fenced", "over")
+        yield m.go("finds its own manifest missing: fenced", "over")
         return
     named = {piece for root in stay for entry in root.entries for piece in entry.chain}
     old = [p for p in sorted(m.s.pieces) if p not in named and (p.e < m.p.e or "any_piece" in m.v)]
     if deletable and "roots_last" not in m.v:
-        yield m.go(f"deletes root {deletable[0].name}", "forgets", roots=m.s.roots - {deletable[0]})
+        yield m.go(f"deletes manifest {deletable[0].name}", "forgets", roots=m.s.roots - {deletable[0]})
     else:
-        yield m.go("has deleted older roots", "forgets pieces", {"x": tuple(old)})
+        yield m.go("has deleted older manifests", "forgets pieces", {"x": tuple(old)})
 
 
 def forgets_pieces(m: Mover) -> Moves:
@@ -248,14 +248,14 @@ def forgets_pieces(m: Mover) -> Moves:
     if "no_horizon" in m.v:
         shown = tuple(log.done for log in m.s.logs)
     superseded = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
-    yield m.go(f"sees {superseded} retired", "retires", {"x": superseded})
+    yield m.go(f"finds {superseded} superseded", "retires", {"x": superseded})
 
 
 def retires(m: Mover) -> Moves:
     if m.p.x:
         yield m.go(f"deletes file {m.p.x[0]}", "retires", {"x": m.p.x[1:]}, files=m.s.files - {m.p.x[0]})
     else:
-        yield m.go("has retired", "seal 0")
+        yield m.go("has deleted superseded files", "seal 0")
 
 
 def recovers(m: Mover, bucket: int, after: str) -> Moves:
@@ -268,7 +268,7 @@ def recovers(m: Mover, bucket: int, after: str) -> Moves:
         yield m.go(f"fences bucket {bucket}", f"recover {bucket}", logs=m.log(bucket, fence=p.e))
         return
     if log.pending and m.scen.job and log.pending not in m.s.decided:
-        yield m.go(f"drops what is held in {bucket}", f"recover {bucket}", logs=m.log(bucket, pending=0))
+        yield m.go(f"drops the held sequence of {bucket}", f"recover {bucket}", logs=m.log(bucket, pending=0))
         return
     if log.pending:
         files = m.s.files | {(bucket, log.pending)}
@@ -296,7 +296,7 @@ def closes(m: Mover, bucket: int, after: str) -> Moves:
     if log.fence > p.e:
         yield m.go("is fenced", "over")
     elif log.pending != p.e:
-        yield m.go(f"has nothing in bucket {bucket}", after)
+        yield m.go(f"has no sequence in bucket {bucket}", after)
     else:
         files = m.s.files | {(bucket, p.e)}
         yield m.go(f"closes bucket {bucket}", after, logs=m.log(bucket, pending=0, done=p.e), files=files)
@@ -324,7 +324,7 @@ def drained(m: Mover, bucket: int, after: str) -> Moves:
     yield from reports(cleaned, bucket, after)
     entries = list(clean.entries)
     entries[bucket] = None
-    yield cleaned.go(f"tells nothing of bucket {bucket}", after, {"entries": tuple(entries)})
+    yield cleaned.go(f"reports nothing for bucket {bucket}", after, {"entries": tuple(entries)})
 
 
 def run(m: Mover) -> Moves:
@@ -377,9 +377,9 @@ def reader(m: Mover) -> Moves:
         yield m.go(f"lists {bucket}", "list 1" if bucket == 0 else "look", {"x": (*p.x, seen)})
     elif root in s.roots or "no_look" in m.v:
         wrong = "" if all(p.x[1:]) else "A PART WAS READ"
-        yield m.go("is content", "over", bad=wrong)
+        yield m.go("succeeds", "over", bad=wrong)
     else:
-        yield m.go("is told that the cut is gone", "over")
+        yield m.go("is told that the cut was deleted", "over")
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -408,15 +408,15 @@ def scenario(name: str, switches: str = "") -> Scen:
 
 DESIGN = ("runs", "job", "reader", "job of three")
 NAIVE = (
-    ("runs", "root_late", "the root is put after CUT"),
+    ("runs", "root_late", "the manifest is put after CUT"),
     ("job", "cut_unfenced", "CUT of a fenced run counts"),
-    ("job", "half_a_job", "a root goes on while a decided sequence is open"),
-    ("job", "unread_ignored", "a root goes on though a bucket, of which nothing is known, may be behind a decision"),
-    ("runs", "any_piece", "pieces go that no kept root names, whoever has put them"),
-    ("job of three", "own_gone", "who finds its own root gone takes all pieces for those of nobody"),
-    ("runs", "no_horizon", "retired files go once their sequence is done"),
-    ("runs", "roots_last", "retired files go before the roots that need them"),
-    ("reader", "no_look", "a reader does not look at the root again"),
+    ("job", "half_a_job", "a manifest moves on while a decided sequence is open"),
+    ("job", "unread_ignored", "a manifest moves on though an unread bucket may be behind a decision"),
+    ("runs", "any_piece", "deltas that no retained manifest names are deleted, whichever run put them"),
+    ("job of three", "own_gone", "a run whose own manifest is missing deletes all deltas as unreferenced"),
+    ("runs", "no_horizon", "superseded files are deleted once their sequence is done"),
+    ("runs", "roots_last", "superseded files are deleted before the manifests that need them"),
+    ("reader", "no_look", "a reader does not check the manifest again"),
 )
 
 

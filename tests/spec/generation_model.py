@@ -224,7 +224,7 @@ class Mover:
         return self.go(why, pc="end", told=told or why)
 
     def wrong(self, what: str) -> tuple[str, State]:
-        return self.go("meets what must not be", self.s._replace(bad=what), pc="end")
+        return self.go("finds a violation", self.s._replace(bad=what), pc="end")
 
     def append(self, where: Key | None, r: Rec, **changes: Any) -> tuple[str, State]:
         number = len(self.s.job) if where is None else len(self.logs[where].records)
@@ -330,13 +330,13 @@ def rebucket(m: Mover) -> Moves:
             yield from fences_buckets(m, after)
         case "check":
             if all(t.state == "idle" for f in old.values() for _, t in f.ds) or "moved_busy" in m.v:
-                yield m.go("finds all idle", phase=after)
+                yield m.go("finds all datasets idle", phase=after)
             else:
                 yield m.end("refused: a dataset is not idle")
         case "begin":
             r = Rec("REBUCKET", p.e, target, p.naming)
             if job.under == target and job.naming_under == (p.naming or job.naming):
-                yield m.go("goes on with it", phase=after)
+                yield m.go("resumes the rebucket", phase=after)
             else:
                 yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
         case "move":
@@ -367,7 +367,7 @@ def records(m: Mover, after: str) -> Moves:
     elif m.job.fence != m.p.e and "document_unfenced" not in m.v:
         yield m.end("fenced")
     else:
-        yield m.go("looks at the settings", pc="put", x=("document", len(m.s.documents), m.p.naming))
+        yield m.go("reads the settings", pc="put", x=("document", len(m.s.documents), m.p.naming))
 
 
 def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
@@ -478,7 +478,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if any(key not in logs for key in buckets(job.gen)):
         return "GENERATION WITHOUT LOGS"
     if not job.under and s.documents[-1] != job.naming:
-        return "A SETTING OF ANOTHER GENERATION: A RUN WOULD READ ANEW WHAT IT HAS READ UNDER OTHER NAMES"
+        return "A SETTING OF ANOTHER GENERATION: A RUN WOULD READ RECORDS AGAIN UNDER OTHER NAMES"
     for d in DATASETS:
         t = dict(bucket_fold(logs[key_of(d, job.gen)], v).ds)[d]
         files = {record for dataset, gen, record in s.final if (dataset, gen) == (d, t.gen)}
@@ -490,11 +490,11 @@ def check(s: State, scen: Scen, last: bool) -> str:
         if not files <= below | ({t.seq.lo} if t.seq else set()):
             return "PUBLISHED, NOT SEALED: IT WOULD BE READ AGAIN"
         if d == "a" and not t.gen and any(p.told == "set" for p in s.procs):
-            return "WHAT WAS SET IS LOST"
+            return "A CONFIRMED SET IS LOST"
         if t.gen > 1:
             return "SET TWICE"
         if job.under and t.state != "idle" and "moved_busy" not in v:
-            return "UNDER WAY, AND NOT IDLE: NOBODY CAN GO ON"
+            return "A REBUCKET WITH A DATASET THAT IS NOT IDLE: NO ACTOR CAN CONTINUE"
     newest = next((p for p in s.procs if p.id == job.owner), None)
     if (
         last
@@ -502,7 +502,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
         and newest.kind == "rebucket"
         and (newest.told == "fenced" or (job.under and newest.told != "dies"))
     ):
-        return "NOBODY FENCED IT, AND YET IT DID NOT COME TO ITS END"
+        return "AN UNFENCED REBUCKET DID NOT FINISH"
     return ""
 
 
@@ -557,14 +557,14 @@ NAIVE = (
     ("by_hand", "copies_early", "the new logs begin before the old ones have moved"),
     ("by_hand", "early_switch", "GENERATION before MOVED"),
     ("by_hand", "switch_first", "GENERATION before the new logs are there"),
-    ("by_hand", "moved_open", "MOVED ends nothing: what comes after it counts"),
-    ("by_hand", "put_is_set", "put without asking the fold, and set because the put succeeded"),
+    ("by_hand", "moved_open", "MOVED ends nothing: later records count"),
+    ("by_hand", "put_is_set", "put without a check of the fold; the successful put counts as set"),
     ("crashed", "own_epoch", "new logs begin with the epoch of their writer"),
-    ("after", "run_ignores", "a run goes on though a rebucket is under way"),
-    ("sizes", "another_size", "another number of buckets while one is under way"),
+    ("after", "run_ignores", "a run continues during a rebucket"),
+    ("sizes", "another_size", "another number of buckets during a rebucket"),
     ("renames", "document_last", "the setting is recorded after GENERATION"),
-    ("renames", "document_unfenced", "the setting is recorded without a look at who is at work"),
-    ("after", "heads_of_any", "heads of a bucket, whatever its generation"),
+    ("renames", "document_unfenced", "the setting is recorded without a check for running writers"),
+    ("after", "heads_of_any", "heads of a bucket in any generation"),
 )
 
 

@@ -141,9 +141,9 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if s.ended and first and not first.whole:
         others = [row for row in s.ended if row.wrote != "C"]
         if any(row.whole for row in others):
-            return "A SUCCESS WAS PASSED OVER"
+            return "A SUCCESS WAS IGNORED"
         if any(row.read > first.read for row in others):
-            return "A PREFIX THAT HAD READ MORE WAS PASSED OVER"
+            return "A LONGER PREFIX WAS IGNORED"
     return "STUCK" if last and t.state == "pending" else ""
 
 
@@ -177,7 +177,7 @@ def attempt(m: Mover) -> Moves:
     if p.phase == "deletes":
         yield m.go("deletes what it has staged", "over", staged=frozenset(f for f in m.s.staged if f.wrote != p.id))
     elif m.f.fence > 1:
-        yield m.go("finds no place to write", "over")
+        yield m.go("finds its folder swept", "over")
     elif read == len(order):
         yield leave(m, "succeeds", dict.fromkeys(BRANCHES, order), whole=True)
     else:
@@ -198,7 +198,7 @@ def leave(m: Mover, label: str, took: dict[str, tuple[Record, ...]], *, whole: b
         high = ENDS[0], 0
     row = Row(m.p.id, whole, high, files)
     phase = "deletes" if "deletes" in m.v and not whole else "over"
-    return m.go(f"{label} and says so", phase, rows=m.s.rows | {row}, staged=m.s.staged | set(files))
+    return m.go(f"{label} and puts its row", phase, rows=m.s.rows | {row}, staged=m.s.staged | set(files))
 
 
 def driver(m: Mover) -> Moves:
@@ -252,7 +252,7 @@ def committer(m: Mover) -> Moves:
         case "looks":
             sequence = decided(m)
             if m.t.state == "pending" and m.t.seq.e == 1:
-                yield m.go("takes what another has sealed", "publishes", m.t.seq.files)
+                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.seq.files)
             elif sequence is not None and m.can("INTENT", sequence):
                 yield m.go(f"decides for {sequence.first and sequence.first.wrote}", "seals", (sequence,))
         case "seals":
@@ -262,9 +262,9 @@ def committer(m: Mover) -> Moves:
                 q = state.procs[m.i]._replace(x=sequence.files)
                 yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
             elif "own" in m.v:
-                yield m.go("goes on with its own", "publishes", sequence.files)
+                yield m.go("keeps its own choice", "publishes", sequence.files)
             else:
-                yield m.go("may not seal that", "looks")
+                yield m.go("may not seal its choice", "looks")
         case "publishes":
             yield from publish(m, "closes")
         case "closes":
@@ -281,7 +281,7 @@ def next_run(m: Mover) -> Moves:
             yield m.put("FENCE", m.p.id, "replays", e=e)
         case "replays":
             if m.t.state == "pending":
-                yield m.go("takes over what is pending", "publishes older", m.t.seq.files)
+                yield m.go("takes over the pending sequence", "publishes older", m.t.seq.files)
             else:
                 yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e))
         case "publishes older":
@@ -345,15 +345,15 @@ def _second(s: State) -> Moves:
 
 DESIGN = ("attempts", "follows", "twins", "next run", "all")
 NAIVE = (
-    ("attempts", "early", "a prefix is decided on before ingest has ended"),
+    ("attempts", "early", "a prefix is chosen before ingest has ended"),
     ("attempts", "prefix_first", "a prefix beats a success"),
-    ("attempts", "first", "of several prefixes the first by attempt"),
+    ("attempts", "first", "the first of several prefixes by attempt"),
     ("attempts", "merge", "files of one attempt, watermark of several"),
-    ("attempts", "deletes", "a failed attempt takes its files away once it has said what it read"),
+    ("attempts", "deletes", "a failed attempt deletes its files once its row is put"),
     ("attempts", "uneven", "a prefix reaches as far as its furthest branch"),
-    ("follows", "follows", "what lies behind a prefix does not wait"),
+    ("follows", "follows", "work units behind a prefix do not wait"),
     ("follows", "old_low", "the next run begins at the work unit's old low"),
-    ("twins", "own", "who lost the race for the seal goes on with its own choice"),
+    ("twins", "own", "a committer that lost the race for the seal keeps its own choice"),
     ("next run", "no_fence", "INTENT and DONE of a fenced epoch count"),
 )
 

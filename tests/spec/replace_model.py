@@ -144,10 +144,10 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if any(record >= t.wm for record in places):
         return "PUBLISHED AND NOT DONE"
     if replacements and seen_beside(files, max(file.e for file in replacements), scen):
-        return "OLD SEEN BESIDE NEW"
+        return "OLD FILE VISIBLE BESIDE NEW"
     named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
     if any(count > 1 for count in named.values()):
-        return "RETIRED TWICE"
+        return "SUPERSEDED TWICE"
     if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.seq.files):
         return "NEEDED FILE GONE"
     return "STUCK" if last and t.state == "pending" else ""
@@ -209,7 +209,7 @@ def closes(m: Mover, e: int, after: str) -> Moves:
 def begin(m: Mover) -> Moves:
     done_files = [file for r in m.s.log if r.kind == "INTENT" and r.e == m.t.done for file in r.arg.files]
     if m.t.done > m.s.ended and any(file not in m.s.output for file in done_files):
-        yield m.go("finds the output older", "over", bad="FALSE ALARM: WHAT A RUN HAS DONE THAT DIED IS GONE")
+        yield m.go("finds the output older", "over", bad="FALSE ALARM: A FILE OF A DEAD RUN IS MISSING")
         return
     e = m.f.fence + 1
     yield m.put("FENCE", e, m.p.id, "replay", e)
@@ -219,7 +219,7 @@ def replay(m: Mover) -> Moves:
     if m.f.fence > m.p.e:
         yield m.go("is fenced", "over")
     elif m.t.state == "pending":
-        yield m.go("takes over what is pending", "take over", m.t.seq.files)
+        yield m.go("takes over the pending sequence", "take over", m.t.seq.files)
     else:
         yield m.go("has replayed", "deletes" if m.t.state == "idle" else "ends")
 
@@ -247,7 +247,7 @@ def deletes(m: Mover) -> Moves:
                    output=m.s.output - {m.p.x[0]})  # fmt: skip
         return
     todo = retired(m)
-    yield m.go("sees what is retired", x=todo) if todo else m.go("sees nothing retired", "plans")
+    yield m.go("finds superseded files", x=todo) if todo else m.go("finds no superseded file", "plans")
 
 
 def plans(m: Mover) -> Moves:
@@ -297,7 +297,7 @@ def seals(m: Mover) -> Moves:
         q = state.procs[m.i]._replace(x=sequence.files)
         yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
     elif m.t.state == "pending" and m.t.seq.e == m.p.e and m.f.fence == m.p.e:
-        yield m.go("takes its twin's", "publishes", m.t.seq.files)
+        yield m.go("takes the sequence of its twin", "publishes", m.t.seq.files)
     else:
         yield m.go("may not seal", "ends")
 
@@ -341,7 +341,7 @@ def person(m: Mover) -> Moves:
             if t.state == "quarantined":
                 yield m.put("REVOKING", None, t.seq.e, "takes")
             else:
-                yield m.go("finds it tried again", "over")
+                yield m.go("finds the sequence retried", "over")
         case "takes":
             files = sorted(t.seq.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
@@ -403,25 +403,25 @@ DESIGN = (
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
 )
 NAIVE = (
-    ("abandon", "delete_first", "error files go before DONE"),
-    ("abandon", "outside", "a tombstone that is put by whoever closes, from the log"),
+    ("abandon", "delete_first", "error files are deleted before DONE"),
+    ("abandon", "outside", "the closing process puts the tombstone, from the log"),
     ("deleters", "no_wait", "a deleter that does not wait for DONE"),
-    ("abandon", "all_tombs", "tombstones count whatever their epoch"),
-    ("abandon", "targets_first", "abandon: what is published, then what is staged"),
-    ("chain", "tombstone_first", "a tombstone goes before what it names"),
+    ("abandon", "all_tombs", "tombstones of any epoch count"),
+    ("abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("chain", "tombstone_first", "a tombstone is deleted before the files that it names"),
     ("chain", "unended", "deletion before the run of the tombstone, or a later one, has ended"),
-    ("twins", "no_closed", "nothing keeps a twin from sealing again, as the watermark stands still"),
+    ("twins", "no_closed", "a twin may seal again, because the watermark has not moved"),
     ("twins", "no_fence", "INTENT and DONE of a fenced epoch count"),
-    ("replace abandon", "delete_first", "what is replaced goes before DONE"),
-    ("replace abandon", "outside", "a replacement that is put by whoever closes, from the log"),
-    ("replace abandon", "all_tombs", "replacements count whatever their epoch"),
-    ("replace abandon", "targets_first", "abandon: what is published, then what is staged"),
-    ("replace chain", "no_newest", "the newest replacement goes with what it names: nothing says what was replaced"),
-    ("replace chain", "no_inherit", "a replacement does not say what the one before it says"),
-    ("replace chain", "newest_first", "a replacement goes before what it names"),
-    ("replace reprocess", "keep_errors", "error files outlive what they were turned away from"),
-    ("partition chain", "no_inherit", "a replacement of a partition does not say what the one before it says"),
-    ("partition chain", "no_newest", "the newest replacement of partitions goes with what it names"),
+    ("replace abandon", "delete_first", "replaced files are deleted before DONE"),
+    ("replace abandon", "outside", "the closing process puts the replacement, from the log"),
+    ("replace abandon", "all_tombs", "replacements of any epoch count"),
+    ("replace abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("replace chain", "no_newest", "the newest replacement is deleted with the files that it names"),
+    ("replace chain", "no_inherit", "a replacement omits the records of the previous one"),
+    ("replace chain", "newest_first", "a replacement is deleted before the files that it names"),
+    ("replace reprocess", "keep_errors", "error files remain after the files beside them were replaced"),
+    ("partition chain", "no_inherit", "a replacement of a partition omits the records of the previous one"),
+    ("partition chain", "no_newest", "the newest replacement of partitions is deleted with its files"),
 )
 
 
