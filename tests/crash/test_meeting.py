@@ -92,7 +92,7 @@ def segment(record: Record, writer: str) -> bytes:
 def test_images_differ_by_everything_except_their_own_ids() -> None:
     original = SCENARIO.machine()
     older = ids_in(original)
-    old = min(each for each in older if len(each) == 32)
+    old = min(known_id for known_id in older if len(known_id) == 32)
     published = min(
         path for _, path, _ in original.files() if path.startswith(ROOTS.output) and path.endswith(".parquet")
     )

@@ -205,7 +205,7 @@ def _of_person(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State
             undone = target._replace(revoked=revoked)
             if target.row == e:
                 row = 0 if "to_nothing" in naive else target.base
-                undone = Target(row, "", 0, revoked, tuple(each for each in target.data if each[0] != e))
+                undone = Target(row, "", 0, revoked, tuple(commit for commit in target.data if commit[0] != e))
             yield "operator takes it back", state._replace(target=undone)
         else:
             bases = frozenset((e,)) if "abandon_moves" in naive else log.bases

@@ -195,7 +195,7 @@ def root_of(m: Mover, phase: int) -> Root | None:
     if former is None:
         return None
     missing = [b for b in BUCKETS if m.p.entries[b] is None]
-    entries = tuple(found or former.entries[b] for b, found in zip(BUCKETS, m.p.entries, strict=True))
+    entries = tuple(entry or former.entries[b] for b, entry in zip(BUCKETS, m.p.entries, strict=True))
     repeats = m.p.open and "half_a_job" not in m.v
     if missing and "unread_ignored" not in m.v:
         unsure = any(e >= former.entries[b].e for b in missing for e in m.s.decided)

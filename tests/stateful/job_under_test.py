@@ -103,8 +103,8 @@ class JobUnderTest(JobOnMachine):
         found = self._published.records(self.machine, self.store(), self._held - self._decided)
         for urn in {**states, **self.model.datasets, **found}:
             known, state = self.model.of(urn), states.get(urn) or DatasetState(urn)
-            mine = (known.status, known.watermark, known.high)
-            assert mine == (state.status.value, _plain(state.watermark), _high(state)), (urn, known, state)
+            expected = (known.status, known.watermark, known.high)
+            assert expected == (state.status.value, _plain(state.watermark), _high(state)), (urn, known, state)
             wrong = known.mismatch(found.get(urn, Counter()))
             assert not wrong, (urn, wrong, known, state)
             if state.sequence is not None and state.status.value != "revoking":
@@ -115,8 +115,8 @@ class JobUnderTest(JobOnMachine):
     def _nothing_needed_is_gone(self, sequence: SealedSequence) -> None:
         stolen, fs = {file.path for file in self.stolen}, self.store().fs
         for step in self._steps(sequence):
-            found = fs.status(step.source) or fs.status(step.target)
-            assert step.source in stolen or (found and found.size_bytes == step.file.size_bytes), f"gone: {step}"
+            status = fs.status(step.source) or fs.status(step.target)
+            assert step.source in stolen or (status and status.size_bytes == step.file.size_bytes), f"gone: {step}"
 
     # -- runs
 

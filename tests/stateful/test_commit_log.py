@@ -71,7 +71,7 @@ class CommitLogMachine(RuleBasedStateMachine):
         that loses the number decides again, and so does one that wins a truncated number.
         """
         fold = self.logs[writer].refresh()
-        mine, theirs = data.draw(records_after(fold)), data.draw(records_after(fold))
+        own_record, other_record = data.draw(records_after(fold)), data.draw(records_after(fold))
         remaining = nth
 
         def gate(operation: Operation) -> None:
@@ -79,7 +79,7 @@ class CommitLogMachine(RuleBasedStateMachine):
             remaining -= 1
             if remaining == 0 and other != writer:
                 self.machine.gate = None
-                self.logs[other].settle(once(theirs))
+                self.logs[other].settle(once(other_record))
                 self.look()
                 for _ in range(checkpoints):
                     run_alone(self.logs[other].checkpoint_batched(at_least=1))
@@ -87,7 +87,7 @@ class CommitLogMachine(RuleBasedStateMachine):
                 self.machine.gate = gate
 
         self.machine.gate = gate
-        self.settle(writer, once(mine))
+        self.settle(writer, once(own_record))
         self.machine.gate = None
 
     @rule(data=st.data())

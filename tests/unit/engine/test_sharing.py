@@ -62,8 +62,8 @@ def read_by_tasks(
         owned = settings.buckets_of(partition) if partition >= 0 else ()
         buckets = buckets_read(manifest, task, owned, settings.partitions)
         assert len(buckets) == len(set(buckets))
-        each = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
-        reports.append([unit for units in each for unit in units])
+        shares = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
+        reports.append([unit for units in shares for unit in units])
     return reports
 
 

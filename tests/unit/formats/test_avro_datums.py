@@ -151,7 +151,7 @@ def test_columns_and_their_nested_fields_may_be_null() -> None:
     records, _ = read(record(("x", {**inner, "name": "R"})), [])
     assert nullable_columns(records.schema).equals(records.schema)
     (x,) = records.schema
-    assert [each.nullable for each in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
+    assert [arrow_field.nullable for arrow_field in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
 
 
 def test_schema_that_is_not_a_record_becomes_a_column_of_its_own() -> None:
@@ -205,7 +205,7 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
 )
 def test_invalid_datum_is_rejected_alone(kind: Avro, body: bytes, reason: str) -> None:
     same = {"long": 1, "int": 1, "string": "q", "boolean": True, "double": 0.5}
-    values = {each["name"]: same.get(str(each["type"])) for each in kind["fields"]}
+    values = {schema_field["name"]: same.get(str(schema_field["type"])) for schema_field in kind["fields"]}
     others = [] if None in values.values() else [datum(kind, values)]
     records, wrong = read(kind, [*others, body, *others])
     assert list(wrong) == [len(others)]
@@ -268,8 +268,8 @@ SCALARS = st.one_of(
 
 def nested(inner: st.SearchStrategy[Avro]) -> st.SearchStrategy[Avro]:
     return st.one_of(
-        st.builds(lambda each: {"type": "array", "items": each}, inner),
-        st.builds(lambda each: {"type": "map", "values": each}, inner),
+        st.builds(lambda item: {"type": "array", "items": item}, inner),
+        st.builds(lambda item: {"type": "map", "values": item}, inner),
         st.builds(
             lambda kinds, name: {**record(*((f"f{n}", kind) for n, kind in enumerate(kinds))), "name": name},
             st.lists(inner, min_size=1, max_size=4),
@@ -285,12 +285,12 @@ def nullable(inner: st.SearchStrategy[Avro]) -> st.SearchStrategy[Avro]:
 def named(schema: Avro, numbers: Iterator[int], *, logical: bool) -> Avro:
     """Return the schema with a name for each unnamed type, and without logical types unless `logical` is set."""
     if isinstance(schema, list):
-        return [named(each, numbers, logical=logical) for each in schema]
+        return [named(part, numbers, logical=logical) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if not logical and schema.get("logicalType"):
         return schema["type"]
-    renamed = {key: named(each, numbers, logical=logical) for key, each in schema.items() if key != "name"}
+    renamed = {key: named(part, numbers, logical=logical) for key, part in schema.items() if key != "name"}
     if "name" in schema:
         is_type = schema.get("type") in ("record", "fixed", "enum")
         renamed["name"] = f"n{next(numbers)}" if is_type and not schema["name"] else schema["name"]
@@ -342,7 +342,7 @@ def bodies(draw: st.DrawFn, kind: Avro) -> bytes:
         case "enum", _:
             return number(draw(st.integers(0, 2)))
         case "record", _:
-            return b"".join(draw(bodies(each["type"])) for each in kind["fields"])
+            return b"".join(draw(bodies(schema_field["type"])) for schema_field in kind["fields"])
     is_map = kind["type"] == "map"
     written = b""
     for _ in range(draw(st.integers(0, 2))):
@@ -386,21 +386,24 @@ def as_arrow(kind: Avro, value: Any) -> Any:
         }
     match kind["type"] if isinstance(kind, dict) else kind:
         case "record":
-            return {each["name"]: as_arrow(each["type"], value[each["name"]]) for each in kind["fields"]}
+            return {
+                schema_field["name"]: as_arrow(schema_field["type"], value[schema_field["name"]])
+                for schema_field in kind["fields"]
+            }
         case "array":
-            return [as_arrow(kind["items"], each) for each in value]
+            return [as_arrow(kind["items"], schema_field) for schema_field in value]
         case "map":
-            return [(name, as_arrow(kind["values"], each)) for name, each in value.items()]
+            return [(name, as_arrow(kind["values"], schema_field)) for name, schema_field in value.items()]
     return value
 
 
 def without_repeated_keys(value: Any) -> Any:
     """Keep the last entry of each map key as Python does; Arrow's maps keep all."""
     if isinstance(value, dict):
-        return {name: without_repeated_keys(each) for name, each in value.items()}
-    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
-        return list({name: without_repeated_keys(each) for name, each in value}.items())
-    return [without_repeated_keys(each) for each in value] if isinstance(value, list) else value
+        return {name: without_repeated_keys(item) for name, item in value.items()}
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
+        return list({name: without_repeated_keys(item) for name, item in value}.items())
+    return [without_repeated_keys(item) for item in value] if isinstance(value, list) else value
 
 
 @given(st.data())
@@ -410,7 +413,7 @@ def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     records, wrong = read(schema, given_bodies)
     assert not wrong
     expected = [as_arrow(schema, by_fastavro(schema, body)) for body in given_bodies]
-    actual = repr([without_repeated_keys(each) for each in records.to_pylist()])
+    actual = repr([without_repeated_keys(row) for row in records.to_pylist()])
     assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
@@ -430,8 +433,8 @@ def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataO
         expected = as_arrow(schema, by_fastavro(schema, damaged))
     except ValueError:
         expected = None
-    actual = [without_repeated_keys(each) for each in records.to_pylist()]
-    whole = [as_arrow(schema, by_fastavro(schema, each)) for each in (before, after)]
+    actual = [without_repeated_keys(row) for row in records.to_pylist()]
+    whole = [as_arrow(schema, by_fastavro(schema, row)) for row in (before, after)]
     if 1 in wrong:
         assert repr(actual) == repr(whole)
     else:  # no datum is accepted that fastavro rejects

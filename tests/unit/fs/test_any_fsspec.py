@@ -252,7 +252,7 @@ class MarksFolders(Renaming):
     """A file system like SMB: a folder's name ends with a slash."""
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
-        return [{**each, "name": each["name"] + "/"} for each in super().ls(path, detail=True)]
+        return [{**entry, "name": entry["name"] + "/"} for entry in super().ls(path, detail=True)]
 
 
 def test_folder_name_has_no_slash(tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ class Table(Converter):
             if outputs is None:
                 rejected[row] = f"no {value.decode()}"
                 continue
-            for each in outputs:
-                rows, values = pieces.setdefault(each % 2 if self.by_parity else 0, ([], []))
+            for output in outputs:
+                rows, values = pieces.setdefault(output % 2 if self.by_parity else 0, ([], []))
                 rows.append(row)
-                values.append(each)
+                values.append(output)
         for parity, (rows, values) in pieces.items():
             taken = batch.take(pa.array(rows, pa.int64()))
             place = taken.schema.get_field_index("value")

@@ -230,7 +230,7 @@ def test_batch_taken_by_one_branch_is_not_kept_although_the_other_writer_could_c
 
 
 def noted(sink: NotingSink, source: HoleSource) -> TaskState:
-    state, _ = read(source, flow=lambda each: TaskFlow.straight(each, sink))
+    state, _ = read(source, flow=lambda unit_source: TaskFlow.straight(unit_source, sink))
     return state
 
 

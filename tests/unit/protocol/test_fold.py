@@ -364,14 +364,14 @@ def test_each_partition_begins_where_it_began_unless_an_operator_goes_behind_tha
     old, new_watermark = Watermark({**before}, "same"), Watermark({**after}, incarnations)
     rebuilt = DatasetState("d", watermark=old, origin={**origin})
     for record in (SetWatermark("d", new_watermark, "me"), SetWatermarks({"d": new_watermark}, "me")):
-        found = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), record).state_of("d").origin
+        rebuilt_origin = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), record).state_of("d").origin
         for partition, at in after.items():
             if incarnations == "same" and partition in before:
                 first = origin.get(partition)
                 is_behind = first is not None and at < min(first, before[partition])
-                assert found.get(partition) == (at if is_behind else first)
+                assert rebuilt_origin.get(partition) == (at if is_behind else first)
             else:
-                assert found.get(partition) == at
+                assert rebuilt_origin.get(partition) == at
     forgotten = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), SetWatermark("d", None, "me")).state_of("d")
     assert (forgotten.origin, forgotten.watermark, forgotten.reached) == (origin, None, old)
 

@@ -170,7 +170,7 @@ def test_dataset_has_the_policy_of_the_first_pattern_that_matches_its_whole_name
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
-    assert {urn: dict(found.positions) for urn, found in World().watermarks(machine).items()} == {
+    assert {urn: dict(watermark.positions) for urn, watermark in World().watermarks(machine).items()} == {
         "a": {"0": 3, "1": 4},
         "b": {"0": 3, "1": 4},
         "bb": {"0": 0, "1": 4},

@@ -258,7 +258,7 @@ def test_committer_fenced_right_before_it_closes_counts_nothing_as_done(
     monkeypatch.setattr(BucketCommitter, "_close", overtaken)
     ingested = ingest_all(settings, tasks)
     assert [type(error) for error in ended_by] == [FencedError]
-    assert sum(each.counts.datasets_committed for each in ingested) == 0
+    assert sum(report.counts.datasets_committed for report in ingested) == 0
     monkeypatch.undo()
     check_recovery(machine, data)
 

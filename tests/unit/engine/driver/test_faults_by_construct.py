@@ -525,9 +525,9 @@ def test_page_table_lists_each_fault() -> None:
 def require_as_the_table_says(name: str, world: World, machine: Machine) -> int:
     """Require the watermarks of the table, and return them."""
     stored = world.watermarks(machine)
-    found = [stored[urn].positions.get("0", 0) if urn in stored else 0 for urn in ("a", "b")]
+    reached_positions = [stored[urn].positions.get("0", 0) if urn in stored else 0 for urn in ("a", "b")]
     reached, others = TABLE[name]
-    assert found == [reached[world.policy], others]
+    assert reached_positions == [reached[world.policy], others]
     return reached[world.policy] + others
 
 

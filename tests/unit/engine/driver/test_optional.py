@@ -220,7 +220,7 @@ def test_several_optional_branches_that_fail_one_after_another_leave_the_working
     assert result.succeeded
     assert memory.rows == {"a": [f"a/0/{n}" for n in range(4)]}
     assert (len(errors(machine, "a/one")), len(errors(machine, "a/three"))) == (4, 4)
-    assert [each.branch for each in result.totals.flow.failures] == ["one", "three"]
+    assert [failure.branch for failure in result.totals.flow.failures] == ["one", "three"]
 
 
 def test_failing_mandatory_branch_decides_over_a_failing_optional_one() -> None:

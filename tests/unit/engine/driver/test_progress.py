@@ -71,10 +71,10 @@ def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
         assert read_progress(fs, folder).fastest == 0, "the reporting interval has not passed yet"
         clock.sleep(2.6)
         progress.tick()
-        found = read_progress(fs, folder)
-        assert (found.slowest, found.fastest) == (10, 10)
-    found = read_progress(fs, folder)
-    assert (found.slowest, found.fastest, found.records_read) == (0, 0, 30)
+        newest = read_progress(fs, folder)
+        assert (newest.slowest, newest.fastest) == (10, 10)
+    newest = read_progress(fs, folder)
+    assert (newest.slowest, newest.fastest, newest.records_read) == (0, 0, 30)
 
 
 def test_ingest_task_reports_its_reads_and_its_time_by_construct_and_branch() -> None:

@@ -74,8 +74,8 @@ def live(world: World, machine: Machine) -> list[str]:
 
 def ran(world: World, *sources: ModelSource) -> Machine:
     machine = Machine()
-    for each in sources:
-        assert go(world, machine, each).succeeded
+    for run_source in sources:
+        assert go(world, machine, run_source).succeeded
         exact(world, machine)
     return machine
 
@@ -335,12 +335,12 @@ def test_half_published_replacement_is_set_aside_and_the_older_files_are_live_ag
 ) -> None:
     world = replace(FOLDER, files=FOLDER.files.model_copy(update={"target_file_bytes": 1}))
     machine = ran(world, *([first] if first else []))
-    left = [published]
+    remaining = [published]
 
     def fault(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{OUTPUT}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     SimulatedFileSystem(machine).make_folders(f"{OUTPUT}/a")
@@ -360,7 +360,7 @@ def test_half_published_replacement_is_set_aside_and_the_older_files_are_live_ag
 
 def test_replacement_may_only_name_files_of_its_own_dataset() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
-    stone = max(stones(machine), key=lambda each: each.epoch)
+    stone = max(stones(machine), key=lambda tombstone: tombstone.epoch)
     for path in ("b/x.parquet", "../a/x.parquet", "_rejected/b/x"):
         wrong = replace_path(stone, path)
         assert wrong.rejection_reason()

@@ -98,7 +98,9 @@ def record_of(machine: SimulatedPosix, path: str) -> object:
 
 def has(machine: SimulatedPosix, record: type, epoch: int) -> bool:
     log_records = [record_of(machine, path) for path in segments(machine)]
-    return any(isinstance(each, record) and getattr(each, "epoch", 0) == epoch for each in log_records)
+    return any(
+        isinstance(log_record, record) and getattr(log_record, "epoch", 0) == epoch for log_record in log_records
+    )
 
 
 def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
@@ -334,11 +336,11 @@ def test_restored_log_is_not_carried_over_by_rebucketing() -> None:
     cut_back_before(machine, Done)
     other = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
     other.unlink(max(p for p in files_below(other, ROOTS.output) if "/a/" in p and p.endswith(".parquet")))
-    for each, refused in ((machine, LostTailError), (other, StaleStoreError)):
-        store = files_below(each, ROOTS.store)
+    for restored, refused in ((machine, LostTailError), (other, StaleStoreError)):
+        store = files_below(restored, ROOTS.store)
         with pytest.raises(refused):
-            rebucket(WORLD.store(each), Move(3), "moves", lambda _: None)
-        assert files_below(each, ROOTS.store) == store
+            rebucket(WORLD.store(restored), Move(3), "moves", lambda _: None)
+        assert files_below(restored, ROOTS.store) == store
 
 
 def test_bucket_that_loses_its_tail_after_a_rebucket_is_reported_by_its_new_head() -> None:

@@ -110,8 +110,8 @@ def test_run_that_quarantines_a_dataset_records_its_name_and_reason() -> None:
     record = recorded(machine, result.epoch)
     assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
     assert record.outcome is RunOutcome.INCOMPLETE
-    [told] = record.quarantined.kept
-    assert (told.subject, record.quarantined.left_out, "is lost" in told.text) == ("b", 0, True)
+    [quarantined] = record.quarantined.kept
+    assert (quarantined.subject, record.quarantined.left_out, "is lost" in quarantined.text) == ("b", 0, True)
     assert {(reason.subject, reason.kind) for reason in record.reasons.kept} >= {("b", "skipped, quarantined")}
     again = recorded(machine, go(WORLD, machine, NOTHING).epoch)
     assert (again.quarantined.kept, again.totals["datasets_skipped"]) == ((), 1), "the record is of this run"
@@ -272,8 +272,8 @@ def test_record_names_a_limited_number_of_each_kind_and_counts_the_others() -> N
 def test_records_of_old_runs_are_deleted_by_the_job_s_retention() -> None:
     machine, world = Machine(), replace(WORLD, kept=Retention(runs=4, tables=2))
     epochs = [go(world, machine, source(a=number)).epoch for number in range(1, 8)]
-    found = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
-    assert sorted(found, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
+    stored_epochs = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
+    assert sorted(stored_epochs, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
     for table in ("task_states", "run_datasets", "run_times"):
         below = f"{ROOTS.store}/{table}/"
         assert len({path.removeprefix(below).partition("/")[0] for path in machine.paths(below[:-1])}) == 2 + 1

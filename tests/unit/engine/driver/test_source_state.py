@@ -104,9 +104,9 @@ def test_custom_source_sees_the_previous_read_failure_and_a_work_unit_property_t
     assert set(first.seen) == {("a", "the job's"), ("b", "the job's")}
     second = CarryingSource(source(a=2, b=2).datasets)
     assert go(SPREAD, machine, second).succeeded
-    ((_, of_a),) = {each for each in second.seen if each[0] == "a"}
+    ((_, of_a),) = {seen_state for seen_state in second.seen if seen_state[0] == "a"}
     assert of_a == "failed 1 times: SourceError: it is away"
-    assert {each for each in second.seen if each[0] == "b"} == {("b", "the job's")}
+    assert {seen_state for seen_state in second.seen if seen_state[0] == "b"} == {("b", "the job's")}
     third = CarryingSource(source(a=3, b=2).datasets)
     assert go(SPREAD, machine, third).succeeded
     assert third.seen == [("a", "the job's")], "after a successful read no read failure remains"

@@ -288,7 +288,7 @@ def source_of(kind: str) -> WideSource:
 
 def stages_of(kind: str, *behind: Converter | RowChecker) -> tuple[Stage, ...]:
     registry = Stage(kind, converter_of(kind, keep_column=True), on_failure="divert")
-    return (registry, *(Stage(f"behind {n}", each, on_failure="divert") for n, each in enumerate(behind)))
+    return (registry, *(Stage(f"behind {n}", construct, on_failure="divert") for n, construct in enumerate(behind)))
 
 
 def assert_in_order(flow: TaskFlow, sinks: Sequence[OrderedSink]) -> None:
