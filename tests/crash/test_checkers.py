@@ -1,4 +1,6 @@
-"""What the checkers themselves rest on: links as the kernel has them, histories that replay, a lock that is watched."""
+"""The checkers' own foundations: symbolic links like the kernel's, histories that can be replayed, and a monitored
+lock.
+"""
 
 from __future__ import annotations
 
@@ -48,26 +50,28 @@ from tests.simulation.simulated_posix import SimulatedPosix
 
 
 def links_of(calls: PosixCalls, root: str) -> list[object]:
-    """What is seen of two symbolic links, one to a folder and one to nothing."""
+    """Return the observed properties of two symbolic links: one to a folder, one to a missing path."""
     folder, link = f"{root}/folder", f"{root}/link"
     calls.mkdir(f"{link}/inner")
-    found: list[object] = [
+    observations: list[object] = [
         sorted((entry.name, entry.is_folder) for entry in calls.scandir(place)) for place in (root, folder, link)
     ]
-    found += [calls.lstat(path).is_folder for path in (folder, link, f"{link}/inner")]
-    found += [calls.realpath(f"{root}/{name}").removeprefix(root) for name in ("link/inner/new", "lost/x", "none")]
+    observations += [calls.lstat(path).is_folder for path in (folder, link, f"{link}/inner")]
+    observations += [
+        calls.realpath(f"{root}/{name}").removeprefix(root) for name in ("link/inner/new", "lost/x", "none")
+    ]
     for refused in (calls.rmdir, calls.read_file, calls.mkdir):
         try:
             refused(link)
         except OSError as error:
-            found.append(error.errno)
+            observations.append(error.errno)
     calls.rename_noreplace(link, f"{root}/moved")
     calls.unlink(f"{root}/moved")
-    found.append(sorted(entry.name for entry in calls.scandir(root)))
-    return found
+    observations.append(sorted(entry.name for entry in calls.scandir(root)))
+    return observations
 
 
-def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
+def test_simulated_symbolic_links_equal_those_of_the_kernel(tmp_path: Path) -> None:
     real, root = RealPosixCalls(), str(tmp_path.resolve())
     machine = SimulatedPosix()
     for number in range(2, len(Path(root).parts) + 1):
@@ -84,21 +88,21 @@ def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
     "fault",
     ["EIO@9", "ENOSPC@30+", "EACCES@12 lost", "EIO@31/2", "slow@20", "ahead@4", "back@33", "cut@3", "altered@1+"],
 )
-def test_a_fault_replays_from_its_printed_form(fault: str) -> None:
+def test_fault_is_replayed_from_its_printed_form(fault: str) -> None:
     history = f"second-run:{fault}"
     assert history in set(fault_orders.histories(["second-run"])) or "/" in fault
     assert fault_histories.replay(history) == ""
 
 
 @pytest.mark.parametrize("program", fault_histories.PEOPLE)
-def test_what_people_do_may_go_wrong_at_any_operation(program: str) -> None:
+def test_operator_commands_survive_a_fault_at_any_operation(program: str) -> None:
     possible = [*fault_orders.histories([program])]
     assert {f"{program}:EIO@{number}{how}" for number in range(12) for how in ("", "+", " lost")} <= {*possible}
     for history in possible[:: len(possible) // 12]:
         assert fault_histories.replay(history) == "", history
 
 
-def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
+def test_answer_revoked_by_a_power_loss_is_a_violation() -> None:
     machine, survivor = fault_histories.PEOPLE["set-back"].find(), []
 
     def gate(operation: Operation) -> None:
@@ -112,7 +116,7 @@ def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
 
 
 @pytest.mark.parametrize("name", ["second-run", "one-commit", "at-least-once", "abandon", "set-back", "refusals"])
-def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> None:
+def test_chain_of_faults_is_replayed_from_its_printed_form(name: str) -> None:
     chains = [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
     assert all(NEXT in chain for chain in chains)
     assert chains == [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
@@ -120,11 +124,11 @@ def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> No
         assert fault_histories.replay(chain) == "", chain
 
 
-def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
-    found: list[list[str]] = []
+def test_chain_has_the_effects_of_all_its_faults() -> None:
+    audits: list[list[str]] = []
 
     def violation(machine: SimulatedPosix) -> str:
-        found.append(sorted(path for path, _ in machine.walk("/") if path != "/job"))
+        audits.append(sorted(path for path, _ in machine.walk("/") if path != "/job"))
         return "seen"
 
     def makes(*names: str) -> Callable[[PosixCalls], None]:
@@ -144,9 +148,9 @@ def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
         "folders:kill@0 > kill@1 > kill@0": ["c"],
     }.items():
         assert chains.play(history) == "seen"
-        assert found.pop() == [f"/job/{name}" for name in left], history
+        assert audits.pop() == [f"/job/{name}" for name in left], history
     assert chains.play("folders:power@2.0") == "seen"
-    assert found.pop() == [], "nothing was synced"
+    assert audits.pop() == [], "the history has no sync"
     for wrong in (
         "folders:kill",
         "folders:run kill@1",
@@ -162,11 +166,11 @@ def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
     "name",
     ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two", "reprocess-twins", "replace-late-twin"],
 )
-def test_whatever_troubles_the_actors_of_a_play_nothing_is_wrong_after_it(name: str, trouble: str) -> None:
+def test_play_with_any_fault_among_its_actors_ends_without_a_violation(name: str, trouble: str) -> None:
     assert play(name, 3, trouble)[1] == ""
 
 
-def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
+def test_slow_call_takes_effect_after_all_others_have_ended() -> None:
     order: list[str] = []
     turns = Turns(("one", "two"), random.Random(1), 0.0, ("one", 1))
 
@@ -186,7 +190,7 @@ def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
 
 
 def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
-    """A record by a writer that keeps to no rule."""
+    """Return a record of a writer that ignores the rules."""
     log = store.bucket_log(bucket)
     segment = Segment(epoch, "f" * 32, record)
     store.fs.put_if_absent(f"{log.folder}/{segment_name(log.refresh().number + 1)}", encode_segment(segment))
@@ -210,30 +214,30 @@ def test_records_that_break_the_rules_of_the_log_are_a_violation(record: Record,
     assert wrong in log_violation(store)
 
 
-def test_a_rebuild_that_undoes_what_a_person_said_since_it_began_is_a_violation() -> None:
+def test_rebuild_that_undoes_a_later_operator_record_is_a_violation() -> None:
     machine = new_machine()
     WORLD.run(machine, SOURCE)
-    store, said = WORLD.store(machine), Watermark({"0": 1, "1": 0})
+    store, watermark = WORLD.store(machine), Watermark({"0": 1, "1": 0})
     fence_bucket(store.bucket_log(0, 9), 9, "rebuild")
-    set_watermark(store, "a", said, "person")
+    set_watermark(store, "a", watermark, "person")
     store.bucket_log(0, 9).settle(
         lambda fold: (
             Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
-            if fold.state_of("a").watermark == said
+            if fold.state_of("a").watermark == watermark
             else None
         )
     )
     assert "undoes what a person did" in log_violation(store)
 
 
-def test_what_is_no_history_is_said_so() -> None:
+def test_invalid_history_is_rejected() -> None:
     assert "no history" in fault_histories.replay("no-such:EIO@1")
     assert "no history" in fault_histories.replay("second-run:EIO")
-    assert "no history" in fault_histories.replay("abandon:slow@1"), "people take no lock"
+    assert "no history" in fault_histories.replay("abandon:slow@1"), "operators take no lock"
 
 
 @pytest.mark.parametrize("role", ["owner", "zombie", "run", "second"])
-def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
+def test_actor_without_interference_commits_everything(role: str) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     name = {"owner": "twins", "zombie": "zombie", "run": "person-sets", "second": "second-attempts"}[role]
@@ -242,7 +246,7 @@ def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
     assert cast.world.watermarks(machine).keys() == cast.source.datasets.keys()
 
 
-def test_people_meet_a_quarantined_dataset() -> None:
+def test_operator_scenario_stages_a_quarantined_dataset() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     CASTS["person-abandons"].stage(machine)
@@ -250,15 +254,15 @@ def test_people_meet_a_quarantined_dataset() -> None:
 
 
 @pytest.mark.parametrize("listing", range(6))
-def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) -> None:
+def test_watermark_set_too_late_is_not_a_violation(listing: int) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     parts = CASTS["person-sets"].stage(machine)
-    left = [listing]
+    remaining = [listing]
 
     def fits(name: str, arguments: tuple[object, ...]) -> bool:
-        left[0] -= name == "scandir" and "/bucket=" in str(arguments[0])
-        return left[0] < 0
+        remaining[0] -= name == "scandir" and "/bucket=" in str(arguments[0])
+        return remaining[0] < 0
 
     calls = Meddling(machine, fits, lambda: parts["run"](WORLD.store(machine), Scene())).as_calls()
     with suppress(ConflictError):
@@ -268,7 +272,7 @@ def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) ->
     assert CASTS["person-sets"].violation(CASTS["person-sets"], machine, before) == ""
 
 
-def test_a_record_in_another_branch_than_the_flow_says_is_a_violation() -> None:
+def test_record_in_the_wrong_branch_is_a_violation() -> None:
     cast, machine, fewer = CASTS["forks"], new_machine(), ModelSource({"b": CASTS["forks"].source.datasets["b"]})
     cast.world.run(machine, cast.source)
     store = cast.world.store(machine)
@@ -291,30 +295,30 @@ def test_two_runs_with_a_live_lease_are_a_violation() -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_coverage_of_the_checkers_is_measured() -> None:
-    found = coverage_of_checkers(6, 1)
-    assert set(found.percent) == set(PACKAGES)
-    assert 60 < found.whole < 100
-    assert all(file.partition("/")[0] in PACKAGES for file in found.left)
+    coverage = coverage_of_checkers(6, 1)
+    assert set(coverage.percent) == set(PACKAGES)
+    assert 60 < coverage.whole < 100
+    assert all(file.partition("/")[0] in PACKAGES for file in coverage.left)
 
 
 @pytest.mark.parametrize("name", ["first-run", "second-run-two"])
-def test_each_state_of_a_crashed_run_is_given_once_and_none_is_left_out(name: str) -> None:
+def test_each_state_of_a_crashed_run_is_yielded_exactly_once(name: str) -> None:
     scenario = SCENARIOS[name]
     begun, seen = scenario.machine(), set[str]()
-    given = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
-    lost = [crash for crash, _, _ in given if crash.state]
-    for crash in lost[:: max(1, len(lost) // 25)]:
+    crashes = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
+    power_losses = [crash for crash, _, _ in crashes if crash.state]
+    for crash in power_losses[:: max(1, len(power_losses) // 25)]:
         alone = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, crash.operation)
         )
         [again] = [machine for at, machine, _ in alone if at == crash]
-        [first] = [machine for at, machine, _ in given if at == crash]
+        [first] = [machine for at, machine, _ in crashes if at == crash]
         assert explore.canonical(again) == explore.canonical(first), "the same history replays to the same image"
-    end = max(crash.operation for crash, _, _ in given)
-    for operation in range(end + 1):  # each operation by itself knows of no state before
+    end = max(crash.operation for crash, _, _ in crashes)
+    for operation in range(end + 1):  # a single operation knows no earlier state
         by_itself = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
         )
         seen.update(str(explore.canonical(machine)) for at, machine, _ in by_itself if at.operation == operation)
-    assert seen == {str(explore.canonical(machine)) for _, machine, _ in given}
-    assert len(given) < 5 * len(seen)
+    assert seen == {str(explore.canonical(machine)) for _, machine, _ in crashes}
+    assert len(crashes) < 5 * len(seen)

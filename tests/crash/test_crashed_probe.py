@@ -1,5 +1,4 @@
-"""A committer that dies as it tries whether the output can be written leaves nothing that counts as data, and nothing
-for good."""
+"""A committer that dies while it probes the output leaves no data and no permanent files."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ def probes(machine: Machine) -> list[str]:
 
 
 def dies_in_a_probe(machine: Machine, kind: str) -> None:
-    """One dataset can't be published; whoever asks whether any can dies before that operation of its probe."""
+    """Let dataset `a` be unpublishable and the process die before that operation of its output probe."""
     machine.faults += [fails(errno.EACCES, "rename", f"{ROOTS.output}/a"), dies(kind, OUTPUT_PROBE)]
 
 
 @pytest.mark.parametrize("name", [f"{OUTPUT_PROBE}0", f"{TEMPORARY}{OUTPUT_PROBE}0-{'0' * 32}"])
-def test_what_a_crashed_probe_of_the_output_leaves_is_no_unknown_file(name: str) -> None:
+def test_probe_file_in_the_output_is_not_an_unknown_file(name: str) -> None:
     machine = Machine()
     go(WORLD, machine, SOURCE)
     machine.put(f"{ROOTS.output}/{name}", b"")
@@ -39,7 +38,7 @@ def test_what_a_crashed_probe_of_the_output_leaves_is_no_unknown_file(name: str)
 
 
 @pytest.mark.parametrize("kind", ["fsync", "rename", "unlink"])
-def test_the_next_run_takes_away_what_a_crashed_probe_has_left(kind: str) -> None:
+def test_next_run_deletes_the_file_of_a_crashed_probe(kind: str) -> None:
     machine = Machine()
     WORLD.store(machine)
     dies_in_a_probe(machine, kind)
@@ -50,18 +49,18 @@ def test_the_next_run_takes_away_what_a_crashed_probe_has_left(kind: str) -> Non
     another = f"{ROOTS.output}/{OUTPUT_PROBE}01"
     machine.put(another, b"")
     assert go(WORLD, machine, SOURCE).succeeded
-    assert probes(machine) == [another], "that of another bucket's committer, which may be alive"
+    assert probes(machine) == [another], "the probe of another bucket's committer, which may be alive"
     machine.remove(another)
     assert WORLD.violation(machine, SOURCE, {}) == ""
 
 
 @pytest.mark.parametrize("kind", ["rename", "unlink"])
-def test_the_second_attempt_at_a_drain_takes_away_what_the_first_has_left(kind: str) -> None:
+def test_second_drain_attempt_deletes_the_probe_file_of_the_first(kind: str) -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, SOURCE)
     dies_in_a_probe(machine, kind)
     ingest_all(settings, tasks)
-    assert probes(machine) == [], "who does not have the last word does not ask"
+    assert probes(machine) == [], "an ingest task does not probe"
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     with pytest.raises(Crashed):
         drain_partition(settings, 0)
@@ -71,7 +70,7 @@ def test_the_second_attempt_at_a_drain_takes_away_what_the_first_has_left(kind: 
     assert probes(machine) == []
 
 
-def test_an_output_that_can_not_be_listed_keeps_nothing_from_being_replayed() -> None:
+def test_output_that_cannot_be_listed_does_not_prevent_replay() -> None:
     machine = Machine()
     WORLD.store(machine)
     dies_in_a_probe(machine, "unlink")
@@ -83,9 +82,10 @@ def test_an_output_that_can_not_be_listed_keeps_nothing_from_being_replayed() ->
     assert len(probes(machine)) == 1
 
 
-def test_what_was_taken_away_does_not_come_back_by_a_power_loss() -> None:
-    """Sequences that are dropped are why somebody looks; nothing is published after that, which would sync the same
-    folders."""
+def test_deleted_probe_file_does_not_return_after_a_power_loss() -> None:
+    """The run drops held sequences, which triggers the search for probe files. It publishes nothing afterwards, which
+    would sync the same folders.
+    """
     world, machine = World(job_level=True), Machine()
     settings, tasks = begin_ingest(world, machine, SOURCE)
     ingest_all(settings, tasks)
@@ -103,7 +103,7 @@ def test_what_was_taken_away_does_not_come_back_by_a_power_loss() -> None:
         assert [path for _, path, _ in survivor.files() if OUTPUT_PROBE in path] == []
 
 
-def test_nobody_lists_the_output_where_nothing_is_left() -> None:
+def test_run_without_leftover_sequences_does_not_list_the_output() -> None:
     machine = Machine()
     go(WORLD, machine, SOURCE)
     machine.made.clear()

@@ -1,8 +1,8 @@
-"""Every kind of file that is stored, damaged in every way: the file is named, what depends on it stops and nothing
-else, and nothing is lost in silence.
+"""Every kind of stored file, damaged in every way: the file is named, only its dependants stop, and no loss is silent.
 
-A history leaves files of many kinds on a machine. Each file of a kind in `STOPS` is damaged on a copy, and the job goes
-on there through its own entry functions. Then the damage is made good, and one more run has to make all exact.
+A history leaves files of many kinds on a machine. Each file of a kind in `STOPS` is damaged on a copy, and the job
+continues there through its own entry functions. Then the damage is repaired, and one more run must make everything
+exact.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "foreign": lambda data: b'{"name": "another program"}\n',
     "rotten": _flipped,
 }
-"""Foreign files are other files under the name. What is rotten shows no trace of it but its bytes."""
+"""A foreign file is another file under the name. A rotten file differs only in its bytes."""
 
 
 SEEN = frozenset({"truncated", "bit-flipped", "emptied", "foreign"})
-"""Damage to data files that a look at the file's name, size and times can tell. Data is not read again to be published:
-what is rotten is found by the audit."""
+"""Damage to data files that name, size and times reveal. Publishing does not read data again, so only the audit finds
+rotten files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """What damage to a file stops.
+    """The consequences of damage to a file.
 
     `what`: "nothing", "all", "bucket" (the datasets of the file's bucket), "partition" (those of its partition's
-    buckets) or "dataset" (the one that the file is of).
-    `heals`: the next run needs no help; otherwise the file has to be restored. `seen`: the kinds of damage that stop
-    this; the others stop nothing, and the audit names the file. `shown`: the status names it, too.
+    buckets) or "dataset" (the one of the file). `heals`: the next run recovers without help; otherwise the file must be
+    restored. `seen`: the kinds of damage that stop these datasets; the others stop nothing, and the audit names the
+    file. `shown`: the status names the file, too.
     """
 
     what: str
@@ -109,7 +109,7 @@ STOPS = {
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A machine with its files, and how the job goes on there. `run` is the run under way, if one is."""
+    """A machine with its files, and how its job continues. `run` is the run in progress, if there is one."""
 
     world: World
     machine: SimulatedPosix
@@ -117,13 +117,13 @@ class History:
     ingested: bool = False
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Every file with its kind."""
+        """Return every file with its kind."""
         for _, path, data in self.machine.files():
             if data is not None:
                 yield path, self._kind(path, data)
 
     def goes_on(self, machine: SimulatedPosix) -> list[str]:
-        """What is said by what comes next on this machine: a run, or the rest of one."""
+        """Continue with a run, or the rest of one, and return the reported errors."""
         try:
             if self.run is not None:
                 return self._rest(machine, replace(self.run, store=self.world.store(machine)))
@@ -131,13 +131,13 @@ class History:
                 result = self.world.run(machine, NOW)
         except DistcommitError as error:
             return [str(error)]
-        told = [reason.text for reason in result.totals.reasons]
-        assert result.succeeded == (not told)
-        return told
+        reasons = [reason.text for reason in result.totals.reasons]
+        assert result.succeeded == (not reasons)
+        return reasons
 
     def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
         for task in range(0 if self.ingested else 2):
-            with suppress(DistcommitError):  # the task dies, and says so to Spark
+            with suppress(DistcommitError):  # the task dies, and reports it to Spark
                 ingest_partition(settings, task)
         record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
         return [reason.text for partition in range(2) for reason in drain_partition(settings, partition).reasons]
@@ -145,10 +145,10 @@ class History:
     def _kind(self, path: str, data: bytes) -> str:
         place = path.removeprefix("/job/")
         live = self.run is not None and f"run={self.run.run_id}/" in path
-        if found := re.fullmatch(r"store/log/(job|bucket)(=\d+)?/(\d+)\.seg", place):
-            if int(found[3]) < self._base(path.rpartition("/")[0]):
+        if segment := re.fullmatch(r"store/log/(job|bucket)(=\d+)?/(\d+)\.seg", place):
+            if int(segment[3]) < self._base(path.rpartition("/")[0]):
                 return "log below its checkpoint"
-            return f"{found[1]} log"
+            return f"{segment[1]} log"
         if re.fullmatch(r"store/(plans|task_states/run=[^/]+)/(run|partition)=[^/]+/[^/]+\.parquet", place):
             kind = "plan table" if "/plans/" in place else "task-state table"
             return kind if live else "table of a run that is over"
@@ -175,8 +175,8 @@ class History:
         return kind
 
     def _base(self, folder: str) -> int:
-        found = {p: d for _, p, d in self.machine.files() if d is not None and p.startswith(f"{folder}/0")}
-        return max(int(p[-16:-4]) for p, d in found.items() if isinstance(decode_segment(d, p).record, Checkpoint))
+        files = {p: d for _, p, d in self.machine.files() if d is not None and p.startswith(f"{folder}/0")}
+        return max(int(p[-16:-4]) for p, d in files.items() if isinstance(decode_segment(d, p).record, Checkpoint))
 
     def _pending(self, place: str) -> bool:
         store, urn = self.world.store(self.machine), place.split("/")[1]
@@ -185,7 +185,7 @@ class History:
 
 
 def _settled(world: World = WORLD) -> SimulatedPosix:
-    """A run is over; its logs have got checkpoints, and a writer of one left a temporary file."""
+    """Build a finished run whose logs have checkpoints, and of which one writer left a temporary file."""
     machine = new_machine()
     with SteppedLock(world.store(machine).fs, ROOTS.store, "first", 30, SimulatedClock()):
         world.run(machine, BEFORE)
@@ -198,13 +198,13 @@ def _settled(world: World = WORLD) -> SimulatedPosix:
 
 @contextmanager
 def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
-    """Lets the process die as it publishes one more file."""
-    left = [files]
+    """Kill the process when it publishes one more file."""
+    remaining = [files]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and re.fullmatch(rf"{ROOTS.output}/.+\.parquet", operation.path):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -214,7 +214,7 @@ def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
 
 
 def _half_published() -> History:
-    """All is sealed. Of each bucket's files one is published, the others are staged."""
+    """Build a sealed run with one published file in each bucket. The other files are staged."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
     for task in range(2):  # each of one bucket
@@ -224,7 +224,9 @@ def _half_published() -> History:
 
 
 def _decided() -> History:
-    """A job-level run died after its decision, with one bucket published and closed, and of the other one file."""
+    """Build a job-level run that died after its decision: one bucket is published and closed, and of the other one file
+    is published.
+    """
     machine = _settled(JOB_LEVEL)
     with _dies_after(machine, 3):
         JOB_LEVEL.run(machine, NOW)
@@ -232,7 +234,7 @@ def _decided() -> History:
 
 
 def _ingested() -> History:
-    """All is read, and nothing could be sealed."""
+    """Build a run that has read everything and could seal nothing."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
 
@@ -263,7 +265,7 @@ _story = cache(lambda name: HISTORIES[name]())
 
 
 class Damaged:
-    """A machine on which one file was damaged."""
+    """A machine with one damaged file."""
 
     def __init__(self, history: History, path: str, damage: str) -> None:
         self.machine = machine = history.machine.after_kill()
@@ -280,7 +282,7 @@ class Damaged:
         machine.syncfs("/")
 
     def restore(self) -> None:
-        """The file is again what it was, as from a snapshot of the disk."""
+        """Restore the file, as from a snapshot of the disk."""
         self.machine._inodes[self._inode] = self._whole
         self.machine._folder(self._folder).names[self._name] = self._inode
         self.machine._durable_names[self._folder][self._name] = self._inode
@@ -291,7 +293,7 @@ def _watermark(history: History, machine: SimulatedPosix, urn: str) -> Watermark
 
 
 def _status(history: History, machine: SimulatedPosix, kind: str) -> list[str]:
-    """What the status tells of what is wrong. Without the store's marker there is none."""
+    """Return the problems that the status reports. Without the store's marker there is no status."""
     if kind == "store marker":
         with pytest.raises(CorruptError) as caught:
             history.world.store(machine)
@@ -301,7 +303,7 @@ def _status(history: History, machine: SimulatedPosix, kind: str) -> list[str]:
 
 
 def _depending(history: History, path: str, what: str) -> frozenset[str]:
-    """The datasets that depend on the file."""
+    """Return the datasets that depend on the file."""
     if what == "dataset":
         footer = read_footer(history.world.store(history.machine).fs, path)
         return frozenset({footer.dataset_urn}) if footer else frozenset()
@@ -313,22 +315,22 @@ def _depending(history: History, path: str, what: str) -> frozenset[str]:
 
 
 def check(history: History, path: str, kind: str, damage: str) -> None:
-    """Damages the file, lets the job go on, makes the damage good, and looks at what became of each dataset."""
+    """Damage the file, let the job continue, repair the damage, and check the outcome of each dataset."""
     stops = STOPS[kind]
     case = Damaged(history, path, damage)
     machine, seen = case.machine, damage in stops.seen
     stopped = _depending(history, path, stops.what) if seen else frozenset()
-    told, shown = history.goes_on(machine), _status(history, machine, kind)
+    reasons, shown = history.goes_on(machine), _status(history, machine, kind)
     if stopped:
         below_root = path.split("/", 3)[3]
-        assert any(below_root in text for text in told), f"not named: {told}"
+        assert any(below_root in text for text in reasons), f"not named: {reasons}"
         assert stops.heals or any(below_root in text for text in shown) == stops.shown, (
             f"not named by the status: {shown}"
         )
     else:
-        assert told == shown == []
+        assert reasons == shown == []
     for urn in ALL - stopped:
-        assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {told}"
+        assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {reasons}"
     if not seen:
         audit = audit_store(history.world.store(machine), NOW.provenance, deep=True)
         assert not audit.exact
@@ -337,30 +339,35 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     if stopped and not stops.heals:
         case.restore()
     for urn in stopped:
-        assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), f"{urn} has moved"
+        assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), (
+            f"the watermark of {urn} has moved"
+        )
         with suppress(ConflictError):
             operator_actions.retry(history.world.store(machine), urn, "person")
-    for _ in range(2 if kind.endswith("of a cut") else 1):  # what is damaged of an older cut stays until that goes
+    for _ in range(
+        2 if kind.endswith("of a cut") else 1
+    ):  # a damaged file of an older cut stays until the cut is deleted
         history.world.run(machine, NOW)
     assert history.world.violation(machine, NOW, {}) == ""
 
 
 def _sites(history: History) -> Iterator[tuple[str, str]]:
-    """One file of each kind and place and, in a log, of each type of record. A run under way does not look at the job
-    log any more, nor whose folders it has."""
-    found: dict[tuple[str, str, str], str] = {}
+    """Return one file of each kind and location and, in a log, of each record type. A run in progress no longer reads
+    the job log or the folder claims.
+    """
+    sites: dict[tuple[str, str, str], str] = {}
     for path, kind in history.files():
         if kind in ("job log", "claim of a folder") and history.run is not None:
             continue
         data = history.machine.read_file(path)
         record = type(decode_segment(data, path).record).__name__ if path.endswith(SEGMENT_SUFFIX) else ""
-        found[kind, record, Operation("", path).site] = path
-    yield from ((path, kind) for (kind, _, _), path in found.items())
+        sites[kind, record, Operation("", path).site] = path
+    yield from ((path, kind) for (kind, _, _), path in sites.items())
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("history", HISTORIES)
-def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str, damage: str) -> None:
+def test_damaged_file_is_named_and_stops_only_its_dependants(history: str, damage: str) -> None:
     story = _story(history)
     for path, kind in _sites(story):
         try:
@@ -370,22 +377,22 @@ def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str
             raise
 
 
-def test_every_kind_of_file_is_among_those_that_are_damaged() -> None:
+def test_every_kind_of_stored_file_is_damaged_by_these_tests() -> None:
     assert {kind for history in HISTORIES for _, kind in _sites(_story(history))} == STOPS.keys()
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_rot_in_any_record_of_a_published_file_is_found_by_the_deep_audit(place: int) -> None:
+def test_deep_audit_finds_corruption_of_any_record_in_a_published_file(place: int) -> None:
     story = _story("settled")
     path = next(path for path, kind in story.files() if kind == "published file, done" and "/a/" in path)
     machine = story.machine.after_kill()
     whole = machine.read_file(path)
-    values = [match.start() for match in re.finditer(rb"a/[01]/0", whole)]  # uncompressed, in a page of their own
+    values = [match.start() for match in re.finditer(rb"a/[01]/0", whole)]  # uncompressed, in separate pages
     at = values[0] + place % 5
     inode = machine._lookup(path)
     rotten = whole[:at] + bytes([whole[at] ^ (1 << place)]) + whole[at + 1 :]
     machine._inodes[inode] = replace(machine._file(inode), data=rotten)
-    assert any(path.endswith(found.partition(": ")[0]) for found in audit_of(machine).unknown_files)
+    assert any(path.endswith(unknown.partition(": ")[0]) for unknown in audit_of(machine).unknown_files)
 
 
 def audit_of(machine: SimulatedPosix) -> AuditResult:

@@ -1,4 +1,4 @@
-"""Damaged bytes get the documented error from every reader of stored bytes, soon and within bounded memory."""
+"""Damaged bytes yield the documented error from every reader of stored bytes, quickly and within bounded memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEEP = 3000
 
 
 def nested_rows() -> bytes:
-    """A whole segment with a step whose row is nested deeper than Python's stack."""
+    """Return a segment with a step whose row is nested deeper than Python's stack."""
     record = msgspec.msgpack.decode(msgspec.msgpack.encode(samples.SEGMENTS["intent"].record))
     record[2][0][4][0][2] = b"\x91\x91" + b"\x91" * DEEP + b"\xc0"
     return sealed_segment(msgspec.msgpack.encode(record))
@@ -29,7 +29,7 @@ def late_lock() -> bytes:
 
 
 def table(reader: str, column: str, value: str | None) -> bytes:
-    """A whole table with one value in all rows of a column."""
+    """Return a table with one value in all rows of a column."""
     whole = pq.read_table(pa.BufferReader(READ[reader].samples[0]))
     place, field = whole.schema.get_field_index(column), whole.schema.field(column)
     sink = pa.BufferOutputStream()
@@ -56,34 +56,34 @@ FOUND = {
         "WrongValueError",
     ): b'{"format":"distcommit-job","version":1,"job":"job","buckets":0,"store_id":""}',
 }
-"""What fuzzing has found so far, each mended: reader and error that it did not document, with a small input."""
+"""Fixed defects that fuzzing found: the reader, its undocumented error, and a small input."""
 
 
 @pytest.mark.parametrize(
     ("reader", "data"), [pytest.param(key[0], data, id=" ".join(key)) for key, data in FOUND.items()]
 )
-def test_what_the_fuzzer_found_is_answered_by_the_documented_error(reader: str, data: bytes) -> None:
+def test_inputs_that_the_fuzzer_found_yield_the_documented_error(reader: str, data: bytes) -> None:
     assert wrong_answer(READ[reader], data)[0] == ""
 
 
-def test_no_damaged_bytes_raise_anything_undocumented() -> None:
+def test_damaged_bytes_raise_only_documented_errors() -> None:
     each = 170
-    found = fuzz(each * len(READERS), seed=1, seconds=200)
-    assert found["failures"] == []
-    assert found["inputs"] == each * len(READERS)
-    assert set(found["readers"].values()) == {each}
-    assert found["refused"] > 1_000, "damage that does no harm tests nothing"
-    assert found["peak_bytes"] < 512 << 20
+    findings = fuzz(each * len(READERS), seed=1, seconds=200)
+    assert findings["failures"] == []
+    assert findings["inputs"] == each * len(READERS)
+    assert set(findings["readers"].values()) == {each}
+    assert findings["refused"] > 1_000, "harmless damage tests nothing"
+    assert findings["peak_bytes"] < 512 << 20
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_whole_bytes_are_read(reader: Reader) -> None:
+def test_undamaged_bytes_are_read(reader: Reader) -> None:
     for data in reader.samples:
         wrong, refused = wrong_answer(reader, data)
-        assert (wrong, refused) == ("", reader.name == "lock"), "a lock is held by a live process"
+        assert (wrong, refused) == ("", reader.name == "lock"), "a live process holds the lock"
 
 
-def test_inputs_follow_from_the_seed_and_go_below_the_checksums() -> None:
+def test_fuzz_inputs_follow_from_the_seed_and_reach_below_the_checksums() -> None:
     reader, data = input_of(3, 41)
     assert input_of(3, 41) == (reader, data)
     assert input_of(4, 41) != (reader, data)
@@ -102,7 +102,7 @@ def error_of(reader: Reader, data: bytes) -> str:
     return ""
 
 
-def test_a_reader_that_raises_something_else_is_caught_and_its_input_made_small() -> None:
+def test_undocumented_exception_of_a_reader_is_reported_with_a_minimized_input() -> None:
     def careless(data: bytes) -> object:
         if b"x" in data:
             raise KeyError("x")

@@ -1,4 +1,4 @@
-"""The mutation machinery: what is wrong is found, what is sound passes, and no two mutants are taken for one."""
+"""The mutation machinery: defects are found, the original passes, and no two mutants are confused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK = Budgets(explore_s=1, interleave_s=0.3, faults_s=0.3, unit=("protocol", "
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
+def test_known_defects_are_found_and_the_original_passes() -> None:
     names = ["no-closed-epoch", "target-exists-is-done", "done-before-effects"]
     result = mutants.mutants(0, 1, 2, only=",".join(f":named:{name}" for name in names), budgets=QUICK)
     assert (result["mutants"], result["killed"], result["survivors"], result["not_tried"]) == (3, 3, [], 0)
@@ -53,15 +53,13 @@ def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
     assert "1 that had lived were tried again" in mutants.table(again)
 
 
-def test_an_earlier_result_is_of_the_same_product() -> None:
+def test_earlier_result_is_reused_only_for_the_same_product() -> None:
     before = {"outcomes": [], "seconds": 1.0, "product": "ffffffffffffffff"}
     with pytest.raises(ConfigurationError, match="of another product"):
         mutants.mutants(0, 1, 1, only=":named:", budgets=QUICK, before=before)
 
 
-def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_product_that_fails_unmodified_is_rejected_as_a_base(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tests/unit").mkdir(parents=True)
     for folder in ("distcommit", "tests/checkers", "tests/models", "tests/simulation"):
         (tmp_path / folder).symlink_to(mutants.ROOT / folder)
@@ -78,31 +76,31 @@ def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
         mutants.mutants(0, 1, 1, only="no-closed-epoch", budgets=QUICK)
 
 
-def test_each_mutant_is_another_program_with_a_name_of_its_own() -> None:
-    made = [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]
-    assert len(made) > 300
-    assert len({mutant.id for mutant in made}) == len(made)
-    paths = {path for mutant in made for path in mutant.sources}
+def test_each_mutant_is_a_different_program_with_a_unique_name() -> None:
+    all_mutants = [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]
+    assert len(all_mutants) > 300
+    assert len({mutant.id for mutant in all_mutants}) == len(all_mutants)
+    paths = {path for mutant in all_mutants for path in mutant.sources}
     sound = {path: ast.dump(ast.parse((mutants.ROOT / path).read_text())) for path in paths}
-    for mutant in made:
+    for mutant in all_mutants:
         for path, source in mutant.sources.items():
             assert ast.dump(ast.parse(source)) != sound[path]
         assert mutant.diff.count("\n") >= 3
 
 
 def test_named_mutants_do_not_depend_on_the_layout_of_the_sources(tmp_path: Path) -> None:
-    made = named_mutants(mutants.ROOT)
-    assert len(made) == len(NAMED)
-    for path in {path for mutant in made for path in mutant.sources}:
+    named = named_mutants(mutants.ROOT)
+    assert len(named) == len(NAMED)
+    for path in {path for mutant in named for path in mutant.sources}:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(ast.unparse(ast.parse((mutants.ROOT / path).read_text())))
-    for mutant, other in zip(made, named_mutants(tmp_path), strict=True):
+    for mutant, other in zip(named, named_mutants(tmp_path), strict=True):
         assert mutant.id == other.id
         for path, source in mutant.sources.items():
             assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(other.sources[path]))
 
 
-def test_named_mutants_know_all_that_they_speak_of(tmp_path: Path) -> None:
+def test_named_mutants_refer_only_to_defined_names(tmp_path: Path) -> None:
     for mutant in named_mutants(mutants.ROOT):
         for number, source in enumerate(mutant.sources.values()):
             (tmp_path / f"{mutant.id.rpartition(':')[2]}_{number}.py").write_text(source)
@@ -112,7 +110,7 @@ def test_named_mutants_know_all_that_they_speak_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted", "found"),
+    ("function", "selector", "expected"),
     [
         ("A.f", "call g", "g(h(x), y=1, z=2)"),
         ("A.f", "call h x", "h(x)"),
@@ -121,17 +119,17 @@ def test_named_mutants_know_all_that_they_speak_of(tmp_path: Path) -> None:
         ("A.f", "return y in case int", "return y"),
     ],
 )
-def test_an_operation_is_found_by_what_it_mentions(function: str, wanted: str, found: str) -> None:
-    assert ast.unparse(operation(ast.parse(OPERATIONS), function, wanted)) == found
+def test_operation_is_selected_by_the_names_it_mentions(function: str, selector: str, expected: str) -> None:
+    assert ast.unparse(operation(ast.parse(OPERATIONS), function, selector)) == expected
 
 
 @pytest.mark.parametrize(
-    ("function", "wanted"),
+    ("function", "selector"),
     [("A.f", "return y"), ("A.f", "call x"), ("A.f", "call g in case str"), ("A.none", "call g"), ("A", "call g")],
 )
-def test_an_operation_that_is_not_there_once_is_not_found(function: str, wanted: str) -> None:
+def test_operation_selector_without_a_unique_match_is_rejected(function: str, selector: str) -> None:
     with pytest.raises((LookupError, TypeError)):
-        operation(ast.parse(OPERATIONS), function, wanted)
+        operation(ast.parse(OPERATIONS), function, selector)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +143,13 @@ def test_an_operation_that_is_not_there_once_is_not_found(function: str, wanted:
         (Change("", "A.f", "call h", before="x = 1\nif x:\n    y = 2"), "y = 2"),
     ],
 )
-def test_an_operation_is_changed_where_it_stands(change: Change, line: str) -> None:
+def test_operation_is_changed_in_place(change: Change, line: str) -> None:
     after = changed(OPERATIONS, [change])
     assert line in [text.strip() for text in after.splitlines()]
     assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(OPERATIONS))
 
 
-def test_a_part_of_an_expression_can_not_be_left_out() -> None:
+def test_part_of_an_expression_cannot_be_omitted() -> None:
     with pytest.raises(TypeError, match="can't be left out"):
         changed(OPERATIONS, [Change("", "A.f", "call h")])
 
@@ -176,17 +174,17 @@ BEFORE = """def f(x):
         ("    return x\n", "    h(x)\n    return x\n", {5, 6, 7, 8}),
     ],
 )
-def test_a_change_is_of_all_lines_of_its_statement(was: str, now: str, lines: set[int]) -> None:
+def test_change_covers_all_lines_of_its_statement(was: str, now: str, lines: set[int]) -> None:
     assert changed_lines(BEFORE, BEFORE.replace(was, now)) == lines
 
 
-def test_a_mutant_is_tried_first_on_the_quickest_tests_that_come_to_what_it_changes() -> None:
+def test_mutant_runs_the_fastest_reaching_tests_first() -> None:
     mutant = Mutant("m:f:drop:x", "", {"f.py": BEFORE.replace("return x", "return None")}, "")
     reached = Reached({"f.py": {2: ["a", "b"], 8: ["c", "b"]}, "g.py": {8: ["d"]}})
     assert reached.first(mutant, {"f.py": BEFORE}) == ["c", "b"]
 
 
-def test_one_test_that_hangs_is_told_and_many_that_take_as_long_together_are_not(tmp_path: Path) -> None:
+def test_hanging_test_is_reported_and_many_tests_of_equal_total_time_are_not(tmp_path: Path) -> None:
     (tmp_path / "test_busy.py").write_text(
         "import time, pytest\n"
         "@pytest.mark.parametrize('each', range(4))\n"
@@ -203,7 +201,7 @@ def test_one_test_that_hangs_is_told_and_many_that_take_as_long_together_are_not
     assert ended == [0, -signal.SIGPROF]
 
 
-def test_which_tests_come_to_a_line_is_noted(tmp_path: Path) -> None:
+def test_recorder_lists_the_tests_that_reach_a_line(tmp_path: Path) -> None:
     module = tmp_path / "distcommit/protocol/fold.py"
     module.parent.mkdir(parents=True)
     module.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
@@ -221,33 +219,31 @@ def test_which_tests_come_to_a_line_is_noted(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    found = ast.literal_eval(done.stdout.splitlines()[-1])
+    tests_by_line = ast.literal_eval(done.stdout.splitlines()[-1])
     yes, no = "test_f.py::test_yes", "test_f.py::test_no"
-    assert {line: set(tests) for line, tests in found.items()} == {2: {yes, no}, 3: {yes}, 4: {no}}
+    assert {line: set(tests) for line, tests in tests_by_line.items()} == {2: {yes, no}, 3: {yes}, 4: {no}}
 
 
-def test_a_sample_is_the_same_for_the_same_seed_and_has_all_the_named_ones() -> None:
+def test_sample_is_stable_for_a_seed_and_has_all_named_mutants() -> None:
     chosen = mutants.choose(mutants.ROOT, 7, 10, "")
     assert [mutant.id for mutant in chosen] == [mutant.id for mutant in mutants.choose(mutants.ROOT, 7, 10, "")]
     assert [mutant.is_named for mutant in chosen] == [True] * len(NAMED) + [False] * 10
 
 
-def test_every_argument_is_about_a_mutant_that_there_is() -> None:
+def test_every_equivalence_argument_names_an_existing_mutant() -> None:
     assert mutants.stale_arguments() == []
 
 
-def test_what_is_known_to_notice_a_mutant_is_there() -> None:
-    known = mutants.noticed_late()
-    made = {mutant.id for mutant in [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]}
-    assert known.keys() <= made
-    for test in known.values():
+def test_every_recorded_noticing_test_exists() -> None:
+    noticing_tests = mutants.noticed_late()
+    mutant_ids = {mutant.id for mutant in [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]}
+    assert noticing_tests.keys() <= mutant_ids
+    for test in noticing_tests.values():
         path, _, name = test.partition("::")
         assert f"def {name.partition('[')[0].rpartition('::')[2]}(" in (mutants.ROOT / path).read_text(), test
 
 
-def test_tests_that_notice_late_are_kept_and_those_of_mutants_that_were_not_tried_stay(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_late_noticing_tests_are_kept_also_for_untried_mutants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(mutants, "KNOWN", tmp_path / "known.json")
     mutants.KNOWN.write_text('{"a": "test_a", "b": "test_b", "c": "test_c"}')
     rows = [("b", "unit", "test_b[1]", 1.0), ("c", "unit", "test_other", 1.0), ("d", "unit", "test_d", 11.0)]
@@ -260,7 +256,7 @@ def test_tests_that_notice_late_are_kept_and_those_of_mutants_that_were_not_trie
     assert mutants.noticed_late() == {"a": "test_a", "b": "test_b", "d": "test_d"}
 
 
-def test_the_table_tells_survivors_that_nobody_explained() -> None:
+def test_table_reports_survivors_without_an_explanation() -> None:
     survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
     argued = {**survivor, "argued": "it is the same"}

@@ -1,4 +1,4 @@
-"""The checker finds what is known to be wrong with others' rules, and nothing in a sound program."""
+"""The checker finds the known defects of other systems' rules, and none in a correct program."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.checkers.peers import first_violation, peers
 
 
 def test_every_peer_s_rule_breaks_with_a_short_history() -> None:
-    found = peers()
-    assert len(found) == len(PROGRAMS)
-    for finding in found:
+    findings = peers()
+    assert len(findings) == len(PROGRAMS)
+    for finding in findings:
         assert finding.violation, f"{finding.peer}: nothing found in {finding.states_tried} states"
         assert 3 <= len(finding.history) <= 20
         assert finding.history[-2] in ("killed here", "power lost here")
@@ -19,7 +19,7 @@ def test_every_peer_s_rule_breaks_with_a_short_history() -> None:
 
 @pytest.mark.parametrize("program", SOUND, ids=lambda program: type(program).__name__)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_is_found_in_a_sound_program(program: Program, seed: int) -> None:
+def test_correct_program_has_no_finding(program: Program, seed: int) -> None:
     finding = first_violation(program, seed)
     assert finding.violation == ""
     assert finding.states_tried >= 10, "a checker that tries nothing finds nothing"
@@ -38,10 +38,10 @@ def test_nothing_is_found_in_a_sound_program(program: Program, seed: int) -> Non
         ("StepByStep", "records [2, 3] are published twice"),
     ],
 )
-def test_what_breaks_is_what_the_rule_leaves_open(rule: str, violation: str) -> None:
+def test_finding_matches_the_gap_of_the_rule(rule: str, violation: str) -> None:
     program = next(program for program in PROGRAMS if type(program).__name__ == rule)
     assert violation in first_violation(program).violation
 
 
-def test_the_same_seed_finds_the_same() -> None:
+def test_equal_seeds_have_equal_findings() -> None:
     assert peers(3) == peers(3)

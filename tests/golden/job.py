@@ -1,4 +1,4 @@
-"""The job whose store is a golden folder: made by the product on a real file system, killed half-way."""
+"""The job of a golden store: written by the product on a real file system and killed half-way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.simulation.world import SimulatedClock, launch_here
 
 BUCKETS = 2
 IN_BUCKET_0 = "topic:0"
-"""The only one there; all others are in bucket 1."""
+"""The only dataset of its bucket; all others are in bucket 1."""
 IDLE = {"idle-a": {"0": 3}, IN_BUCKET_0: {"0": 2, "1": 1}}
 PENDING = {"half-done": {"0": 2, "1": 2, "2": 1}, "waiting": {"0": 3}}
 RENAMED = 2
@@ -36,12 +36,12 @@ RUNS = ("20260102T030405-00000000000a", "20260102T040506-00000000000b", "2026010
 
 
 def source(*groups: dict[str, dict[str, int]]) -> ModelSource:
-    """These datasets, with so many records in each partition."""
+    """Build a source of these datasets, with so many records in each partition."""
     return ModelSource({urn: ModelDataset(counts) for group in groups for urn, counts in group.items()})
 
 
 def store_at(folder: Path, fs: LocalFileSystem | None = None, *, create: bool = False) -> JobStore:
-    """The job's store in that folder."""
+    """Open the job's store in that folder."""
     roots = Roots(str(folder / "store"), str(folder / "staging"), str(folder / "output"))
     return open_store(fs or LocalFileSystem(), roots, "golden", BUCKETS, create=create)
 
@@ -49,7 +49,7 @@ def store_at(folder: Path, fs: LocalFileSystem | None = None, *, create: bool = 
 def run_job(
     store: JobStore, read: ModelSource, run_id: str, *, job_level: bool = False, at_least_once: bool = False
 ) -> RunResult:
-    """One run, which commits when all is read, so that a bucket's datasets are sealed together."""
+    """Run the job and commit only after everything is read, so that a bucket's datasets are sealed together."""
     claim_folders(store)
     epoch = fence_job(store, run_id)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
@@ -59,7 +59,7 @@ def run_job(
 def begin(
     store: JobStore, read: ModelSource, run_id: str, epoch: int, job_level: bool, at_least_once: bool
 ) -> RunSettings:
-    """The settings of a run that has fenced the job log."""
+    """Return the settings of a run that has fenced the job log."""
     return RunSettings(
         store=store,
         run_id=run_id,
@@ -77,7 +77,7 @@ def begin(
 
 
 def make_job(folder: Path) -> None:
-    """Two datasets committed in a first run; two more sealed in a second, which is killed between two renames."""
+    """Commit two datasets in a first run. Seal two more in a second run, which is killed between two renames."""
     calls = StableCalls(str(folder / "output"))
     numbers = random.Random(1)
 
@@ -90,7 +90,7 @@ def make_job(folder: Path) -> None:
         if not first.succeeded:
             raise AssertionError(first)
         for urn in PENDING:
-            store.fs.make_folders(f"{store.roots.output}/{urn}")  # so that files go one by one
+            store.fs.make_folders(f"{store.roots.output}/{urn}")  # so that files are published one by one
         calls.renames_left = RENAMED
         try:
             run_job(store, source(IDLE, PENDING), RUNS[1])
@@ -100,8 +100,9 @@ def make_job(folder: Path) -> None:
 
 
 class StableCalls(RealPosixCalls):
-    """The kernel's calls, with inodes and times that are the same wherever the files are made, until the process dies
-    before one more rename into the output, or before it removes one more data file."""
+    """System calls with reproducible inodes and times. The process dies before one more rename into the output, or
+    before it deletes one more data file.
+    """
 
     def __init__(self, output: str) -> None:
         super().__init__()
@@ -120,7 +121,7 @@ class StableCalls(RealPosixCalls):
         self._go_on()
         inode = os.lstat(path).st_ino
         super().unlink(path)
-        self._known.pop(inode, None)  # the kernel gives it to the next file
+        self._known.pop(inode, None)  # the kernel reuses it for the next file
 
     def rmdir(self, path: str) -> None:
         self._go_on()
@@ -139,7 +140,7 @@ class StableCalls(RealPosixCalls):
                 self._dead = True
                 raise Crashed
             self.renames_left -= 1
-        if os.path.lexists(target):  # also where renameat2 is missing
+        if os.path.lexists(target):  # also without renameat2
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         super().rename_noreplace(source, target)
 
@@ -153,14 +154,14 @@ class StableCalls(RealPosixCalls):
         entries = sorted(super().scandir(path), key=lambda entry: entry.name)
         return [FolderEntry(e.name, e.is_folder, self._number(e.file_id)) for e in entries]
 
-    def _stable(self, found: FileStatus) -> FileStatus:
-        return FileStatus(found.size_bytes, 1_700_000_000_000_000_000, self._number(found.file_id), found.is_folder)
+    def _stable(self, status: FileStatus) -> FileStatus:
+        return FileStatus(status.size_bytes, 1_700_000_000_000_000_000, self._number(status.file_id), status.is_folder)
 
     def _number(self, inode: int) -> int:
         return self._known.setdefault(inode, next(self._numbers))
 
     def revive(self) -> None:
-        """Another process, on which nothing is lost."""
+        """Let another process take over, without any loss."""
         self._dead, self.renames_left, self.keeps_files = False, None, False
 
     def _go_on(self) -> None:

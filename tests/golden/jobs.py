@@ -1,8 +1,8 @@
-"""Jobs in every state that a store can be left in, made by the product and killed: one folder each.
+"""Jobs in every state that a store can have, written by the product and killed: one folder each.
 
-`stuck`: a dataset is idle, one half published, one quarantined as its staged file is gone, one on its way back.
-`held`: a run of `scope: job` was killed before the decision. `decided`: after it, before anything was published.
-`unsealed`: an at-least-once run was killed when it had published a file that no record names.
+`stuck`: one dataset is idle, one half published, one quarantined without its staged file, and one is being abandoned.
+`held`: a run of `scope: job` was killed before its decision. `decided`: it was killed after its decision, before it
+published anything. `unsealed`: an at-least-once run was killed after it published a file that no record names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RUN = "20260203T0{}0000-00000000000a"
 
 
 def make_jobs(folder: Path) -> None:
-    """Makes all of them."""
+    """Create all of them."""
     for name, make in JOBS.items():
         calls = StableCalls(str(folder / name / "output"))
         numbers = random.Random(name)
@@ -54,13 +54,13 @@ def make_jobs(folder: Path) -> None:
 
 
 def leave_out_display(folder: Path) -> None:
-    """Delete what differs from machine to machine, and what nothing depends on."""
+    """Delete files that differ between machines and on which nothing depends."""
     for name in ("progress", "run_datasets", "run_times"):
         shutil.rmtree(folder / "store" / name, ignore_errors=True)
 
 
 def go_on(store: JobStore, read: ModelSource, number: int = 9, **how: bool) -> RunSettings:
-    """A run that has taken an epoch."""
+    """Return the settings of a run that has taken an epoch."""
     run_id = _RUN.format(number)
     epoch = begin_run(store, run_id, unsealed=how.get("at_least_once", False))
     return begin(store, read, run_id, epoch, how.get("job_level", False), how.get("at_least_once", False))
@@ -71,7 +71,7 @@ def _counted(numbers: random.Random) -> Callable[[], uuid.UUID]:
 
 
 def _killed_after(renames: int, calls: StableCalls, settings: RunSettings) -> None:
-    """A run that dies in its commit, after so many renames into the output."""
+    """Run a job that dies in its commit, after so many renames into the output."""
     calls.renames_left = renames
     with suppress(Crashed):
         run(launch_here, settings)
@@ -88,12 +88,14 @@ def _stuck(store: JobStore, calls: StableCalls) -> None:
     first = go_on(store, source({FINE: READ[FINE]}), 1)
     end_run(store, first.epoch, clean=run(launch_here, first).succeeded)
     for urn in (HALF, GONE, BACK):
-        store.fs.make_folders(f"{store.roots.output}/{urn}")  # so that files go one by one
+        store.fs.make_folders(f"{store.roots.output}/{urn}")  # so that files are published one by one
     for number, urn in enumerate((GONE, BACK), 2):
         _killed_after(0, calls, go_on(store, source({urn: READ[urn]}), number))
         for sequence in _pending(store):
             steps = load_steps(sequence.steps, StepContext(store.fs, store.roots.staging, store.roots.output))
-            Path(next(step.source for step in steps if isinstance(step, FsRenameCommitStep))).unlink()  # by somebody
+            Path(
+                next(step.source for step in steps if isinstance(step, FsRenameCommitStep))
+            ).unlink()  # by a foreign process
     _killed_after(2, calls, go_on(store, source(READ), 4))
     calls.keeps_files = True
     with suppress(Crashed):
@@ -112,7 +114,7 @@ def _decided(store: JobStore, calls: StableCalls) -> None:
 
 
 def _all_sealed(store: JobStore) -> RunSettings:
-    """A run of `scope: job` up to its decision."""
+    """Run a job of `scope: job` up to its decision."""
     settings = go_on(store, source(READ), 1, job_level=True)
     recover_partition(settings, 0)
     put_manifest(store.fs, store.roots.store, build_manifest(settings, [plan_partition(settings, 0)]))

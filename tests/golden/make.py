@@ -1,7 +1,7 @@
 """Write the golden files: `python -m tests.golden.make [folder]`.
 
-They are made once for a version of the formats and stay as that version wrote them. Bytes are the same each time, with
-one version of pyarrow.
+They are written once for each version of the formats and never change. With one version of pyarrow the bytes are
+reproducible.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ DOCUMENTS: dict[str, msgspec.Struct] = {
 
 
 def stored_texts() -> Mapping[str, str]:
-    """Return what stands in the metadata of data files."""
+    """Return the texts in the metadata of data files."""
     return {
         "footer": samples.footer().to_metadata()[METADATA_KEY],
         "footer-replacing": samples.footer_of_replacing().to_metadata()[METADATA_KEY],
@@ -84,13 +84,13 @@ def make_tables(folder: Path) -> None:
 
 
 def make_texts(folder: Path) -> None:
-    """Write what stands in the metadata of data files."""
+    """Write the texts of the metadata of data files."""
     for name, text in stored_texts().items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
 def make_files(folder: Path) -> None:
-    """Write a data file of each format, with its footer and the sum of its records."""
+    """Write a data file of each format, with its footer and the checksum of its records."""
     for extension, rows in data_samples().items():
         total = as_text(content_sum(rows))
         metadata = msgspec.structs.replace(samples.footer(), records=rows.num_rows, content_sum=total).to_metadata()
@@ -106,12 +106,12 @@ def make_files(folder: Path) -> None:
 
 
 def data_samples() -> dict[str, pa.Table]:
-    """Return the records of each data file, by how the file's name ends."""
+    """Return the records of each data file, by the end of its file name."""
     return {**samples_of_content(), **samples_at_the_end()}
 
 
 def samples_of_content() -> dict[str, pa.Table]:
-    """A column of each kind of type that the formats hold, by the file's extension."""
+    """Return a column of each type that the formats support, by file extension."""
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     columns = {
         "key": pa.array([b"k", None, b""], pa.binary()),
@@ -145,7 +145,7 @@ def samples_of_content() -> dict[str, pa.Table]:
 
 
 def samples_at_the_end() -> dict[str, pa.Table]:
-    """The same for these formats, by how the names of files end."""
+    """Return the same for these formats, by the ends of file names."""
     every = samples_of_content()
     lines = every["parquet"].drop(["took", "days", "half", "pair", "map"])
     orc = every["avro"].drop(["time"]).append_column("price", every["parquet"]["price"])
@@ -154,7 +154,7 @@ def samples_at_the_end() -> dict[str, pa.Table]:
 
 
 def make_stopped_job(folder: Path) -> None:
-    """Write the job that a kill stopped half-way, without what its tables only display."""
+    """Write the job that a kill stopped half-way, without the display columns of its tables."""
     make_job(folder)
     leave_out_display(folder)
 
@@ -168,11 +168,11 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "job": make_stopped_job,
     "jobs": make_jobs,
 }
-"""What writes each golden folder."""
+"""The writer of each golden folder."""
 
 
 def make(folder: Path, *names: str) -> None:
-    """Write golden folders, all of them by default, where there are none yet."""
+    """Write golden folders (by default all) that do not exist yet."""
     for name in names or WRITERS:
         (folder / name).mkdir(parents=True)
         WRITERS[name](folder / name)

@@ -1,4 +1,4 @@
-"""One value of each stored format with all of its fields set: for golden files and for the fuzzer."""
+"""A value of each stored format with all fields set, for golden files and the fuzzer."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ _RECORDS: dict[str, tuple[int, Record]] = {
     "checkpoint-job": (9, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
 }
 SEGMENTS = {name: Segment(epoch, WRITER_ID, record) for name, (epoch, record) in _RECORDS.items()}
-"""A segment of each kind of record. Those that people write are of epoch 0."""
+"""A segment of each kind of record. Records of operators have epoch 0."""
 
 RECORDED_SETTINGS = RecordedSettings(
     1, {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}, {"source.cluster": "cluster/ü"}
@@ -290,7 +290,7 @@ PLAN = [
         (WorkUnit("00003_000003", "c", Watermark({"": _COMPOSITE.positions[""], "1": 0}), Watermark({}), 4),),
     ),
 ]
-"""The last dataset's positions are lists, and it is not known how far its work unit goes."""
+"""The last dataset's positions are lists, and the end of its work unit is unknown."""
 
 TASK_STATES = [
     TaskState(
@@ -375,13 +375,13 @@ LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 
 
 
 def offsets() -> OffsetSets:
-    """A gap-free range, a set with holes, and offsets beyond 32 bits."""
-    made = OffsetSets()
-    made.add_range("0", 5, 9)
+    """Return sets of offsets: a gap-free range, one with holes, and one beyond 32 bits."""
+    sets = OffsetSets()
+    sets.add_range("0", 5, 9)
     for first in (0, 2, 7, 2**40):
-        made.add_range("1", first, first + 1)
-    made.add_range("ü", 2**32 - 2, 2**32 + 2)
-    return made
+        sets.add_range("1", first, first + 1)
+    sets.add_range("ü", 2**32 - 2, 2**32 + 2)
+    return sets
 
 
 def footer() -> Footer:
@@ -411,7 +411,7 @@ def footer() -> Footer:
 
 
 def footer_of_replacing() -> Footer:
-    """Return the footer of records that were reprocessed and take the place of others."""
+    """Return the footer of reprocessed records that replace others."""
     return msgspec.structs.replace(footer(), kind="rejected", replaces=(4, 6), publish="replace")
 
 

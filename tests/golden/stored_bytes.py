@@ -1,4 +1,4 @@
-"""Every reader of stored bytes, by name: what to give it, and which errors it may raise."""
+"""Every reader of stored bytes by name: sample inputs, and the errors it may raise."""
 
 from __future__ import annotations
 
@@ -63,22 +63,23 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedClock, SimulatedFileSystem
 
 PATH = "/store/the-file"
-"""The path that readers are told, where they are told one."""
+"""The path that readers receive, if they take one."""
 _ROWS = pa.table({"n": [1, 2, None], "text": ["", "a", None]})
 _SEEN = Fold()
 apply(1, samples.SEGMENTS["checkpoint"].record, _SEEN)
 
 
 class WrongValueError(AssertionError):
-    """A reader took bytes for a value that none of its type is."""
+    """A reader accepted bytes as a value that its type does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One reader of stored bytes.
+    """A reader of stored bytes.
 
-    `may_raise`: what it documents for bytes that it can't read; `names_path`: whether those errors name a path;
-    `covers_version`: whether a checksum covers the version too, so that damaged bytes are never those of a newer one.
+    `may_raise`: the errors that it documents for invalid bytes. `names_path`: whether those errors name a path.
+    `covers_version`: whether a checksum covers the version too, so that damaged bytes never pass for those of a newer
+    version.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Reader:
 
 
 class SampleSink(CommitterSink):
-    """The sink that the samples name. It is never opened: reading runs no code of a sink."""
+    """The sink that the samples name. It is never opened, because reading runs no sink code."""
 
     name = samples.SINK
 
@@ -102,7 +103,7 @@ class SampleSink(CommitterSink):
 
 
 def read_segment(data: bytes) -> object:
-    """Decodes a segment and folds it, onto nothing and onto a checkpoint."""
+    """Decode a segment and fold it, onto an empty fold and onto a checkpoint."""
     segment = decode_segment(data, PATH)
     apply(1, segment.record, Fold())
     seen = Fold()
@@ -113,7 +114,7 @@ def read_segment(data: bytes) -> object:
 
 
 def read_sealed(data: bytes) -> object:
-    """The segment, and the commit steps of the sequences in it."""
+    """Decode a segment and the commit steps of its sequences."""
     segment = decode_segment(data, PATH)
     context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output", SampleSink().committers)
     if isinstance(segment.record, Intent):
@@ -185,13 +186,13 @@ def _read_task_states(data: bytes) -> object:
     return _typed(decode_task_states(data, PATH), list[TaskState])
 
 
-def _typed(found: object, kind: type) -> object:
-    """What was found, if it is what its type says: constructors do not look."""
+def _typed(value: object, kind: type) -> object:
+    """Return the value if it matches its type. Constructors do not check this."""
     try:
-        msgspec.json.decode(msgspec.json.encode(found), type=kind)
+        msgspec.json.decode(msgspec.json.encode(value), type=kind)
     except msgspec.ValidationError as error:
         raise WrongValueError(str(error)) from error
-    return found
+    return value
 
 
 def _read_manifest(data: bytes) -> object:

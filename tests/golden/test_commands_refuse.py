@@ -1,4 +1,4 @@
-"""Every command refuses a store of another format version: one clear error, exit code 5, and nothing is touched."""
+"""Every command rejects a store of another format version with one clear error and exit code 5, and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ COMMANDS = [
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_store_of_another_version_is_refused_by_every_command(command: list[str], version: int, tmp_path: Path) -> None:
+def test_store_of_another_version_is_rejected_by_every_command(
+    command: list[str], version: int, tmp_path: Path
+) -> None:
     folder = checked_out(GOLDEN / "job", tmp_path / "job")
     marker = folder / "store" / "store.json"
     marker.write_bytes(of_version(marker.read_bytes(), version))

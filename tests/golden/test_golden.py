@@ -1,4 +1,4 @@
-"""Golden files: each stored format is read as what was written, and is written the same."""
+"""Golden files: each stored format is decoded to the value that was encoded, and encoded to the same bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def raw_record(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SEGMENTS)
-def test_segment_is_read_as_written(name: str) -> None:
+def test_segment_is_decoded_to_the_encoded_value(name: str) -> None:
     segment = decode_segment(golden(f"segments/{name}.seg"), PATH)
     assert segment == samples.SEGMENTS[name]
     assert decode_segment(encode_segment(segment), PATH) == segment
@@ -66,13 +66,13 @@ def test_each_kind_of_record_has_a_golden_segment() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_is_read_and_written_as_it_was(name: str) -> None:
+def test_document_is_decoded_and_encoded_unchanged(name: str) -> None:
     document, data = DOCUMENTS[name], golden(f"documents/{name}.json")
     assert decode_document(data, type(document), 1, name, PATH) == document
     assert encode_document(document) == data
 
 
-def test_upload_marker_and_lock_are_read_and_written_as_they_were() -> None:
+def test_upload_marker_and_lock_are_decoded_and_encoded_unchanged() -> None:
     assert decode_marker(golden("documents/upload.json"), PATH) == samples.UPLOAD
     assert encode_marker(samples.UPLOAD) == golden("documents/upload.json")
     assert msgspec.json.decode(golden("documents/lock.json"), type=LockRecord) == samples.LOCK
@@ -80,7 +80,7 @@ def test_upload_marker_and_lock_are_read_and_written_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_table_is_read_as_written(name: str) -> None:
+def test_table_is_decoded_to_the_encoded_value(name: str) -> None:
     decode, encode, rows = TABLES[name]
     assert decode(golden(f"tables/{name}.parquet"), PATH) == rows
     assert decode(encode(rows), PATH) == rows
@@ -89,18 +89,18 @@ def test_table_is_read_as_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "footer"), [("footer", samples.footer()), ("footer-replacing", samples.footer_of_replacing())]
 )
-def test_footer_is_read_and_written_as_it_was(name: str, footer: Footer) -> None:
+def test_footer_is_decoded_and_encoded_unchanged(name: str, footer: Footer) -> None:
     text = golden(f"texts/{name}.txt").decode()
     assert Footer.from_metadata({METADATA_KEY: text}) == footer
     assert footer.to_metadata() == {METADATA_KEY: text}
 
 
-def test_offsets_are_read_as_written() -> None:
+def test_offsets_are_decoded_to_the_encoded_value() -> None:
     assert OffsetSets.from_text(golden("texts/offsets.txt").decode()) == samples.offsets()
     assert OffsetSets.from_text(samples.offsets().to_text()) == samples.offsets()
 
 
-def test_steps_of_a_sequence_are_read_and_written_as_they_were() -> None:
+def test_steps_of_a_sequence_are_decoded_and_encoded_unchanged() -> None:
     record = decode_segment(golden("segments/intent.seg"), PATH).record
     assert isinstance(record, Intent)
     context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
@@ -113,14 +113,14 @@ def test_steps_of_a_sequence_are_read_and_written_as_they_were() -> None:
     assert dump_steps([*renames, commit]) == record.sequences[0].steps
 
 
-def test_total_of_a_cut_piece_does_not_depend_on_the_order_of_datasets() -> None:
+def test_total_of_a_snapshot_delta_does_not_depend_on_the_order_of_datasets() -> None:
     assert checksum_of(samples.PIECE.datasets) == "003e179a6be4b232"
     assert checksum_of(dict(reversed(samples.PIECE.datasets.items()))) == "003e179a6be4b232"
 
 
 @pytest.mark.parametrize("extension", data_samples())
 def test_records_of_a_data_file_have_the_sum_that_its_footer_states(extension: str) -> None:
-    """Another sum of the same records would make every file an altered one."""
+    """Another checksum of the same records would mark every file as altered."""
     fs, path, rows = LocalFileSystem(), str(GOLDEN / "files" / f"records.{extension}"), data_samples()[extension]
     footer, records = read_footer(fs, path), read_records(fs, path)
     assert footer is not None
@@ -162,21 +162,20 @@ def test_open_sequence_that_is_idle_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("job", "jobs")])
-def test_golden_folder_holds_what_is_written_now(name: str, tmp_path: Path) -> None:
-    """Compressed bytes depend on the version of a library. All others must be the same."""
+def test_golden_folder_equals_the_files_written_now(name: str, tmp_path: Path) -> None:
+    """Compressed bytes depend on the version of a library. All other bytes must be equal."""
     make(tmp_path, name)
-    made, committed = (
+    created, committed = (
         {path.name: path.read_bytes() for path in folder.iterdir()} for folder in (tmp_path / name, GOLDEN / name)
     )
-    assert set(made) == set(committed)
+    assert set(created) == set(committed)
     if name in ("documents", "texts"):
-        assert made == committed
+        assert created == committed
 
 
 def test_golden_job_is_written_the_same_each_time(tmp_path: Path) -> None:
-    """Compare two jobs that are made alike, and their names with those of the committed job.
-
-    Claims of folders hold a random id and a path, and are left out.
+    """Compare two jobs that are created alike, and compare their names with those of the committed job. Folder claims
+    are excluded, because they contain a random id and a path.
     """
     make(tmp_path / "once", "job")
     make(tmp_path / "again", "job")

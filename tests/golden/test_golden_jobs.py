@@ -1,4 +1,4 @@
-"""Jobs that were left in every state are finished by runs and by operator actions."""
+"""Jobs in every stored state are finished by runs and by operator actions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.simulation.world import launch_here
 
 
 def opened(tmp_path: Path, name: str) -> JobStore:
-    """Return the store of a copy of a golden job."""
+    """Open the store of a copy of a golden job."""
     return store_at(checked_out(GOLDEN_JOBS / name, tmp_path / name))
 
 
-def test_each_state_is_there() -> None:
-    """Else the tests below would show nothing."""
+def test_each_golden_job_has_its_documented_state() -> None:
+    """Otherwise the tests below would prove nothing."""
     assert {path.name for path in GOLDEN_JOBS.iterdir()} == set(JOBS)
     assert {urn: state.status.value for urn, state in states(store_at(GOLDEN_JOBS / "stuck")).items()} == STATES
     for name, decided in (("held", frozenset()), ("decided", frozenset({2}))):
@@ -32,7 +32,7 @@ def test_each_state_is_there() -> None:
         assert store.job_log().refresh().decided_epochs == decided
 
 
-def test_what_is_stuck_stays_and_the_others_go_on(tmp_path: Path) -> None:
+def test_stuck_datasets_stay_stuck_and_the_others_continue(tmp_path: Path) -> None:
     store = opened(tmp_path, "stuck")
     settings = go_on(store, source(READ))
     result = run(launch_here, settings)
@@ -40,19 +40,23 @@ def test_what_is_stuck_stays_and_the_others_go_on(tmp_path: Path) -> None:
     assert not result.succeeded
     assert result.totals.sequences_replayed == 1
     assert watermarks(store) == {FINE: marks(READ)[FINE], HALF: marks(READ)[HALF], GONE: None, BACK: None}
-    found = audit(store)
-    assert (found.records, found.duplicates, found.gaps) == (records({FINE: READ[FINE], HALF: READ[HALF]}), 0, 0)
-    assert sorted(found.pending) == [f"{urn} ({STATES[urn]})" for urn in (GONE, BACK)]
+    audit_result = audit(store)
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (
+        records({FINE: READ[FINE], HALF: READ[HALF]}),
+        0,
+        0,
+    )
+    assert sorted(audit_result.pending) == [f"{urn} ({STATES[urn]})" for urn in (GONE, BACK)]
     for urn in (GONE, BACK):
         operator_actions.abandon(store, urn, "a person")
     assert run(launch_here, go_on(store, source(READ), 8)).succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(READ)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(READ)), audit_result
     assert watermarks(store) == marks(READ)
 
 
 @pytest.mark.parametrize(("name", "replayed", "dropped"), [("held", 0, 4), ("decided", 4, 0)])
-def test_what_was_held_is_dropped_or_published_as_decided(
+def test_held_sequences_are_dropped_or_published_as_decided(
     tmp_path: Path, name: str, replayed: int, dropped: int
 ) -> None:
     store = opened(tmp_path, name)
@@ -60,14 +64,14 @@ def test_what_was_held_is_dropped_or_published_as_decided(
     assert result.succeeded, result
     assert (result.totals.sequences_replayed, result.totals.sequences_dropped) == (replayed, dropped)
     assert result.totals.records_read == (0 if replayed else records(READ))
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(READ)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(READ)), audit_result
 
 
-def test_what_no_record_names_is_read_again(tmp_path: Path) -> None:
+def test_published_file_that_no_record_names_is_read_again(tmp_path: Path) -> None:
     store = opened(tmp_path, "unsealed")
     assert run(launch_here, go_on(store, source(READ), at_least_once=True)).succeeded
     assert watermarks(store) == marks(READ)
-    twice = sum(int(READ[HALF][partition]) for partition in ("0", "1"))  # the files that were published by then
-    found = audit(store)
-    assert (found.records, found.duplicates, found.gaps) == (records(READ) + twice, twice, 0)
+    twice = sum(int(READ[HALF][partition]) for partition in ("0", "1"))  # the files that were published before
+    audit_result = audit(store)
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (records(READ) + twice, twice, 0)

@@ -1,4 +1,4 @@
-"""The logs of jobs in every state are shown, record by record."""
+"""The logs of jobs in every state, shown record by record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.golden.make import JOBS as GOLDEN_JOBS
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_every_record_is_told_and_counts_as_the_fold_says(name: str) -> None:
+def test_every_record_is_shown_and_counts_as_in_the_fold(name: str) -> None:
     store = store_at(GOLDEN_JOBS / name)
     for bucket in (None, *range(store.buckets)):
         log = store.job_log() if bucket is None else store.bucket_log(bucket)

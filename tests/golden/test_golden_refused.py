@@ -1,4 +1,4 @@
-"""Other versions and damaged bytes: refused by name, and nothing is taken for what was not written."""
+"""Other format versions and damaged bytes: rejected by name, and never decoded to other values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READ = {reader.name: reader for reader in READERS}
 OTHER_VERSIONS = [0, 2, 99]
 SEGMENTS = ("fence", "intent", "intent-held", "done", "failed", "by-hand-accept", "set-watermark", "checkpoint")
 CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("texts/offsets.txt", "offsets")]
-"""Files with a checksum over all of it: no change at all goes unseen."""
+"""Files whose checksum covers all bytes: every change is detected."""
 TABLES = [("tables/plan.parquet", "plan"), ("tables/task_states.parquet", "task states")]
 JSON = [
     ("documents/manifest.json", "manifest"),
@@ -81,13 +81,13 @@ VERSIONED: list[tuple[str, str, Callable[[bytes, int], bytes]]] = [
     ("texts/footer.txt", "footer", text_of_version),
     ("texts/offsets.txt", "offsets", text_of_version),
 ]
-"""Golden file, its reader, and how the file is made one of another version. Locks and progress have no version; a
-request to cancel or to pause counts whatever it holds."""
+"""Golden file, its reader, and a function that changes the file's version. Locks and progress have no version. A
+request to cancel or to pause counts whatever its contents."""
 
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
 @pytest.mark.parametrize(("name", "reader", "of_another"), VERSIONED, ids=[name for name, *_ in VERSIONED])
-def test_other_version_is_refused_by_name(
+def test_other_version_is_rejected_by_name(
     name: str, reader: str, of_another: Callable[[bytes, int], bytes], version: int
 ) -> None:
     with pytest.raises(UnknownVersionError, match=rf"expected (version )?1; found (version )?{version}\b") as caught:
@@ -99,14 +99,14 @@ def test_other_version_is_refused_by_name(
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_of_another_version_is_refused_by_name(name: str, version: int) -> None:
+def test_document_of_another_version_is_rejected_by_name(name: str, version: int) -> None:
     data = of_version(golden(f"documents/{name}.json"), version)
     with pytest.raises(UnknownVersionError, match=f"unknown format version.*expected 1; found {version}") as caught:
         decode_document(data, type(DOCUMENTS[name]), 1, name, PATH)
     assert caught.value.ids == {"path": PATH}
 
 
-def test_store_of_a_format_before_the_first_release_is_refused_by_name() -> None:
+def test_store_of_a_format_before_the_first_release_is_rejected_by_name() -> None:
     marker = msgspec.structs.replace(samples.MARKER, format="distcommit-store")
     with pytest.raises(UnknownVersionError, match=r"never released.*found format distcommit-store"):
         READ["store marker"].read(encode_document(marker))
@@ -124,7 +124,7 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
 @pytest.mark.parametrize("place", ["store.json", "log/job/*.seg", "log/bucket=00001/*.seg"])
-def test_store_with_a_file_of_another_version_is_refused_and_left_alone(
+def test_store_with_a_file_of_another_version_is_rejected_and_left_alone(
     place: str, version: int, tmp_path: Path
 ) -> None:
     folder = checked_out(GOLDEN / "job", tmp_path / "job")
@@ -151,7 +151,7 @@ def test_damaged_version_is_reported_as_damage_where_a_checksum_covers_it(name: 
 
 
 def refused(reader: str, data: bytes) -> bool:
-    """Whether the bytes were answered by the documented error, with the path in it."""
+    """Return whether the reader raised the documented error, with the path in it."""
     try:
         READ[reader].read(data)
     except CorruptError as error:
@@ -162,13 +162,13 @@ def refused(reader: str, data: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("name", "reader"), [*CHECKED, *JSON])
-def test_a_file_cut_short_anywhere_is_corrupt(name: str, reader: str) -> None:
+def test_file_truncated_anywhere_is_corrupt(name: str, reader: str) -> None:
     data = golden(name)
     assert [n for n in range(len(data)) if not refused(reader, data[:n])] == []
 
 
 @pytest.mark.parametrize(("name", "reader"), TABLES)
-def test_a_table_cut_short_anywhere_is_corrupt(name: str, reader: str) -> None:
+def test_table_truncated_anywhere_is_corrupt(name: str, reader: str) -> None:
     data = golden(name)
     assert [n for n in range(0, len(data), 7) if not refused(reader, data[:n])] == []
     assert [n for n in range(len(data) - 20, len(data)) if not refused(reader, data[:n])] == []
@@ -176,13 +176,13 @@ def test_a_table_cut_short_anywhere_is_corrupt(name: str, reader: str) -> None:
 
 @pytest.mark.parametrize(("name", "reader"), CHECKED)
 @pytest.mark.parametrize("bits", [0x01, 0xFF])
-def test_a_changed_byte_anywhere_is_seen(name: str, reader: str, bits: int) -> None:
+def test_changed_byte_anywhere_is_detected(name: str, reader: str, bits: int) -> None:
     data = golden(name)
     assert [n for n in range(len(data)) if not refused(reader, changed(data, n, bits))] == []
 
 
 @pytest.mark.parametrize(("name", "reader"), TABLES)
-def test_a_changed_byte_of_a_table_is_seen_by_the_checksum_in_its_name(name: str, reader: str) -> None:
+def test_changed_byte_of_a_table_is_detected_by_the_checksum_in_its_name(name: str, reader: str) -> None:
     data = golden(name)
     path = table_name("writer-000001", data)
     assert check_table(data, path) == data
@@ -196,8 +196,8 @@ def test_a_changed_byte_of_a_table_is_seen_by_the_checksum_in_its_name(name: str
 
 @pytest.mark.parametrize(("name", "reader"), JSON)
 @pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
-def test_a_changed_byte_of_a_json_file_raises_nothing_else(name: str, reader: str, bits: int) -> None:
-    """The lock has no checksum: a changed letter is another name."""
+def test_changed_byte_of_a_json_file_raises_only_the_documented_error(name: str, reader: str, bits: int) -> None:
+    """The lock has no checksum, so a changed letter is another name."""
     data = golden(name)
     for place in range(len(data)):
         refused(reader, changed(data, place, bits))
@@ -208,19 +208,19 @@ def test_a_changed_byte_of_a_json_file_raises_nothing_else(name: str, reader: st
     "data",
     [b"", b"\n", b"\0" * 4096, b"PAR1PAR1", b"distcommit-segment 1 ", b"Obj\x01", b"\xff" * 300, b"{}", b"null", b"[]"],
 )
-def test_foreign_bytes_are_corrupt(reader: str, data: bytes) -> None:
+def test_foreign_bytes_raise_the_corruption_error(reader: str, data: bytes) -> None:
     assert refused(reader, data)
 
 
-def test_what_a_segment_says_of_its_size_is_not_believed() -> None:
+def test_size_stated_by_a_segment_is_not_trusted() -> None:
     body = zlib.compress(b"\0" * (1 << 22))
     for declared in (1, 1 << 20, 10**12 - 1):
         with pytest.raises(CorruptError, match=re.escape(f"not {declared} bytes long")):
             decode_segment(checked_segment(body, declared), PATH)
 
 
-def test_offsets_whose_checksum_is_right_over_other_bytes_are_corrupt_or_sets() -> None:
-    """The checksum comes first; below it the bitmap library has to hold too."""
+def test_offsets_with_a_matching_checksum_over_other_bytes_are_corrupt_or_sets() -> None:
+    """The checksum is verified first. Below it the bitmap library must also reject invalid bytes."""
     text = msgspec.json.decode(golden("texts/offsets.txt"))
     text["partitions"]["0"] = base64.b64encode(b"\xff" * 40).decode()
     with pytest.raises(CorruptError, match="checksum"):

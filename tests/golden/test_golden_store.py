@@ -1,4 +1,6 @@
-"""The golden store: a job that version 1 left half-way is finished by today's program, and damage stays where it is."""
+"""The golden store: today's program finishes a job that version 1 left half-way, and damage affects only its own
+bucket.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def checked_out(golden: Path, copy: Path) -> Path:
-    """A copy as a checkout gives it: other inodes, other times, no empty folders."""
+    """Copy the store as a checkout creates it: with other inodes and times and without empty folders."""
     shutil.copytree(golden, copy, copy_function=shutil.copyfile)
     for below, folders, files in os.walk(copy, topdown=False):
         if not folders and not files:
@@ -69,15 +71,15 @@ def rerun(store: JobStore, read: ModelSource = ALL) -> RunResult:
 
 
 def staged(folder: Path) -> list[Path]:
-    """Return the staged files: not the note that names the owner of the folder."""
+    """Return the staged files, without the note that names the owner of the folder."""
     return [path for path in (folder / "staging").rglob("*") if path.is_file() and path.name != OWNER]
 
 
-def test_the_golden_store_is_half_way(folder: Path) -> None:
-    """Else the tests below would show nothing."""
-    found = states(store_at(folder))
-    assert {urn for urn, state in found.items() if state.status is DatasetStatus.IDLE} == set(IDLE)
-    assert {urn for urn, state in found.items() if state.status is DatasetStatus.PENDING} == set(PENDING)
+def test_golden_store_is_half_way(folder: Path) -> None:
+    """Otherwise the tests below would prove nothing."""
+    dataset_states = states(store_at(folder))
+    assert {urn for urn, state in dataset_states.items() if state.status is DatasetStatus.IDLE} == set(IDLE)
+    assert {urn for urn, state in dataset_states.items() if state.status is DatasetStatus.PENDING} == set(PENDING)
     assert len(list((folder / "output" / "half-done").iterdir())) == RENAMED
     assert not (folder / "output" / "waiting").exists()
     assert len(staged(folder)) == 2
@@ -86,29 +88,29 @@ def test_the_golden_store_is_half_way(folder: Path) -> None:
     assert sorted(looked.pending) == ["half-done (pending)", "waiting (pending)"]
 
 
-def test_what_was_pending_is_published_and_nothing_is_read_again(folder: Path) -> None:
+def test_pending_sequences_are_published_and_nothing_is_read_again(folder: Path) -> None:
     store = store_at(folder)
     result = rerun(store)
     assert result.succeeded, result
     assert (result.totals.sequences_replayed, result.totals.datasets_planned, result.totals.records_read) == (2, 0, 0)
-    assert result.totals.steps_executed == 2, "what was renamed before is proven by its checksum, not renamed again"
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records({**IDLE, **PENDING})), found
+    assert result.totals.steps_executed == 2, "files renamed before are verified by their checksum, not renamed again"
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records({**IDLE, **PENDING})), audit_result
     assert watermarks(store) == marks({**IDLE, **PENDING})
-    assert [path.name for path in (folder / "staging").iterdir()] == [".distcommit"], "which has the owner's note only"
+    assert [path.name for path in (folder / "staging").iterdir()] == [".distcommit"], "which has only the owner's note"
     assert staged(folder) == []
 
 
-def test_new_records_follow_on_what_version_1_committed(folder: Path) -> None:
+def test_new_records_continue_at_the_watermarks_of_version_1(folder: Path) -> None:
     store = store_at(folder)
     assert rerun(store, source(MORE)).succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records(MORE)), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records(MORE)), audit_result
     assert watermarks(store) == marks(MORE)
 
 
-def test_a_published_file_with_other_bytes_of_the_same_size_is_lost_not_done(folder: Path) -> None:
-    """Inode and time say nothing after a checkout: only the checksum stands between this and a wrong DONE."""
+def test_published_file_with_other_bytes_of_the_same_size_is_lost_not_done(folder: Path) -> None:
+    """Inode and time prove nothing after a checkout: only the checksum prevents a wrong DONE."""
     published = sorted((folder / "output" / "half-done").iterdir())[0]
     data = published.read_bytes()
     published.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
@@ -121,7 +123,7 @@ def test_a_published_file_with_other_bytes_of_the_same_size_is_lost_not_done(fol
     assert watermarks(store)["waiting"] == mark(PENDING["waiting"])
 
 
-def test_a_staged_file_with_other_bytes_is_lost(folder: Path) -> None:
+def test_staged_file_with_other_bytes_is_lost(folder: Path) -> None:
     for path in staged(folder):
         data = path.read_bytes()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -132,9 +134,7 @@ def test_a_staged_file_with_other_bytes_is_lost(folder: Path) -> None:
 
 @pytest.mark.parametrize("bucket", range(BUCKETS))
 @pytest.mark.parametrize("damage", ["flipped", "cut", "foreign", "missing"])
-def test_a_damaged_segment_stops_the_datasets_of_its_bucket_and_no_others(
-    folder: Path, bucket: int, damage: str
-) -> None:
+def test_damaged_segment_stops_only_the_datasets_of_its_bucket(folder: Path, bucket: int, damage: str) -> None:
     log = folder / "store" / "log" / f"bucket={bucket:05d}"
     segment = sorted(log.iterdir())[-2]
     data = segment.read_bytes()
@@ -155,13 +155,13 @@ def test_a_damaged_segment_stops_the_datasets_of_its_bucket_and_no_others(
     others = {urn: counts for urn, counts in MORE.items() if (urn == IN_BUCKET_0) != (bucket == 0)}
     assert {urn: state.watermark for urn, state in store.bucket_log(1 - bucket).refresh().datasets.items()} == marks(
         others
-    ), "the other bucket's datasets went on"
+    ), "the other bucket's datasets continue"
     assert {path.name: path.read_bytes() for path in log.iterdir()} == before, "a corrupt log is left alone"
     if bucket == 1:
-        assert len(staged(folder)) == 2, "what its sequences need is kept"
+        assert len(staged(folder)) == 2, "files that its sequences need are kept"
 
 
-def test_a_damaged_segment_that_is_restored_loses_nothing(folder: Path) -> None:
+def test_restored_segment_loses_nothing(folder: Path) -> None:
     segment = sorted((folder / "store" / "log" / "bucket=00001").iterdir())[-1]
     data = segment.read_bytes()
     segment.write_bytes(data[:-1])
@@ -169,11 +169,11 @@ def test_a_damaged_segment_that_is_restored_loses_nothing(folder: Path) -> None:
     assert not rerun(store).succeeded
     segment.write_bytes(data)
     assert run_job(store, ALL, "20260102T060708-00000000000d").succeeded
-    found = audit(store)
-    assert (found.exact, found.records) == (True, records({**IDLE, **PENDING})), found
+    audit_result = audit(store)
+    assert (audit_result.exact, audit_result.records) == (True, records({**IDLE, **PENDING})), audit_result
 
 
-def test_a_damaged_table_of_a_run_that_is_over_stops_nothing(folder: Path) -> None:
+def test_damaged_table_of_an_ended_run_stops_nothing(folder: Path) -> None:
     for path in (folder / "store").rglob("*.parquet"):
         path.write_bytes(path.read_bytes()[:-9])
     for path in (folder / "store").rglob("manifest.json"):

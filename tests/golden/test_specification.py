@@ -1,4 +1,4 @@
-"""The page that specifies the formats names each field of what is stored, in its order."""
+"""The format specification names each stored field and column, in order."""
 
 from __future__ import annotations
 

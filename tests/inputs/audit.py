@@ -171,6 +171,6 @@ CASES: list[Case] = [
         "positions",
         "actual_high lags by a batch, policy partial",
         "nothing doubled",
-        test=CLAIMS + "test_a_position_that_lags_behind_the_records_doubles_none_of_them",
+        test=CLAIMS + "test_position_that_lags_behind_the_records_duplicates_none",
     ),
 ]

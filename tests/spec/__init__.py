@@ -1,7 +1,8 @@
-"""Executable models of the protocol's rules: small enough to search all states, each with naive variants that break.
+"""Executable models of the protocol's rules, small enough to search all states, each with naive variants that break.
 
-`log_model`: the logs' records, delivery at least once, job-level decisions, rebuilds; `test_log_model` holds the
-product's fold against it. Its cuts and heads, and all of `generation_model` (another number of buckets) and
-`anchor_model` (what is older than the rest), are rules that the product does not have yet: they are settled here
-before they are built. `replace_model`: published files that others take the place of, by a tombstone.
+`log_model`: the records of the logs, at-least-once delivery, job-level decisions, cuts, read failures and rebuilds;
+`test_log_model` compares the product's fold with it. `generation_model`: rebucketing. `anchor_model`: stores, outputs
+and logs that are older than the rest. `cut_model`: snapshots for readers. `replace_model`: published files that a
+tombstone replaces. `partial_model`: prefixes of failed attempts. `abandon_model` and `bases_model`: commits at targets.
+`set_model`: watermarks that operators set.
 """

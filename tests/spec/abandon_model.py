@@ -1,18 +1,23 @@
-"""Executable model of abandoning a sequence that goes to files, a table and a target that takes nothing back.
+"""Executable model of abandoning a sequence that goes to files, a table and an irrevocable target.
 
     python -m tests.spec.abandon_model                        the table: every scenario and every naive variant
     python -m tests.spec.abandon_model one forward            one scenario (with naive switches), history in full
 
-What is modelled. One dataset, whose record goes to files, to a table and to a log of messages, in that order. Epoch 1
-was abandoned; a zombie of it may stand right before the table or the messages. Epoch 2 is sealed: a run executes it, a
-newer one replays it, and each may be overtaken. A step may fail once, and a person may have a pending sequence
-quarantined. Persons abandon it: REVOKING, then the targets from the last to the first; what a target has is taken back,
-what it has not is revoked by its ledger. The messages take nothing back, the table does not once it was compacted: a
-target that refuses goes on to refuse. Then what was revoked is allowed again, and RESTORED; else ABANDONED, and a newer
-run reads the record again, as epoch 3. Everybody may stop for good between any two actions.
+Model: one dataset, whose record goes to files, to a table and to a message log, in that order. Epoch 1 was abandoned,
+and a zombie of it may be about to write to the table or the messages. Epoch 2 is sealed: one run executes it, a newer
+run replays it, and each may be overtaken. A step may fail once, and an operator may quarantine a pending sequence.
 
-Invariants, on every state: no target has the record twice, or of an epoch that was abandoned; what is closed is at all
-targets; whoever is told that it can't be abandoned finds everything as it was, and a retry then is not refused.
+Operators abandon it: REVOKING, then the targets from the last to the first. A target that has the commit takes it back;
+a target without it forbids it in its ledger. Messages can't be taken back, and neither can a compacted table. A target
+that refuses once refuses always. If one refuses, the forbidden commits are allowed again, followed by RESTORED.
+Otherwise ABANDONED follows, and a newer run reads the record again, as epoch 3. Every process may stop for good between
+any two actions.
+
+Invariants, in every state:
+
+- No target has the record twice, or a record of an abandoned epoch.
+- A closed sequence is at all targets.
+- If an operator is told that the sequence can't be abandoned, nothing has changed, and a retry is not refused.
 """
 
 from __future__ import annotations
@@ -33,21 +38,21 @@ class Target(NamedTuple):
 
 
 class Run(NamedTuple):
-    e: int  # its own epoch, by which it is fenced
-    works_on: int = 0  # an epoch's sequence, 0: none yet
+    e: int  # its own epoch, by which it may be fenced
+    works_on: int = 0  # the epoch of the sequence in hand; 0: none yet
     at: int = 0
     failed: bool = False
 
 
 class Person(NamedTuple):
-    at: int = -1  # which target is next; -1: not begun
+    at: int = -1  # the next target; -1: not begun
     phase: str = "idle"
     revoked: tuple[int, ...] = ()
 
 
 class State(NamedTuple):
     status: str = "pending"
-    sequence: int = 2  # the epoch of the one that is open, or was last
+    sequence: int = 2  # the epoch of the open sequence, or of the last one
     done: int = 0
     fence: int = 2
     abandoned: frozenset[int] = frozenset((1,))
@@ -57,25 +62,25 @@ class State(NamedTuple):
     runs: tuple[Run, ...] = ()
     persons: tuple[Person, ...] = ()
     acts: frozenset[str] = frozenset()
-    before: tuple[tuple[int, ...], ...] = ()  # what targets had when REVOKING was written
+    before: tuple[tuple[int, ...], ...] = ()  # the targets' contents when REVOKING was written
     restored: bool = False
     wrong: str = ""
 
 
 def moves(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State]]:
-    """What anybody may do next."""
+    """Yield the next states of all actors."""
     for at, run in enumerate(state.runs):
         for label, after, changed in _of_run(state, run, naive):
             yield f"run {run.e} {label}", changed._replace(runs=(*state.runs[:at], after, *state.runs[at + 1 :]))
     for at, person in enumerate(state.persons):
         for label, who, changed in _of_person(state, person, naive):
             persons = (*state.persons[:at], who, *state.persons[at + 1 :])
-            yield f"person {at} {label}", changed._replace(persons=persons)
+            yield f"operator {at} {label}", changed._replace(persons=persons)
     if "compact" in state.acts and state.targets[TABLE].data:
         yield "the table is compacted", state._replace(compacted=True, acts=state.acts - {"compact"})
     for act, needed, then in (("quarantine", "pending", "quarantined"), ("retry", "quarantined", "pending")):
         if act in state.acts and state.status == needed:
-            yield f"somebody: {act}", state._replace(status=then, acts=state.acts - {act})
+            yield f"operator: {act}", state._replace(status=then, acts=state.acts - {act})
 
 
 def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str, Run, State]]:
@@ -90,11 +95,11 @@ def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str
             yield "seals", run._replace(works_on=run.e), sealed
     elif run.works_on and run.at <= MESSAGES and not run.failed:
         ok, changed = _execute(state, run.works_on, run.at, naive)
-        mine = newest and state.status == "pending" and state.sequence == run.works_on
-        if not ok and mine and state.restored:
+        is_current = newest and state.status == "pending" and state.sequence == run.works_on
+        if not ok and is_current and state.restored:
             changed = changed._replace(wrong=f"a retry after RESTORED is refused at target {run.at}")
         yield f"{'does' if ok else 'is refused'} {run.at}", run._replace(at=run.at + 1, failed=not ok), changed
-        if "fault" in state.acts and mine:
+        if "fault" in state.acts and is_current:
             yield f"can't {run.at}", run._replace(failed=True), state._replace(acts=state.acts - {"fault"})
     elif run.works_on and newest and state.sequence == run.works_on:
         over = run._replace(works_on=0, at=FILES, failed=False)
@@ -103,11 +108,11 @@ def _of_run(state: State, run: Run, naive: frozenset[str]) -> Iterator[tuple[str
         elif not run.failed and state.status in ("pending", "quarantined"):
             yield "DONE", over, state._replace(status="idle", done=run.works_on)
         else:
-            yield "sees that it is not valid", over, state
+            yield "finds that the record is not valid", over, state
 
 
 def _execute(state: State, epoch: int, at: int, naive: frozenset[str]) -> tuple[bool, State]:
-    """Whether the step is done, and what then is."""
+    """Return whether the step is done, and the state after it."""
     target = state.targets[at]
     if epoch in target.data:
         return True, state
@@ -137,7 +142,7 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
             data = tuple(target.data for target in state.targets)
             yield "REVOKING", Person(0, "withdraw"), state._replace(status="revoking", before=data, restored=False)
         elif state.sequence == epoch and state.status == "revoking":
-            yield "goes on", Person(0, "withdraw"), state
+            yield "resumes", Person(0, "withdraw"), state
     elif person.phase == "withdraw" and person.at < len(order):
         at = order[person.at]
         refused, changed = _withdraw(state, epoch, at, naive)
@@ -148,8 +153,8 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
             yield f"takes {at} back", person._replace(at=person.at + 1, revoked=revoked), changed
     elif person.phase == "withdraw":
         published = state.targets[FILES]
-        gone = _put(state, FILES, published._replace(data=tuple(e for e in published.data if e != epoch)))
-        yield "takes published files away", person._replace(phase="abandon"), gone
+        withdrawn = _put(state, FILES, published._replace(data=tuple(e for e in published.data if e != epoch)))
+        yield "deletes published files", person._replace(phase="abandon"), withdrawn
     elif person.phase == "allow" and person.revoked and "no_undo" not in naive and "restored_first" not in naive:
         last = person.revoked[-1]
         yield f"allows {last} again", person._replace(revoked=person.revoked[:-1]), _allow(state, epoch, last, naive)
@@ -169,13 +174,13 @@ def _of_person(state: State, person: Person, naive: frozenset[str]) -> Iterator[
 
 
 def _as_before(state: State) -> bool:
-    """Whether nothing that was there is gone, and what was staged is staged or published."""
+    """Return whether nothing was removed, and each staged file is staged or published."""
     there = all(set(old) <= set(new.data) for old, new in zip(state.before, state.targets, strict=True))
     return there and (2 in state.staged or 2 in state.targets[FILES].data)
 
 
 def _withdraw(state: State, epoch: int, at: int, naive: frozenset[str]) -> tuple[bool, State]:
-    """Whether the target refuses, and what is there if it does not."""
+    """Return whether the target refuses, and otherwise its state after the withdrawal."""
     target = state.targets[at]
     if at == FILES:
         return False, state._replace(staged=state.staged - {epoch})
@@ -197,16 +202,16 @@ def _allow(state: State, epoch: int, at: int, naive: frozenset[str]) -> State:
 
 
 def check(state: State) -> str:
-    """What is wrong with a state."""
+    """Return the violation of a state, or an empty string."""
     if state.wrong:
         return state.wrong
     for at, target in enumerate(state.targets):
         if len(target.data) > 1:
             return f"twice at target {at}: epochs {target.data}"
         if state.abandoned & set(target.data):
-            return f"at target {at} is what was abandoned: epochs {target.data}"
+            return f"an abandoned epoch is at target {at}: epochs {target.data}"
         if state.done and not target.data:
-            return f"closed, and missing at target {at}"
+            return f"closed, but missing at target {at}"
     return ""
 
 
@@ -224,18 +229,19 @@ def _scenario(name: str) -> State:
 
 DESIGN = ("one", "two", "older")
 NAIVE = (
-    ("one", "forward", "what is staged goes before the targets are asked"),
+    ("one", "forward", "staged files are deleted before the targets are asked"),
     ("one", "no_undo", "RESTORED leaves the revocations"),
     ("one", "restored_first", "RESTORED is written before the revocations are undone"),
-    ("one", "no_revoke", "a target that has nothing is left alone"),
-    ("one", "table_first", "what can be taken back is, before what can't be is asked"),
-    ("older", "to_nothing", "undoing a revocation forgets older ones"),
+    ("one", "no_revoke", "a target without the commit does not forbid it"),
+    ("one", "table_first", "revocable targets are rolled back before the others are asked"),
+    ("older", "to_nothing", "allowing a commit again forgets older revocations"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 4_000_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: in none of the first), how many states there were, and a
-    history that leads to it."""
+    """Return the violation (`none`: none in any state; `none*`: none in the first ones), the number of states, and a
+    history that leads to the violation.
+    """
     naive, init = frozenset(switches.split()), _scenario(name)
     seen: dict[State, tuple[State, str] | None] = {init: None}
     todo = deque([init])

@@ -1,29 +1,33 @@
-"""Executable model of anchors: how store, output and each bucket's log notice that one of them is older than others.
+"""Executable model of log anchors, by which an older store, output or bucket log is detected.
 
     python -m tests.spec.anchor_model                 the table: as designed, and every naive variant
     python -m tests.spec.anchor_model sweep_early     one variant, with a history for each thing that went wrong
 
-What is modelled. Two buckets with a dataset each. A run of epoch e reads "record e" of both; in dataset a, twins stage
-it. A run is a row of steps and may crash after any; it may go on as a zombie after any step of the next one. A person
-sets dataset a by hand (SET in the bucket's log, HEAD in the job log, then the answer) and deletes published files on
-purpose. One disaster a history: a part (one bucket's log, the job log, task states, the whole store, the output,
-staging) is put back to any earlier moment, or the output is emptied. Then whole runs follow.
+Model: two buckets with a dataset each. A run of epoch e reads "record e" of both; in dataset a, twins stage it. A run
+is a list of steps. It may crash after each step, and may continue as a zombie after each step of the next run. An
+operator sets the watermark of dataset a (SET in the bucket's log, HEAD in the job log, then the answer), and deletes
+published files on purpose. Each history has one disaster: a part (one bucket's log, the job log, task states, the whole
+store, the output, staging) is restored to an earlier moment, or the output is emptied. Whole runs follow.
 
-The rules are those of a run's begin (`begin`) and of each bucket (`look`, `fence`): marks BEGAN and ENDED in the output
-anchor the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor
-buckets' logs by heads (here the whole log below; a number and the checksum of that segment say it). After a death the
-next run looks, before it fences a bucket, at what the runs that died have done there: a file of it that is missing
-tells an old output; a published file that no log names, of the run whose fence is the newest in its bucket, tells a
-log that lost its tail. That it was published is asked, not that it is staged no more: so staging may be swept at any
-time, and who empties it raises no alarm.
+The rules are those of a run's start (`begin`) and of each bucket (`look`, `fence`). The markers BEGAN and ENDED in the
+output anchor the job log. CUT1 follows when everything is fenced and replayed; CUT2 follows the drain and precedes the
+marker ENDED. Both anchor the bucket logs by heads. A head stands for the whole log below it; the product stores the
+number and the checksum of that segment.
 
-Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
-whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
+After a death the next run checks the work of the dead runs in a bucket before it fences it. If a file of theirs is
+missing, the output is old. If the run with the bucket's newest fence published a file that no log names, the log has
+lost its tail. The check looks for published files, not for missing staged ones. So staging may be swept at any time,
+and emptying it raises no alarm.
 
-A head names a segment by its number and its own checksum, not by a hash chained through all below: numbers have no gaps
-(else the log is corrupt), and whoever lost the one that a head names has another one there, or none. Not modelled: who
-has written a segment. The checksum has to cover it, as it does: else a run that slept while its bucket lost its tail,
-and closes once more what it had replayed, puts back the very log that the head names.
+Invariants: without a disaster no run is rejected and no dataset is blocked. After one, no run seals in a dataset whose
+log and files disagree, or whose SET is lost. `known_limit` lists the exceptions.
+
+A head names a segment by its number and its own checksum, not by a hash chained through all earlier segments. Numbers
+have no gaps (otherwise the log is corrupt). So a log that lost the head's segment has another one at its number, or
+none.
+
+Not modelled: the writer of a segment. The checksum must cover the writer, and it does. Otherwise a run that slept while
+its bucket lost its tail could close a replayed sequence again and recreate the very log that the head names.
 """
 
 from __future__ import annotations
@@ -52,33 +56,33 @@ class World(NamedTuple):
     began: int = 0
     ended: int = 0
     claimed: bool = False
-    deleted: frozenset[tuple[str, int]] = frozenset()  # what people took away on purpose
-    told: int = 0  # SETs by hand whose command came to its end
+    deleted: frozenset[tuple[str, int]] = frozenset()  # files that operators deleted on purpose
+    told: int = 0  # confirmed SETs of operators
 
 
 class Run(NamedTuple):
     e: int = 0
-    lost: frozenset[str] = frozenset()  # datasets that are left alone, and named
+    lost: frozenset[str] = frozenset()  # datasets that are blocked and reported
     is_zombie: bool = False
-    fails: str = ""  # the dataset whose work fails in part, so that nothing of it is sealed
+    fails: str = ""  # the dataset whose work fails in part, so that it is not sealed
 
 
 class RefusedError(Exception):
-    """The run does not begin."""
+    """The run is rejected at its start."""
 
 
 class FencedError(Exception):
-    """A newer run was there."""
+    """A newer run has fenced this one."""
 
 
 class HarmError(Exception):
-    """A run reads on where log and output disagree."""
+    """A run continues although log and output disagree."""
 
 
 Step = Callable[[World, Run, frozenset[str]], tuple[World, Run]]
 
 
-# ---- what the logs say
+# ---- contents of the logs
 def newest(log: Log, *kinds: str) -> int:
     return max([r[1] for r in log if r[0] in kinds], default=0)
 
@@ -97,19 +101,19 @@ def epochs(w: World, d: str, kind: str) -> set[int]:
 
 
 def pending(w: World, d: str) -> list[tuple[int, int]]:
-    """(epoch, attempt) of what is sealed and not done."""
+    """Return (epoch, attempt) of each sequence that is sealed and not done."""
     done = epochs(w, d, "DONE")
     return [(r[1], r[2]) for r in log_of(w, d) if r[0] == "INTENT" and r[1] not in done]
 
 
 def head_of(w: World, d: str) -> Log:
-    """The newest head of a bucket: all of its log up to there."""
+    """Return the newest head of a bucket: its whole log up to there."""
     heads: list[Log] = [log for r in w.job if r[0] != "FENCE" for dataset, log, _ in r[2] if dataset == d]
     return max(heads, key=len, default=())
 
 
 def is_whole(w: World, d: str) -> bool:
-    """Whether the newest cut has found the bucket whole."""
+    """Return whether the newest cut found the bucket whole."""
     cuts = [r for r in w.job if r[0] in ("CUT1", "CUT2")]
     return not cuts or (d, True) in {x[::2] for x in cuts[-1][2]}
 
@@ -149,11 +153,10 @@ def mark_began(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
 
 
 def look(w: World, d: str, v: frozenset[str]) -> bool:
-    """Whether a bucket has lost what stood above its head: the run whose fence is its newest has published what is
-    sealed nowhere. Only if that run died, or nobody has found the bucket whole since.
+    """Check whether a bucket has lost records above its head.
 
-    Raises:
-        RefusedError: if a file is missing of what a run that died has done.
+    It has if the run of its newest fence published files that are sealed nowhere. The check applies only if that run
+    died, or if the bucket was never found whole since. It raises RefusedError if a file of a dead run is missing.
     """
     e = newest(log_of(w, d), "FENCE")
     died = {e for e in epochs(w, d, "DONE") if "look_at_all" in v or e > w.ended}
@@ -183,7 +186,9 @@ def require(fenced_in: bool) -> None:
 
 
 def publish(d: str) -> Step:
-    """Renames the staged files of what is sealed; what is neither staged nor published is LOST, and left alone."""
+    """Rename the staged files of sealed sequences. A file that is neither staged nor published is LOST, and blocks its
+    dataset.
+    """
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         for e, attempt in pending(w, d) if d not in run.lost else ():
@@ -219,13 +224,15 @@ def cut(kind: str) -> Step:
 
 
 def sweep(d: str) -> Step:
-    """Staged files of older epochs, but for what is sealed and not done."""
+    """Delete staged files of older epochs, except those of sequences that are sealed and not done."""
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         if d in run.lost:
             return w, run
-        kept = {e for e, _ in pending(w, d)}
-        return w._replace(staged=frozenset(x for x in w.staged if x[0] != d or x[1] >= run.e or x[1] in kept)), run
+        pending_epochs = {e for e, _ in pending(w, d)}
+        return w._replace(
+            staged=frozenset(x for x in w.staged if x[0] != d or x[1] >= run.e or x[1] in pending_epochs)
+        ), run
 
     return step
 
@@ -254,18 +261,22 @@ def seal(d: str) -> Step:
         log = log_of(w, d)
         require(newest(log, "FENCE") == run.e)
         since = log[log.index(("FENCE", run.e, "")) :]
-        mine = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
-        if mine and not pending(w, d) and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since):
-            if harm(w, d) and not run.is_zombie:  # it has read on from a watermark that is not true
+        own_attempts = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
+        if (
+            own_attempts
+            and not pending(w, d)
+            and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since)
+        ):
+            if harm(w, d) and not run.is_zombie:  # it has read from an invalid watermark
                 raise HarmError(harm(w, d))
-            w = appended(w, d, "INTENT", run.e, mine[-1])
+            w = appended(w, d, "INTENT", run.e, own_attempts[-1])
         return w, run
 
     return step
 
 
 def clean(d: str) -> Step:
-    """Losers, once the sequence was read as DONE."""
+    """Delete the files of aborted attempts, once the sequence was read as DONE."""
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         if run.e in epochs(w, d, "DONE"):
@@ -282,7 +293,7 @@ def mark_ended(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
 
 @cache
 def steps_of(v: frozenset[str]) -> list[Step]:
-    """A run, in order. Each step is one effect."""
+    """Yield the steps of a run in order, each with one effect."""
 
     def both(*makers: Callable[[str], Step]) -> list[Step]:
         return [maker(d) for d in DATASETS for maker in makers]
@@ -306,7 +317,7 @@ STEPS = len(steps_of(frozenset()))
 
 # ---- histories
 class Moment(NamedTuple):
-    """A world that was, and when: in which act, after how many of its steps."""
+    """An earlier world and its time: the act, and the number of its steps."""
 
     world: World
     act: int
@@ -315,7 +326,7 @@ class Moment(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def some_steps(w: World, run: Run, first: int, end: int, v: frozenset[str]) -> tuple[Run, str, list[World]]:
-    """Steps of a run: the run after them, why it was refused or what it has missed, and each world."""
+    """Execute steps of a run. Return the run, why it was rejected or what it has lost, and each world."""
     worlds = [w]
     try:
         for step in steps_of(v)[first:end]:
@@ -331,20 +342,20 @@ def some_steps(w: World, run: Run, first: int, end: int, v: frozenset[str]) -> t
 
 
 def went_on(w: World, run: Run, at: int, v: frozenset[str]) -> World:
-    """What a run that slept after `at` steps makes of it."""
+    """Continue with a run that slept after `at` steps."""
     return some_steps(w, run._replace(is_zombie=True), at, STEPS, v)[2][-1] if run.e else w
 
 
 class History:
-    """One row of acts; what was, at every moment; and how it went on."""
+    """A list of acts, the worlds at every moment, and the outcome."""
 
     def __init__(self, switches: frozenset[str]) -> None:
         self.v, self.world, self.moments = switches, World(), [Moment(World(), 0, 0)]
         self.acts: list[str] = []
         self.died: set[int] = set()
         self.verdict, self.left_alone = "", frozenset[str]()
-        self.contradicted = False  # by a head, from the moment of the disaster on
-        self.beneath_a_live_run = False  # the disaster came while a run slept that then went on
+        self.contradicted = False  # reported by a head, from the disaster on
+        self.beneath_a_live_run = False  # the disaster came while a run slept that continued later
         self._zombie: tuple[Run, int] | None = None
 
     def branch(self) -> History:
@@ -355,7 +366,7 @@ class History:
         return other
 
     def run(self, crash: int = STEPS, fails: str = "", zombie_at: int = -1) -> History:
-        """One run that makes `crash` of its steps; the run that crashed before wakes up after `zombie_at` of them."""
+        """Execute `crash` steps of a run. The run that crashed before wakes up after `zombie_at` of them."""
         zombie, self._zombie = self._zombie, None
         self._act(f"run, {crash} steps{fails and f', {fails} fails'}{f', zombie at {zombie_at}' * (zombie_at >= 0)}")
         state, number, worlds = Run(fails=fails), 0, [self.world]
@@ -375,15 +386,15 @@ class History:
 
     def wake(self) -> History:
         if self._zombie:
-            self._act("the run that crashed goes on")
+            self._act("the crashed run continues")
             self.beneath_a_live_run = True
             self.world = went_on(self.world, *self._zombie, self.v)
             self._zombie = None
         return self
 
     def by_hand(self, steps: int = 3) -> History:
-        """SET of dataset a, its HEAD, the answer."""
-        self._act(f"set by hand, {steps} steps")
+        """Set the watermark of dataset a: SET, its HEAD, the answer."""
+        self._act(f"an operator sets the watermark, {steps} steps")
         w, number = self.world, len(epochs(self.world, "a", "SET"))
         if not pending(w, "a") and has_head(w, "a", self.v) and log_of(w, "a"):
             if steps > 0:
@@ -397,16 +408,16 @@ class History:
         return self
 
     def delete(self) -> History:
-        """A person takes published files of runs that have ended away, on purpose."""
+        """Delete published files of ended runs on purpose, as an operator does."""
         self._act("files deleted on purpose")
         w = self.world
-        gone = {x for x in w.files if x[1] <= w.ended}
-        self.world = w._replace(files=w.files - gone, deleted=w.deleted | gone)
+        deletable = {x for x in w.files if x[1] <= w.ended}
+        self.world = w._replace(files=w.files - deletable, deleted=w.deleted | deletable)
         self.moments = [*self.moments, Moment(self.world, len(self.acts), 0)]
         return self
 
     def restore(self, part: str, moment: Moment) -> History:
-        """The disaster."""
+        """Restore a part to an earlier moment."""
         self._act(f"{part} of act {moment.act}, step {moment.step}")
         w, was = self.world, moment.world
         match part:
@@ -434,7 +445,7 @@ class History:
 
 
 def undisturbed(switches: frozenset[str], stride: int = 1) -> Iterator[History]:
-    """Histories without a disaster: crashes, failures, zombies, people."""
+    """Yield histories without a disaster: with crashes, failures, zombies and operators."""
     places = range(0, STEPS + 1, stride)
     for first in places:
         for fails in ("", "b"):
@@ -451,7 +462,7 @@ def undisturbed(switches: frozenset[str], stride: int = 1) -> Iterator[History]:
 
 
 def prefixes(switches: frozenset[str], stride: int) -> Iterator[History]:
-    """What was before a disaster."""
+    """Yield histories before a disaster."""
     places = range(0, STEPS + 1, stride)
     for first in places:
         yield History(switches).run(first).by_hand()
@@ -466,22 +477,24 @@ def prefixes(switches: frozenset[str], stride: int) -> Iterator[History]:
 
 
 def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, list[Moment], History]]:
-    """(what is put back, to which moments that are the same to it, the whole history)"""
+    """Yield (the restored part, the moments that are equal for it, the whole history)."""
     for before in prefixes(switches, stride):
         for part in PARTS:
             same: dict[World, list[Moment]] = {}
             for moment in before.moments:
                 same.setdefault(before.branch().restore(part, moment).world, []).append(moment)
             for number, moments in enumerate(same.values()):
-                begun = before.branch().restore(part, moments[0])
-                yield part, moments, begun.branch().run().run()
+                history = before.branch().restore(part, moments[0])
+                yield part, moments, history.branch().run().run()
                 if number % stride == 0 or part == "log of a":
-                    yield part, moments, begun.branch().run(STEPS // 2).run().run()
-                    yield part, moments, begun.branch().wake().run().run()
+                    yield part, moments, history.branch().run(STEPS // 2).run().run()
+                    yield part, moments, history.branch().wake().run().run()
 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
-    """What the anchors can't tell, and conf/guarantees.md has to say."""
+    """Return the known limit that applies, if any: a loss that anchors can't detect and conf/guarantees.md
+    documents.
+    """
     if not history.verdict.startswith("UNDETECTED"):
         return ""
     if history.beneath_a_live_run and (part in ("store", "output") or not history.contradicted):
@@ -499,7 +512,7 @@ class Tally(NamedTuple):
 
 
 def endings(switches: str, stride: int) -> Iterator[tuple[str, History]]:
-    """How each history ends."""
+    """Yield each history with its ending."""
     v = frozenset(switches.split())
     for history in undisturbed(v, stride):
         alone = f"{', '.join(sorted(history.left_alone))} is left alone" if history.left_alone else ""
@@ -516,24 +529,24 @@ def is_wrong(ending: str) -> bool:
 
 
 def tally(switches: str = "", stride: int = 1) -> Tally:
-    """How many histories end how, and an example of each ending."""
-    found = Tally(Counter(), {})
+    """Count the histories by ending, with an example of each."""
+    result = Tally(Counter(), {})
     for ending, history in endings(switches, stride):
-        found.counts[ending] += 1
-        found.examples.setdefault(ending, history.acts)
-    return found
+        result.counts[ending] += 1
+        result.examples.setdefault(ending, history.acts)
+    return result
 
 
 NAIVE = (
-    ("no_marks", "no marks in the output"),
-    ("no_cuts no_owner no_look", "nothing that tells an output that is older or elsewhere"),
+    ("no_marks", "no markers in the output"),
+    ("no_cuts no_owner no_look", "no check for an older or different output"),
     ("no_heads", "no heads"),
     ("numbers_only", "heads are numbers, without a hash"),
-    ("cut_unseen", "a cut whose heads are above the last ones, whatever is there"),
-    ("no_hand_head", "no HEAD after what is done by hand"),
-    ("no_look", "no look at runs that died"),
-    ("look_once", "a bucket that was found to have lost its tail is looked at no more"),
-    ("look_at_all", "a look at the files of runs that have ended, too"),
+    ("cut_unseen", "a cut with heads above the last ones, without a check"),
+    ("no_hand_head", "no HEAD after an operator action"),
+    ("no_look", "no check of dead runs"),
+    ("look_once", "a bucket without its tail is checked only once"),
+    ("look_at_all", "a check of the files of ended runs, too"),
     ("ended_first", "ENDED before CUT2"),
     ("began_late", "BEGAN after CUT1"),
 )
@@ -543,17 +556,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("switch", nargs="*")
     parser.add_argument("--stride", type=int, default=3, help="1: every place of every crash")
-    given = parser.parse_args()
+    options = parser.parse_args()
     unexpected, began = 0, time.monotonic()
-    for switches, text in [(" ".join(given.switch), "")] if given.switch else [("", "as designed"), *NAIVE]:
-        found = tally(switches, given.stride)
-        broken = [ending for ending in found.counts if is_wrong(ending)]
+    for switches, text in [(" ".join(options.switch), "")] if options.switch else [("", "as designed"), *NAIVE]:
+        result = tally(switches, options.stride)
+        broken = [ending for ending in result.counts if is_wrong(ending)]
         unexpected += bool(switches) != bool(broken)
-        print(f"{switches or '-':15s} {text:50s} {sum(found.counts.values()):9,d} {len(broken) or ''}", flush=True)
-        for what in sorted(found.counts) if given.switch or not switches else broken[:2]:
-            print(f"    {found.counts[what]:8,d}  {what}")
+        print(f"{switches or '-':15s} {text:50s} {sum(result.counts.values()):9,d} {len(broken) or ''}", flush=True)
+        for what in sorted(result.counts) if options.switch or not switches else broken[:2]:
+            print(f"    {result.counts[what]:8,d}  {what}")
             if what in broken:
-                print(f"              {' | '.join(found.examples[what])}")
+                print(f"              {' | '.join(result.examples[what])}")
     print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
     raise SystemExit(bool(unexpected))
 

@@ -1,19 +1,24 @@
-"""Executable model of bases: which epochs a target's ledger may have before a commit, as the store knows it.
+"""Executable model of bases: the epochs that a target's ledger may have before a commit, by the store's records.
 
     python -m tests.spec.bases_model                       the table: every scenario and every naive variant
     python -m tests.spec.bases_model accept accept_new     one scenario (with naive switches), history in full
 
-What is modelled. One dataset, one branch, one target with a ledger row. Of the source's records 0, 1 and 2 each run
-reads the next one; of some of them nothing is written, so that an epoch leaves the branch empty. A run fences, finishes
-what is pending, seals, commits at the target, closes. It may leave a sequence quarantined, with its commit done or not;
-a person accepts it, abandons it (taken back at the target, then ABANDONED) or has it tried again. Who has a commit in
-hand goes on after a newer fence: a zombie. Once, the target or the bucket's log may be put back to a copy that was made
-at any moment before, or the whole store with its output, after which epochs have the same numbers again. The runs that
-have begun are over then, but for a commit that one has in hand.
+Model: one dataset, one branch and one target with a ledger row. Each run reads the next of the source's records 0, 1
+and 2. Some records produce no output, so that an epoch leaves the branch empty. A run fences, finishes pending
+sequences, seals, commits at the target and closes. It may leave a sequence quarantined, with or without its commit. An
+operator accepts it, abandons it (taken back at the target, then ABANDONED) or retries it. A process with a commit in
+hand may continue after a newer fence, as a zombie.
 
-Invariants, on every state: no record is at the target twice; none below the watermark is missing there, unless nothing
-was to be written of it, a person has given it up, or the target was put back; nothing is written to a target that lacks
-what was done there. And no false alarm: where nothing was put back, no commit is refused as of another target.
+Once in a history, the target or the bucket's log may be restored from a copy of any earlier moment. Or the whole store
+is restored with its output, after which epoch numbers repeat. All running runs end then, except for a commit in hand.
+
+Invariants, in every state:
+
+- No record is at the target twice.
+- No record below the watermark is missing there, unless it produced no output, an operator gave it up, or the target
+  was restored.
+- No commit goes to a target that lacks an earlier commit.
+- No false alarm: without a restore, no commit is rejected as one of another target.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ _UNKNOWN: frozenset[int] | None = None
 
 class Seq(NamedTuple):
     e: int
-    by: str  # its run, which nobody else is
+    by: str  # its run, a different one for each fence
     low: int
     writes: bool
     bases: frozenset[int] | None
@@ -54,9 +59,9 @@ class Target(NamedTuple):
 
 class Proc(NamedTuple):
     e: int
-    again: bool = False  # after the store was put back
+    again: bool = False  # after the store was restored
     phase: str = "fence"
-    seq: Seq | None = None  # in its hands
+    seq: Seq | None = None  # its unfinished commit
     answer: str = ""
 
 
@@ -68,7 +73,7 @@ class State(NamedTuple):
     given_up: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
     faults: int = 0
-    acts: frozenset[str] = frozenset()  # what a person may still do
+    acts: frozenset[str] = frozenset()  # the operator's remaining actions
     restores: frozenset[str] = frozenset()
     log_copy: tuple[Log, int] | None = None  # and the newest fence
     target_copy: Target | None = None
@@ -77,7 +82,7 @@ class State(NamedTuple):
 
 
 def moves(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State]]:
-    """What anybody may do next."""
+    """Yield the next states of all actors."""
     for at, proc in enumerate(state.procs):
         for label, after, changed in _of_run(state, proc, naive):
             procs = (*changed.procs[:at], after, *changed.procs[at + 1 :])
@@ -94,13 +99,13 @@ def _of_copies(state: State) -> Iterator[tuple[str, State]]:
         yield "the log is copied", state._replace(log_copy=(state.log, state.fence))
     elif log is not None and log[0] != state.log:
         if "log" in state.restores:
-            yield "THE LOG IS PUT BACK", over._replace(log=log[0], restored="log")
+            yield "THE LOG IS RESTORED", over._replace(log=log[0], restored="log")
         if "store" in state.restores:
-            yield "THE STORE IS PUT BACK", over._replace(log=log[0], fence=log[1], restored="store")
+            yield "THE STORE IS RESTORED", over._replace(log=log[0], fence=log[1], restored="store")
     if "target" in state.restores and copy is None:
         yield "the target is copied", state._replace(target_copy=state.target)
     elif copy is not None and copy != state.target:
-        yield "THE TARGET IS PUT BACK", over._replace(target=copy, restored="target")
+        yield "THE TARGET IS RESTORED", over._replace(target=copy, restored="target")
 
 
 def _ended(proc: Proc) -> str:
@@ -108,12 +113,12 @@ def _ended(proc: Proc) -> str:
 
 
 def _of_run(state: State, proc: Proc, naive: frozenset[str]) -> Iterator[tuple[str, Proc, State]]:
-    log, mine = state.log, state.fence == proc.e
+    log, owns_fence = state.log, state.fence == proc.e
     if proc.phase == "fence" and proc.e > state.fence and proc.again == (state.restored == "store"):
         yield "fences", proc._replace(phase="look"), state._replace(fence=proc.e)
-    elif proc.phase == "look" and mine:
+    elif proc.phase == "look" and owns_fence:
         if log.status == "pending" and log.seq is not None:
-            yield "takes it up", proc._replace(phase="commit", seq=log.seq), state
+            yield "takes over the sequence", proc._replace(phase="commit", seq=log.seq), state
         elif log.status == "idle" and log.closed < proc.e and log.wm < RECORDS:
             for writes in (True, False) if "empty" in state.acts else (True,):
                 by = f"{proc.e}{'again' if proc.again else ''}"
@@ -129,9 +134,9 @@ def _of_run(state: State, proc: Proc, naive: frozenset[str]) -> Iterator[tuple[s
     elif proc.phase == "commit" and proc.seq is not None:
         answer, changed = _commit(state, proc.seq, naive)
         yield answer, proc._replace(phase="close", answer=answer), changed
-        if state.faults and mine:
+        if state.faults and owns_fence:
             yield "can't", proc._replace(phase="close", answer="can't"), state._replace(faults=state.faults - 1)
-    elif proc.phase == "close" and mine and log.seq == proc.seq and log.status in ("pending", "quarantined"):
+    elif proc.phase == "close" and owns_fence and log.seq == proc.seq and log.status in ("pending", "quarantined"):
         if proc.answer in ("commits", "already", "nothing"):
             yield "DONE", proc._replace(phase="look"), state._replace(log=_done(log, naive))
             if state.faults and log.status == "pending":
@@ -151,9 +156,9 @@ def _commit(state: State, seq: Seq, naive: frozenset[str]) -> tuple[str, State]:
         return "already", state
     if target.row < seq.e <= target.revoked:
         return "taken back", state
-    known = seq.bases is None or target.row in seq.bases or "lt" in naive
-    if target.row >= seq.e or not known:
-        is_mine = state.log.seq == seq  # a zombie may be told anything
+    base_matches = seq.bases is None or target.row in seq.bases or "lt" in naive
+    if target.row >= seq.e or not base_matches:
+        is_mine = state.log.seq == seq  # a zombie may get any answer
         alarm = is_mine and not state.restored
         return "STALE", state._replace(wrong=f"false alarm: row {target.row}, {seq}" if alarm else "")
     there = {record for _, record in target.data}
@@ -185,31 +190,31 @@ def _of_person(state: State, naive: frozenset[str]) -> Iterator[tuple[str, State
         if "accept" in state.acts:
             given_up = state.given_up | {log.seq.low}
             after = _done(log, naive, accepted=True)
-            yield "person accepts", state._replace(log=after, given_up=given_up, acts=state.acts - {"accept"})
+            yield "operator accepts", state._replace(log=after, given_up=given_up, acts=state.acts - {"accept"})
         if "retry" in state.acts:
             again = log._replace(status="pending")
-            yield "person retries", state._replace(log=again, acts=state.acts - {"retry"})
+            yield "operator retries", state._replace(log=again, acts=state.acts - {"retry"})
         if "abandon" in state.acts:
             revoking = log._replace(status="revoking")
-            yield "person: REVOKING", state._replace(log=revoking, acts=state.acts - {"abandon"})
+            yield "operator: REVOKING", state._replace(log=revoking, acts=state.acts - {"abandon"})
     elif log.status == "revoking":
         e, revoked = log.seq.e, max(target.revoked, log.seq.e)
         if target.row > e or (target.row == e and target.by != log.seq.by and "number" not in naive):
-            yield "person: RESTORED", state._replace(log=log._replace(status="quarantined"))
+            yield "operator: RESTORED", state._replace(log=log._replace(status="quarantined"))
         elif target.revoked < e:
             undone = target._replace(revoked=revoked)
             if target.row == e:
                 row = 0 if "to_nothing" in naive else target.base
-                undone = Target(row, "", 0, revoked, tuple(each for each in target.data if each[0] != e))
-            yield "person takes it back", state._replace(target=undone)
+                undone = Target(row, "", 0, revoked, tuple(commit for commit in target.data if commit[0] != e))
+            yield "operator takes it back", state._replace(target=undone)
         else:
             bases = frozenset((e,)) if "abandon_moves" in naive else log.bases
             idle = log._replace(status="idle", seq=None, bases=bases)
-            yield "person: ABANDONED", state._replace(log=idle)
+            yield "operator: ABANDONED", state._replace(log=idle)
 
 
 def check(state: State) -> str:
-    """What is wrong with a state."""
+    """Return the violation of a state, or an empty string."""
     if state.wrong:
         return state.wrong
     there = [record for _, record in state.target.data]
@@ -239,19 +244,20 @@ def _scenario(name: str) -> State:
 DESIGN = ("runs", "accept", "abandon", "both", "restores", "restores by hand", "store restored")
 NAIVE = (
     ("restores", "lt", "a row below the epoch is enough"),
-    ("store restored", "number", "an epoch of that number, or above it, counts as committed"),
+    ("store restored", "number", "an epoch with that number or a higher one counts as committed"),
     ("accept", "accept_new", "ACCEPT leaves the accepted epoch alone"),
     ("accept", "accept_old", "ACCEPT leaves the old epoch alone"),
     ("abandon", "abandon_moves", "ABANDONED leaves its epoch"),
-    ("both", "to_nothing", "what is taken back leaves no row"),
+    ("both", "to_nothing", "a revoked commit leaves no row"),
     ("runs", "empty_moves", "an epoch that leaves the branch empty counts as committed there"),
-    ("restores", "empty_forgets", "an epoch that leaves the branch empty leaves nothing known"),
+    ("restores", "empty_forgets", "an epoch that leaves the branch empty makes its bases unknown"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 4_000_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: in none of the first), how many states there were, and a
-    history that leads to it."""
+    """Return the violation (`none`: none in any state; `none*`: none in the first ones), the number of states, and a
+    history that leads to the violation.
+    """
     naive, init = frozenset(switches.split()), _scenario(name)
     seen: dict[State, tuple[State, str] | None] = {init: None}
     todo = deque([init])

@@ -1,27 +1,35 @@
-"""Executable model of cuts: who puts what readers go by, what of it counts, and what may be deleted when.
+"""Executable model of cuts: who writes snapshot manifests, which of them count, and what may be deleted when.
 
     python -m tests.spec.cut_model                    the table: every scenario and every naive variant
     python -m tests.spec.cut_model job half_a_job     one scenario (with naive switches), history in full
 
-What is modelled. A job log and two buckets with one dataset each, whose publisher replaces: what is live of a dataset
-is the file of its done epoch alone, and the files of older epochs are retired. Epoch 1 has ended, with its cut. Runs
-come one upon another, each one a zombie of the next: a run fences the job log and the buckets, finishes what is
-pending there (or leaves it, or can't read the bucket), reports each bucket with a piece if its dataset has moved since
-the cut before, puts a root, says CUT 1, deletes older roots and then pieces, deletes what is retired, seals, decides
-(a whole job at once) and closes, reports, puts its second root and says CUT 2. A bucket's chain is a base and at most
-one more piece. A reader takes the newest cut that counts, lists the files of one dataset and then of the other, and
-looks whether the root is still there.
+Model: a job log and two buckets with one dataset each, whose publisher replaces. So the file of a dataset's done epoch
+is live, and files of older epochs are superseded. Epoch 1 has ended with its cut. Runs overtake each other, and each
+becomes a zombie of the next. A run takes these steps:
 
-The log's own rules (`log_model`) stand behind this: a record of a fenced epoch is none. One action is one effect. Who
-never moves again has crashed. A root counts if its CUT is the newest in the job log, or if it is the parent of one
-that counts.
+1. It fences the job log and the buckets. It finishes pending sequences (or leaves them, or can't read the bucket).
+2. It reports each bucket, with a snapshot delta (piece) if the dataset has moved since the previous cut.
+3. It puts a snapshot manifest (root) and records CUT 1.
+4. It deletes older manifests, then deltas, then superseded files.
+5. It seals, decides (for a whole job at once) and closes.
+6. It reports, puts its second manifest and records CUT 2.
 
-Invariants, on every state: the newest CUT has a root; each root that counts can be read, by all pieces of its chains
-and all files that are live at it; it says of each dataset what was so when its bucket was reported; no dataset is
-behind the cut before; where a job publishes all or nothing, both datasets are at the same epoch; a reader that was
-told that all is well has seen what its cut has.
+A bucket's delta chain is a base and at most one delta. A reader takes the newest cut that counts, lists the files of
+one dataset and then of the other, and checks that the manifest still exists.
 
-Not modelled: power loss (the explorer has it), several datasets in a bucket, readers of older cuts.
+The log's own rules (`log_model`) apply: a record of a fenced epoch is invalid. One action is one effect. A process
+that never moves again has crashed. A manifest counts if its CUT is the newest in the job log, or if it is the parent of
+one that counts.
+
+Invariants, in every state:
+
+- The newest CUT has a manifest.
+- Each manifest that counts can be read, with all deltas of its chains and all files that are live at it.
+- It has the state of each dataset when its bucket was reported, and no dataset is behind the previous cut.
+- If a job publishes all or nothing, both datasets have the same epoch.
+- A reader that succeeded has seen the contents of its cut.
+
+Not modelled: power loss (the explorer covers it), several datasets in a bucket, readers of older cuts.
 """
 
 from __future__ import annotations
@@ -44,7 +52,7 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Of a bucket in a root: its chain, and the epoch that reported it."""
+    """A bucket in a snapshot manifest: its delta chain, and the epoch that reported it."""
 
     chain: tuple[Piece, ...]
     e: int
@@ -58,7 +66,7 @@ class Root(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Of a bucket: fence, the epoch that is done, the one that is pending, how many records."""
+    """A bucket's log: its fence, the done epoch, the pending epoch, and the number of records."""
 
     fence: int = 1
     done: int = 1
@@ -73,7 +81,7 @@ class Proc(NamedTuple):
     phase: str = "begin"
     x: tuple[Any, ...] = ()
     entries: tuple[Entry | None, ...] = (None, None)
-    open: bool = False  # a decided sequence was left open
+    open: bool = False  # a decided sequence is still open
 
 
 class State(NamedTuple):
@@ -108,12 +116,12 @@ def newest(s: State) -> tuple[int, int]:
 
 
 def chain_of(s: State, start: tuple[int, int]) -> list[Root]:
-    """The root of that cut and those before it, as far as they are there."""
-    there, found, name = by_name(s), list[Root](), start
+    """Return the manifest of that cut and its ancestors, as far as they exist."""
+    there, manifests, name = by_name(s), list[Root](), start
     while name in there:
-        found.append(there[name])
+        manifests.append(there[name])
         name = there[name].parent
-    return found
+    return manifests
 
 
 def done_at(root: Root) -> tuple[int, ...]:
@@ -125,17 +133,17 @@ def check(s: State, scen: Scen, last: bool) -> str:
         return s.bad
     roots = chain_of(s, newest(s))
     if not roots:
-        return "THE NEWEST CUT HAS NO ROOT"
+        return "THE NEWEST CUT HAS NO MANIFEST"
     for place, root in enumerate(roots):
         at = done_at(root)
         if any(piece not in s.pieces for entry in root.entries for piece in entry.chain):
-            return "A PIECE IS GONE"
+            return "A DELTA IS MISSING"
         if any((bucket, done) not in s.files for bucket, done in zip(BUCKETS, at, strict=True)):
-            return "A LIVE FILE IS GONE"
+            return "A LIVE FILE IS MISSING"
         if scen.job and len(set(at)) > 1:
-            return "HALF A JOB SEEN"
+            return "HALF A JOB IS VISIBLE"
         if place and any(now < before for now, before in zip(done_at(roots[place - 1]), at, strict=True)):
-            return "A DATASET WENT BACK"
+            return "A DATASET IS BEHIND THE PREVIOUS CUT"
     return ""
 
 
@@ -157,14 +165,14 @@ class Mover:
 
 
 def before(m: Mover) -> Root | None:
-    """The root that the run's next one comes upon."""
+    """Return the manifest that is the parent of the run's next one."""
     s, p = m.s, m.p
     name = max((cut for cut in s.cuts if cut[0] <= p.e), default=(0, 0))
     return by_name(s).get(name)
 
 
 def reported(m: Mover, bucket: int) -> tuple[Entry, frozenset[Piece]]:
-    """What an executor says of a bucket, with the pieces that are there then."""
+    """Return an executor's report of a bucket, with the present deltas."""
     log, former = m.s.logs[bucket], before(m)
     chain = former.entries[bucket].chain if former else ()
     if chain and chain[-1].done == log.done:
@@ -187,7 +195,7 @@ def root_of(m: Mover, phase: int) -> Root | None:
     if former is None:
         return None
     missing = [b for b in BUCKETS if m.p.entries[b] is None]
-    entries = tuple(found or former.entries[b] for b, found in zip(BUCKETS, m.p.entries, strict=True))
+    entries = tuple(entry or former.entries[b] for b, entry in zip(BUCKETS, m.p.entries, strict=True))
     repeats = m.p.open and "half_a_job" not in m.v
     if missing and "unread_ignored" not in m.v:
         unsure = any(e >= former.entries[b].e for b in missing for e in m.s.decided)
@@ -199,9 +207,9 @@ def puts_root(m: Mover, phase: int, after: str) -> Moves:
     root = root_of(m, phase)
     there = root is None or root.name in by_name(m.s)
     if root is None:
-        yield m.go("finds no root to come upon: fenced", "over")
+        yield m.go("finds no parent manifest: fenced", "over")
         return
-    yield m.go(f"puts root {root.name}", after, roots=m.s.roots if there else m.s.roots | {root})
+    yield m.go(f"puts manifest {root.name}", after, roots=m.s.roots if there else m.s.roots | {root})
 
 
 def cuts(m: Mover, phase: int, after: str) -> Moves:
@@ -212,24 +220,24 @@ def cuts(m: Mover, phase: int, after: str) -> Moves:
 
 
 def kept(m: Mover) -> tuple[list[Root], list[Root]]:
-    """Roots that stay as this run sees it, and those that go, the oldest first."""
+    """Return the manifests that this run keeps, and those that it deletes, the oldest first."""
     counted = chain_of(m.s, max(cut for cut in m.s.cuts if cut[0] <= m.p.e))
     stay = counted[:KEPT]
-    gone = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
-    return stay, sorted(gone)
+    deletable = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
+    return stay, sorted(deletable)
 
 
 def forgets(m: Mover) -> Moves:
-    stay, gone = kept(m)
+    stay, deletable = kept(m)
     if not stay and "own_gone" not in m.v:
-        yield m.go("finds its own root gone: fenced", "over")
+        yield m.go("finds its own manifest missing: fenced", "over")
         return
     named = {piece for root in stay for entry in root.entries for piece in entry.chain}
     old = [p for p in sorted(m.s.pieces) if p not in named and (p.e < m.p.e or "any_piece" in m.v)]
-    if gone and "roots_last" not in m.v:
-        yield m.go(f"deletes root {gone[0].name}", "forgets", roots=m.s.roots - {gone[0]})
+    if deletable and "roots_last" not in m.v:
+        yield m.go(f"deletes manifest {deletable[0].name}", "forgets", roots=m.s.roots - {deletable[0]})
     else:
-        yield m.go("has deleted older roots", "forgets pieces", {"x": tuple(old)})
+        yield m.go("has deleted older manifests", "forgets pieces", {"x": tuple(old)})
 
 
 def forgets_pieces(m: Mover) -> Moves:
@@ -239,15 +247,15 @@ def forgets_pieces(m: Mover) -> Moves:
     shown = done_at(kept(m)[0][-1] if "roots_last" in m.v and kept(m)[0] else min(m.s.roots))
     if "no_horizon" in m.v:
         shown = tuple(log.done for log in m.s.logs)
-    gone = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
-    yield m.go(f"sees {gone} retired", "retires", {"x": gone})
+    superseded = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
+    yield m.go(f"finds {superseded} superseded", "retires", {"x": superseded})
 
 
 def retires(m: Mover) -> Moves:
     if m.p.x:
         yield m.go(f"deletes file {m.p.x[0]}", "retires", {"x": m.p.x[1:]}, files=m.s.files - {m.p.x[0]})
     else:
-        yield m.go("has retired", "seal 0")
+        yield m.go("has deleted superseded files", "seal 0")
 
 
 def recovers(m: Mover, bucket: int, after: str) -> Moves:
@@ -260,7 +268,7 @@ def recovers(m: Mover, bucket: int, after: str) -> Moves:
         yield m.go(f"fences bucket {bucket}", f"recover {bucket}", logs=m.log(bucket, fence=p.e))
         return
     if log.pending and m.scen.job and log.pending not in m.s.decided:
-        yield m.go(f"drops what is held in {bucket}", f"recover {bucket}", logs=m.log(bucket, pending=0))
+        yield m.go(f"drops the held sequence of {bucket}", f"recover {bucket}", logs=m.log(bucket, pending=0))
         return
     if log.pending:
         files = m.s.files | {(bucket, log.pending)}
@@ -288,7 +296,7 @@ def closes(m: Mover, bucket: int, after: str) -> Moves:
     if log.fence > p.e:
         yield m.go("is fenced", "over")
     elif log.pending != p.e:
-        yield m.go(f"has nothing in bucket {bucket}", after)
+        yield m.go(f"has no sequence in bucket {bucket}", after)
     else:
         files = m.s.files | {(bucket, p.e)}
         yield m.go(f"closes bucket {bucket}", after, logs=m.log(bucket, pending=0, done=p.e), files=files)
@@ -310,13 +318,13 @@ def begins(m: Mover) -> Moves:
 
 
 def drained(m: Mover, bucket: int, after: str) -> Moves:
-    """Tells of a bucket what the drain has left there; or fails, and tells nothing."""
+    """Report a bucket after the drain, or fail and report nothing."""
     clean = m.p._replace(open=False) if bucket == 0 else m.p
-    mine = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
-    yield from reports(mine, bucket, after)
+    cleaned = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
+    yield from reports(cleaned, bucket, after)
     entries = list(clean.entries)
     entries[bucket] = None
-    yield mine.go(f"tells nothing of bucket {bucket}", after, {"entries": tuple(entries)})
+    yield cleaned.go(f"reports nothing for bucket {bucket}", after, {"entries": tuple(entries)})
 
 
 def run(m: Mover) -> Moves:
@@ -369,9 +377,9 @@ def reader(m: Mover) -> Moves:
         yield m.go(f"lists {bucket}", "list 1" if bucket == 0 else "look", {"x": (*p.x, seen)})
     elif root in s.roots or "no_look" in m.v:
         wrong = "" if all(p.x[1:]) else "A PART WAS READ"
-        yield m.go("is content", "over", bad=wrong)
+        yield m.go("succeeds", "over", bad=wrong)
     else:
-        yield m.go("is told that the cut is gone", "over")
+        yield m.go("is told that the cut was deleted", "over")
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -400,23 +408,24 @@ def scenario(name: str, switches: str = "") -> Scen:
 
 DESIGN = ("runs", "job", "reader", "job of three")
 NAIVE = (
-    ("runs", "root_late", "the root is put after CUT"),
+    ("runs", "root_late", "the manifest is put after CUT"),
     ("job", "cut_unfenced", "CUT of a fenced run counts"),
-    ("job", "half_a_job", "a root goes on while a decided sequence is open"),
-    ("job", "unread_ignored", "a root goes on though a bucket, of which nothing is known, may be behind a decision"),
-    ("runs", "any_piece", "pieces go that no kept root names, whoever has put them"),
-    ("job of three", "own_gone", "who finds its own root gone takes all pieces for those of nobody"),
-    ("runs", "no_horizon", "retired files go once their sequence is done"),
-    ("runs", "roots_last", "retired files go before the roots that need them"),
-    ("reader", "no_look", "a reader does not look at the root again"),
+    ("job", "half_a_job", "a manifest moves on while a decided sequence is open"),
+    ("job", "unread_ignored", "a manifest moves on though an unread bucket may be behind a decision"),
+    ("runs", "any_piece", "deltas that no retained manifest names are deleted, whichever run put them"),
+    ("job of three", "own_gone", "a run whose own manifest is missing deletes all deltas as unreferenced"),
+    ("runs", "no_horizon", "superseded files are deleted once their sequence is done"),
+    ("runs", "roots_last", "superseded files are deleted before the manifests that need them"),
+    ("reader", "no_look", "a reader does not check the manifest again"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

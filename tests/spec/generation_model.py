@@ -1,29 +1,38 @@
-"""Executable model of another number of buckets: REBUCKET, MOVED and GENERATION beside the rules of `log_model`.
+"""Executable model of rebucketing: REBUCKET, MOVED and GENERATION beside the rules of `log_model`.
 
     python -m tests.spec.generation_model                      the table: every scenario and every naive variant
     python -m tests.spec.generation_model sizes another_size   one scenario (with naive switches), history in full
 
-What is modelled. The job log says which generation counts: (number, buckets). Each generation has logs of its own: a
-beginning, which is a checkpoint, and records. Buckets hold several datasets; what a record may do to one of them is
-`log_model.valid`. `rebucket` fences the job log, then every bucket; refuses if a dataset is not idle; REBUCKET in the
-job log; MOVED in each log, after which nothing is valid there; the new logs' beginnings, a pure function of the ended
-folds; GENERATION, the switch. Given again, by anybody, it takes a new epoch and goes on with what is under way. Heads
-of buckets (`log_model`, cuts) are of one generation.
+Model: the job log names the generation that counts: (number, buckets). Each generation has its own logs, each with a
+beginning (a checkpoint) and records. Buckets hold several datasets; `log_model.valid` has the rules of each dataset.
 
-Actors move as in `log_model`: one action is one fold with its decision, one put, or one publication; who never moves
-again has crashed. A rebucket looks at the job log only where a record goes there, so that each is also its own zombie.
+`rebucket` takes these steps: it fences the job log and then every bucket, and refuses if a dataset is not idle. It puts
+REBUCKET into the job log and MOVED into each bucket log, after which no record there is valid. It writes the
+beginnings of the new logs, which are a pure function of the ended folds. GENERATION switches over. A repeated command,
+by any operator, takes a new epoch and resumes the move in progress. Bucket heads (cuts in `log_model`) belong to one
+generation.
 
-Invariants, on every state: in the generation that counts, no record published twice, nothing missing below a watermark,
-nothing published without a sequence; what a person was told to be set is there, once; each log begins in one way only;
-nothing but idle datasets while a rebucket is under way, and one number of buckets; no false alarm about a head. When
-nobody can move any more, whoever fenced last has come to the end of what it began.
+Actors move as in `log_model`: one action is one fold with its decision, one put, or one publication. An actor that
+never moves again has crashed. A rebucket reads the job log only before it puts a record there, so that each is also its
+own zombie.
 
-A move may change the setting that datasets are named by: each generation has one, and so says the newest of numbered
-documents, put if absent before GENERATION, under the number that was the next one when the mover last saw that nobody
-had fenced it. Who has another setting than that document is refused, so no run may see one of another generation.
+Invariants, in every state:
 
-Not modelled: a log's truncation, files of a sequence one by one, which state becomes which (a pure function of the
-ended folds, as the new logs' beginnings are), deleting the old generation.
+- In the generation that counts, no record is published twice, none is missing below a watermark, and none is published
+  without a sequence.
+- A watermark whose SET was confirmed to an operator is there, once.
+- Each log has one possible beginning.
+- During a rebucket all datasets are idle, and the new number of buckets is unique.
+- No head raises a false alarm.
+- When no actor can move any more, the one that fenced last has finished its work.
+
+A move may change the setting that determines dataset names. Each generation has one value of it, in the newest of
+numbered documents. The mover puts the document if absent, before GENERATION. Its number was the next one when the mover
+last saw that it was not fenced. A run with another setting than that document is rejected, so no run may see one of
+another generation.
+
+Not modelled: truncation of a log, single files of a sequence, the mapping of states (a pure function of the ended
+folds, like the new logs' beginnings), deletion of the old generation.
 """
 
 from __future__ import annotations
@@ -45,9 +54,9 @@ Key = tuple[int, int]  # (generation, bucket)
 
 class Rec(NamedTuple):
     kind: str
-    e: int | None  # epoch of the writer; None: by hand
+    e: int | None  # epoch of the writer; None: an operator
     arg: Any = None
-    d: str = ""  # the dataset, where it concerns one
+    d: str = ""  # the dataset, for records of one dataset
 
 
 class Job(NamedTuple):
@@ -56,8 +65,8 @@ class Job(NamedTuple):
     fence: int
     owner: str
     gen: Size
-    under: Size | None = None  # the rebucket that is under way
-    naming: str = "topic"  # how datasets are named, and will be once what is under way counts
+    under: Size | None = None  # the rebucket in progress
+    naming: str = "topic"  # the naming setting, and its value after the move in progress
     naming_under: str = ""
     heads: tuple[tuple[Key, int], ...] = ()
 
@@ -68,7 +77,7 @@ class Bucket(NamedTuple):
     fence: int
     owner: str
     ds: tuple[tuple[str, Any], ...]
-    moved: int = 0  # the generation it has moved to
+    moved: int = 0  # the generation that replaced it
 
 
 class Log(NamedTuple):
@@ -80,7 +89,7 @@ class Log(NamedTuple):
 class Proc(NamedTuple):
     id: str
     kind: str
-    want: int = 0  # number of buckets that a rebucket is to make
+    want: int = 0  # the number of buckets that a rebucket creates
     mortal: bool = False
     e: int = 0
     pc: str = "look"
@@ -90,7 +99,7 @@ class Proc(NamedTuple):
     tried: int = 0
     did: Any = None
     told: str = ""
-    naming: str = ""  # what a rebucket is to name datasets by, if that changes
+    naming: str = ""  # the new naming setting of a rebucket, if it changes
 
 
 class State(NamedTuple):
@@ -141,7 +150,7 @@ def apply_to_job(r: Rec, f: Job) -> Job:
 
 
 def of_dataset(r: Rec, f: Bucket) -> Any:
-    """The fold of one dataset, as `log_model` has it."""
+    """Return the fold of one dataset in the form of `log_model`."""
     return LOG.Fold(f.fence, f.owner, frozenset(), dict(f.ds)[r.d])
 
 
@@ -192,15 +201,15 @@ def key_of(dataset: str, size: Size) -> Key:
 
 
 def beginning(ended: dict[Key, Bucket], old: Size, key: Key, size: Size, fence: int = 0) -> Bucket:
-    """How a new log begins: whoever writes it writes the same, since it knows the ended folds and nothing else."""
+    """Return the beginning of a new log. It is the same for each writer, because it depends only on the ended folds."""
     newest = max(ended.values(), key=lambda f: f.fence)
-    mine = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
-    return Bucket(fence or newest.fence, newest.owner, mine)
+    own_datasets = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
+    return Bucket(fence or newest.fence, newest.owner, own_datasets)
 
 
 # ---- actors
 class Mover:
-    """What one actor may do next; `view` is what it sees now."""
+    """The next possible actions of one actor. `view` is its present view of the logs."""
 
     def __init__(self, s: State, i: int, v: frozenset[str], job: Job, folds: dict[Key, Bucket]) -> None:
         self.s, self.i, self.p, self.v = s, i, s.procs[i], v
@@ -215,7 +224,7 @@ class Mover:
         return self.go(why, pc="end", told=told or why)
 
     def wrong(self, what: str) -> tuple[str, State]:
-        return self.go("meets what must not be", self.s._replace(bad=what), pc="end")
+        return self.go("finds a violation", self.s._replace(bad=what), pc="end")
 
     def append(self, where: Key | None, r: Rec, **changes: Any) -> tuple[str, State]:
         number = len(self.s.job) if where is None else len(self.logs[where].records)
@@ -229,7 +238,7 @@ def shown(where: Key | None, r: Rec) -> str:
 
 
 def put_document(m: Mover) -> Moves:
-    """Under the number that was the next one when this looked; naive: under the next one as it is now."""
+    """Put the document under the number that was next at the last check; naive: under the number that is next now."""
     number, naming = m.p.x[1:]
     if number == len(m.s.documents) or "document_unfenced" in m.v:
         yield m.go(f"records {naming}", m.s._replace(documents=(*m.s.documents, naming)))
@@ -254,7 +263,7 @@ def put(m: Mover) -> Moves:
 
 
 def takes_epoch(m: Mover, phase: str) -> Moves:
-    """A run or a rebucket fences the job log; it is its own if the fold shows so."""
+    """Fence the job log for a run or a rebucket. The epoch is its own if the fold shows its fence."""
     if not m.p.tried:
         yield m.append(None, Rec("FENCE", m.job.fence + 1, m.p.id), tried=m.job.fence + 1)
     elif (m.job.fence, m.job.owner) == (m.p.tried, m.p.id):
@@ -264,7 +273,9 @@ def takes_epoch(m: Mover, phase: str) -> Moves:
 
 
 def fences_buckets(m: Mover, after: str) -> Moves:
-    """For a rebucket a log that has moved is done with; for a run it means that it has opened what no longer counts."""
+    """Fence the bucket logs. A rebucket skips a log that has moved; a run learns from it that its generation no longer
+    counts.
+    """
     for key in buckets(m.p.gen):
         if key not in m.folds:
             yield m.wrong("GENERATION WITHOUT LOGS")
@@ -319,21 +330,21 @@ def rebucket(m: Mover) -> Moves:
             yield from fences_buckets(m, after)
         case "check":
             if all(t.state == "idle" for f in old.values() for _, t in f.ds) or "moved_busy" in m.v:
-                yield m.go("finds all idle", phase=after)
+                yield m.go("finds all datasets idle", phase=after)
             else:
                 yield m.end("refused: a dataset is not idle")
         case "begin":
             r = Rec("REBUCKET", p.e, target, p.naming)
             if job.under == target and job.naming_under == (p.naming or job.naming):
-                yield m.go("goes on with it", phase=after)
+                yield m.go("resumes the rebucket", phase=after)
             else:
                 yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
         case "move":
-            left = [key for key, f in old.items() if not f.moved]
-            if not left:
+            open_logs = [key for key, f in old.items() if not f.moved]
+            if not open_logs:
                 yield m.go("has moved all", phase=after)
-            elif valid_in_bucket(r := Rec("MOVED", p.e, target[0]), old[left[0]], m.v):
-                yield m.append(left[0], r)
+            elif valid_in_bucket(r := Rec("MOVED", p.e, target[0]), old[open_logs[0]], m.v):
+                yield m.append(open_logs[0], r)
             else:
                 yield m.end("fenced")
         case "copy":
@@ -356,7 +367,7 @@ def records(m: Mover, after: str) -> Moves:
     elif m.job.fence != m.p.e and "document_unfenced" not in m.v:
         yield m.end("fenced")
     else:
-        yield m.go("looks at the settings", pc="put", x=("document", len(m.s.documents), m.p.naming))
+        yield m.go("reads the settings", pc="put", x=("document", len(m.s.documents), m.p.naming))
 
 
 def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
@@ -375,10 +386,10 @@ def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
 def run(m: Mover) -> Moves:
     p = m.p
     if not p.e or p.phase == "fence":
-        lost = any(n > len(m.logs[key].records) for key, n in heads(m) if key in m.logs)
+        heads_ahead = any(n > len(m.logs[key].records) for key, n in heads(m) if key in m.logs)
         if not p.e and m.job.under and "run_ignores" not in m.v:
             yield m.end("a rebucket is under way: give it again")
-        elif lost and p.e:
+        elif heads_ahead and p.e:
             yield m.wrong("FALSE ALARM: A LOG LOST ITS TAIL")
         elif not p.e:
             yield from takes_epoch(m, "fence")
@@ -413,7 +424,7 @@ def run(m: Mover) -> Moves:
 
 
 def heads(m: Mover) -> list[tuple[Key, int]]:
-    """Heads of this generation's logs; naive: by the bucket's number alone."""
+    """Return the heads of this generation's logs; naive: by the bucket's number alone."""
     gen = m.p.gen if m.p.e else m.job.gen
     if "heads_of_any" in m.v:
         return [((gen[0], bucket), n) for (_, bucket), n in m.job.heads]
@@ -421,7 +432,7 @@ def heads(m: Mover) -> list[tuple[Key, int]]:
 
 
 def person(m: Mover) -> Moves:
-    """SET of dataset a by hand, in the generation that the store was opened with."""
+    """Set the watermark of dataset a, in the generation with which the operator opened the store."""
     if not m.p.phase:
         yield m.go(f"opens generation {m.job.gen[0]}", gen=m.job.gen, phase="act")
         return
@@ -461,13 +472,13 @@ def check(s: State, scen: Scen, last: bool) -> str:
         return s.bad
     v = scen.switches
     job, logs = job_fold(s.job, scen.begin, v), {log.key: log for log in s.logs}
-    begun = sizes(s.job, scen)
-    if len({generation for generation, _ in begun}) < len(begun):
+    begun_sizes = sizes(s.job, scen)
+    if len({generation for generation, _ in begun_sizes}) < len(begun_sizes):
         return "TWO NUMBERS OF BUCKETS IN ONE GENERATION"
     if any(key not in logs for key in buckets(job.gen)):
         return "GENERATION WITHOUT LOGS"
     if not job.under and s.documents[-1] != job.naming:
-        return "A SETTING OF ANOTHER GENERATION: A RUN WOULD READ ANEW WHAT IT HAS READ UNDER OTHER NAMES"
+        return "A SETTING OF ANOTHER GENERATION: A RUN WOULD READ RECORDS AGAIN UNDER OTHER NAMES"
     for d in DATASETS:
         t = dict(bucket_fold(logs[key_of(d, job.gen)], v).ds)[d]
         files = {record for dataset, gen, record in s.final if (dataset, gen) == (d, t.gen)}
@@ -479,11 +490,11 @@ def check(s: State, scen: Scen, last: bool) -> str:
         if not files <= below | ({t.seq.lo} if t.seq else set()):
             return "PUBLISHED, NOT SEALED: IT WOULD BE READ AGAIN"
         if d == "a" and not t.gen and any(p.told == "set" for p in s.procs):
-            return "WHAT WAS SET IS LOST"
+            return "A CONFIRMED SET IS LOST"
         if t.gen > 1:
             return "SET TWICE"
         if job.under and t.state != "idle" and "moved_busy" not in v:
-            return "UNDER WAY, AND NOT IDLE: NOBODY CAN GO ON"
+            return "A REBUCKET WITH A DATASET THAT IS NOT IDLE: NO ACTOR CAN CONTINUE"
     newest = next((p for p in s.procs if p.id == job.owner), None)
     if (
         last
@@ -491,15 +502,15 @@ def check(s: State, scen: Scen, last: bool) -> str:
         and newest.kind == "rebucket"
         and (newest.told == "fenced" or (job.under and newest.told != "dies"))
     ):
-        return "NOBODY FENCED IT, AND YET IT DID NOT COME TO ITS END"
+        return "AN UNFENCED REBUCKET DID NOT FINISH"
     return ""
 
 
 def sizes(records: tuple[Rec, ...], scen: Scen) -> set[Size]:
-    """What rebuckets have begun to make."""
+    """Return the numbers of buckets that rebuckets have begun to create."""
     begin, v = scen.begin, scen.switches
-    begun = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
-    return {r.arg for n, r in begun if valid_in_job(r, job_fold(records[:n], begin, v), v)}
+    valid_rebuckets = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
+    return {r.arg for n, r in valid_rebuckets if valid_in_job(r, job_fold(records[:n], begin, v), v)}
 
 
 # ---- scenarios
@@ -511,20 +522,20 @@ def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
     zombie = Proc("Z", "run", e=1, gen=old, phase="work")
     x, y = Proc("X", "rebucket", 1), Proc("Y", "rebucket", 1)
     match name:
-        case "commands":  # the command is given twice, while an old run goes on
+        case "commands":  # the command is given twice, while an old run continues
             procs = [x, y, zombie]
         case "by_hand":
             procs = [x, Proc("H", "person")]
         case "commands_by_hand":
             procs = [x, y, Proc("H", "person")]
-        case "between":  # a run between two commands, from a dataset that is pending
+        case "between":  # a run between two commands, with a pending dataset
             procs, states["a"] = [x, Proc("R", "run"), y], pending
         case "sizes":
             procs = [x, Proc("Y", "rebucket", 3), Proc("H", "person")]
         case "after" | "two_runs":  # runs in the new generation, with heads of the old one
             begin = begin._replace(heads=(((0, 0), 2), ((0, 1), 2)))
             procs = [x, Proc("R", "run"), Proc("Q", "run")][: 2 + (name == "two_runs")]
-        case "renames":  # datasets get other names, and then the old ones again
+        case "renames":  # datasets are renamed, and then renamed back
             procs = [x._replace(want=2, naming="partition"), y._replace(want=2, naming="partition")]
             procs.append(Proc("W", "rebucket", 2, naming="topic"))
         case "crashed":  # the first command may die anywhere
@@ -546,23 +557,25 @@ NAIVE = (
     ("by_hand", "copies_early", "the new logs begin before the old ones have moved"),
     ("by_hand", "early_switch", "GENERATION before MOVED"),
     ("by_hand", "switch_first", "GENERATION before the new logs are there"),
-    ("by_hand", "moved_open", "MOVED ends nothing: what comes after it counts"),
-    ("by_hand", "put_is_set", "put without asking the fold, and set because the put succeeded"),
+    ("by_hand", "moved_open", "MOVED ends nothing: later records count"),
+    ("by_hand", "put_is_set", "put without a check of the fold; the successful put counts as set"),
     ("crashed", "own_epoch", "new logs begin with the epoch of their writer"),
-    ("after", "run_ignores", "a run goes on though a rebucket is under way"),
-    ("sizes", "another_size", "another number of buckets while one is under way"),
+    ("after", "run_ignores", "a run continues during a rebucket"),
+    ("sizes", "another_size", "another number of buckets during a rebucket"),
     ("renames", "document_last", "the setting is recorded after GENERATION"),
-    ("renames", "document_unfenced", "the setting is recorded without a look at who is at work"),
-    ("after", "heads_of_any", "heads of a bucket, whatever its generation"),
+    ("renames", "document_unfenced", "the setting is recorded without a check for running writers"),
+    ("after", "heads_of_any", "heads of a bucket in any generation"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 0) -> tuple[str, int, list[str]]:
-    """What is wrong ("none", or "none*" where the limit was reached), states, and the history that led there."""
+    """Return the violation ("none", or "none*" if the limit was reached), the number of states, and the history that
+    leads there.
+    """
     job_fold.cache_clear()
     bucket_fold.cache_clear()
-    found = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
-    wrong, states, history = found
+    result = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
+    wrong, states, history = result
     return str(wrong), int(states), list(history)
 
 
@@ -572,15 +585,15 @@ def main() -> None:
     parser.add_argument("switch", nargs="*")
     parser.add_argument("--limit", type=int, default=400_000)
     parser.add_argument("--walks", type=int, default=1_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     table = [(name, "", "as designed") for name in DESIGN] + list(NAIVE)
-    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else table
+    todo = [(options.scenario, " ".join(options.switch), "")] if options.scenario else table
     unexpected, began = 0, time.monotonic()
     for name, switches, text in todo:
-        wrong, states, history = explore(name, switches, given.limit, given.walks)
+        wrong, states, history = explore(name, switches, options.limit, options.walks)
         unexpected += bool(switches) != (not wrong.startswith("none"))
         print(f"{name:16s} {switches or '-':15s} {text:62s} {states:8,d}  {wrong}", flush=True)
-        if history and given.scenario:
+        if history and options.scenario:
             print(*(f"    {step}" for step in history), sep="\n")
         elif history:
             print("          " + " | ".join(step for step in history if "decides" not in step)[-400:])

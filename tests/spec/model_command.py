@@ -1,5 +1,6 @@
-"""What `python -m tests.spec.NAME_model [SCENARIO [SWITCH ...]]` does: a scenario, as designed or with naive variants,
-with a history that leads to what is wrong; or all of them."""
+"""The command `python -m tests.spec.NAME_model [SCENARIO [SWITCH ...]]`: search one scenario, as designed or with naive
+switches, and print a history that leads to a violation; or search all of them.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +14,24 @@ def model_command(
     design: Sequence[str],
     naive: Sequence[tuple[str, str, str]],
 ) -> None:
-    """Prints a line for each, and exits with 1 if one is not as expected.
+    """Print a line for each scenario, and exit with 1 if a result is not as expected.
 
     Args:
-        explore: what is wrong with a scenario under these switches, in how many states, and a history.
-        design: scenarios in which nothing may be wrong.
-        naive: scenarios with a switch, and what it changes, in which something has to be.
+        explore: returns the violation in a scenario with these switches, the number of states, and a history.
+        design: scenarios that must have no violation.
+        naive: scenarios with a switch and its description, which must have a violation.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", nargs="?", choices=design)
     parser.add_argument("switch", nargs="*")
-    given = parser.parse_args()
-    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else []
+    options = parser.parse_args()
+    todo = [(options.scenario, " ".join(options.switch), "")] if options.scenario else []
     unexpected, began = 0, time.monotonic()
     for name, switches, text in todo or [*((name, "", "as designed") for name in design), *naive]:
         wrong, states, history = explore(name, switches)
         unexpected += bool(switches) != (not wrong.startswith("none"))
         print(f"{name:14s} {switches or '-':16s} {text:75s} {states:9,d} {wrong}", flush=True)
-        for line in history if given.scenario else ():
+        for line in history if options.scenario else ():
             print(f"    {line}")
     print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
     raise SystemExit(bool(unexpected))

@@ -1,21 +1,27 @@
-"""Executable model of policy `partial`: what a failed attempt has read is kept, beside the rules of `log_model`.
+"""Executable model of policy `partial`: prefixes of failed attempts, beside the rules of `log_model`.
 
     python -m tests.spec.partial_model                      the table: every scenario and every naive variant
     python -m tests.spec.partial_model twins merge          one scenario (with naive switches), history in full
 
-What is modelled. One dataset of two source partitions, two branches, one log. The first work unit has two records of
-each partition, the second the third record of partition 0. Attempts read batch by batch, one record each, in orders of
-their own (A begins with partition 0, B with partition 1); each batch goes to branch x and then to branch y. An attempt
-may fail between two batches, or when only x has taken one. Then it puts one row with its prefix, or none if a batch was
-taken by half; one that reads all puts a success. The driver ends ingest at any time, so that rows come late, too.
-Committers look at the rows, decide, seal, publish file by file, close, and take away what is left. The next run fences,
-finishes what is pending, sweeps, plans from the watermark, and reads all of the rest.
+Model: one dataset of two source partitions, two branches, one log. The first work unit has two records of each
+partition, the second the third record of partition 0. Attempts read batch by batch, one record each, in different
+orders (A begins with partition 0, B with partition 1). Each batch goes to branch x and then to branch y. An attempt may
+fail between two batches, or when only x has taken one. Then it puts one row with its prefix, or none if only one branch
+has a batch. An attempt that reads everything puts a success.
 
-One action is one effect. Who never moves again has crashed; who goes on after a newer fence is a zombie.
+The driver ends ingest at any time, so that rows may come late. Committers read the rows, decide, seal, publish file by
+file, close and clean up. The next run fences, finishes pending sequences, sweeps, plans from the watermark, and reads
+the rest.
 
-Invariants, on every state: each record below the watermark is published once in each branch, and none elsewhere; what a
-pending sequence needs is staged or published; no prefix is sealed though a success was there as ingest ended, nor one
-that had read less than another. When nobody can move any more, nothing is pending.
+One action is one effect. An actor that never moves again has crashed; an actor that continues after a newer fence is a
+zombie.
+
+Invariants, in every state:
+
+- Each record below the watermark is published once in each branch, and no other record is.
+- The files of a pending sequence are staged or published.
+- No prefix is sealed if a success was present at the end of ingest, or if another prefix had read more.
+- When no actor can move any more, no sequence is pending.
 
 Not modelled: power loss, several datasets, abandon and quarantine.
 """
@@ -39,7 +45,7 @@ ORDERS: dict[str, tuple[Record, ...]] = {
     "B": ((1, 0), (1, 1), (0, 0), (0, 1)),
     "C": ((0, 2),),
 }
-"""What attempts read, and in which order; C is at the second work unit."""
+"""The records that attempts read, in order; C reads the second work unit."""
 
 
 class File(NamedTuple):
@@ -50,7 +56,7 @@ class File(NamedTuple):
 
 
 class Row(NamedTuple):
-    """`high`: by partition, where it ends."""
+    """A row. `high`: its end by partition."""
 
     wrote: str
     whole: bool
@@ -71,7 +77,7 @@ class Proc(NamedTuple):
 
 
 class State(NamedTuple):
-    """`ended`: the rows that were there as ingest ended; None before."""
+    """A state. `ended`: the rows that existed at the end of ingest, or None before it."""
 
     log: tuple[Any, ...]
     rows: frozenset[Row]
@@ -91,7 +97,7 @@ Moves = Iterator[tuple[str, State]]
 
 
 class Sealed(NamedTuple):
-    """A sequence, as `log_model` takes one; `first`: which attempt it has of the first work unit."""
+    """A sequence in the form of `log_model`. `first`: its attempt at the first work unit."""
 
     d: int
     e: int
@@ -105,7 +111,7 @@ class Sealed(NamedTuple):
 
 @cache
 def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
-    """Epoch 1 has fenced and planned from the beginning."""
+    """Return a fold in which epoch 1 has fenced and planned from the beginning."""
     f = LOG.Fold(1, "R1", frozenset(), LOG.DS((0, 0), 0, None, "idle", 0, 0, (0, 0)))
     for r in log:
         f = LOG.apply(r, f) if LOG.valid(r, f, v) else f
@@ -135,15 +141,15 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if s.ended and first and not first.whole:
         others = [row for row in s.ended if row.wrote != "C"]
         if any(row.whole for row in others):
-            return "A SUCCESS WAS PASSED OVER"
+            return "A SUCCESS WAS IGNORED"
         if any(row.read > first.read for row in others):
-            return "A PREFIX THAT HAD READ MORE WAS PASSED OVER"
+            return "A LONGER PREFIX WAS IGNORED"
     return "STUCK" if last and t.state == "pending" else ""
 
 
 # ---- actors
 class Mover:
-    """What one actor may do next."""
+    """The next possible actions of one actor."""
 
     def __init__(self, s: State, i: int, scen: Scen) -> None:
         self.s, self.i, self.p, self.v = s, i, s.procs[i], scen.v
@@ -164,12 +170,14 @@ class Mover:
 
 
 def attempt(m: Mover) -> Moves:
-    """Its position is how many batches it has read. A newer run has swept its folder: then it can leave nothing."""
+    """Yield the actions of an attempt. Its position is the number of batches that it has read. If a newer run has swept
+    its folder, it can write nothing.
+    """
     p, order, read = m.p, ORDERS[m.p.id], len(m.p.x)
     if p.phase == "deletes":
         yield m.go("deletes what it has staged", "over", staged=frozenset(f for f in m.s.staged if f.wrote != p.id))
     elif m.f.fence > 1:
-        yield m.go("finds no place to write", "over")
+        yield m.go("finds its folder swept", "over")
     elif read == len(order):
         yield leave(m, "succeeds", dict.fromkeys(BRANCHES, order), whole=True)
     else:
@@ -190,7 +198,7 @@ def leave(m: Mover, label: str, took: dict[str, tuple[Record, ...]], *, whole: b
         high = ENDS[0], 0
     row = Row(m.p.id, whole, high, files)
     phase = "deletes" if "deletes" in m.v and not whole else "over"
-    return m.go(f"{label} and says so", phase, rows=m.s.rows | {row}, staged=m.s.staged | set(files))
+    return m.go(f"{label} and puts its row", phase, rows=m.s.rows | {row}, staged=m.s.staged | set(files))
 
 
 def driver(m: Mover) -> Moves:
@@ -198,7 +206,7 @@ def driver(m: Mover) -> Moves:
 
 
 def decided(m: Mover) -> Sealed | None:
-    """What a committer makes of the rows as they are."""
+    """Return a committer's decision on the present rows."""
     firsts = [row for row in sorted(m.s.rows) if row.wrote != "C" and set(row.files) <= m.s.staged | m.s.output]
     whole = [row for row in firsts if row.whole]
     prefixes = sorted((row for row in firsts if not row.whole and row.read), key=lambda row: -row.read)
@@ -222,14 +230,14 @@ def decided(m: Mover) -> Sealed | None:
 
 
 def publish(m: Mover, after: str) -> Moves:
-    """One of the files in its hands, whatever the log says by now."""
+    """Publish one of the files in its hands, whatever the log contains by now."""
     for file in m.p.x:
-        left = tuple(other for other in m.p.x if other != file)
+        remaining = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged:
-            yield m.go(f"publishes {file.branch} of {file.wrote}", after if not left else "", left,
+            yield m.go(f"publishes {file.branch} of {file.wrote}", after if not remaining else "", remaining,
                        staged=m.s.staged - {file}, output=m.s.output | {file})  # fmt: skip
         else:
-            yield m.go(f"finds {file.branch} of {file.wrote} moved", after if not left else "", left)
+            yield m.go(f"finds {file.branch} of {file.wrote} moved", after if not remaining else "", remaining)
 
 
 def close(m: Mover, after: str) -> Moves:
@@ -244,7 +252,7 @@ def committer(m: Mover) -> Moves:
         case "looks":
             sequence = decided(m)
             if m.t.state == "pending" and m.t.seq.e == 1:
-                yield m.go("takes what another has sealed", "publishes", m.t.seq.files)
+                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.seq.files)
             elif sequence is not None and m.can("INTENT", sequence):
                 yield m.go(f"decides for {sequence.first and sequence.first.wrote}", "seals", (sequence,))
         case "seals":
@@ -254,9 +262,9 @@ def committer(m: Mover) -> Moves:
                 q = state.procs[m.i]._replace(x=sequence.files)
                 yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
             elif "own" in m.v:
-                yield m.go("goes on with its own", "publishes", sequence.files)
+                yield m.go("keeps its own choice", "publishes", sequence.files)
             else:
-                yield m.go("may not seal that", "looks")
+                yield m.go("may not seal its choice", "looks")
         case "publishes":
             yield from publish(m, "closes")
         case "closes":
@@ -273,7 +281,7 @@ def next_run(m: Mover) -> Moves:
             yield m.put("FENCE", m.p.id, "replays", e=e)
         case "replays":
             if m.t.state == "pending":
-                yield m.go("takes over what is pending", "publishes older", m.t.seq.files)
+                yield m.go("takes over the pending sequence", "publishes older", m.t.seq.files)
             else:
                 yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e))
         case "publishes older":
@@ -337,24 +345,25 @@ def _second(s: State) -> Moves:
 
 DESIGN = ("attempts", "follows", "twins", "next run", "all")
 NAIVE = (
-    ("attempts", "early", "a prefix is decided on before ingest has ended"),
+    ("attempts", "early", "a prefix is chosen before ingest has ended"),
     ("attempts", "prefix_first", "a prefix beats a success"),
-    ("attempts", "first", "of several prefixes the first by attempt"),
+    ("attempts", "first", "the first of several prefixes by attempt"),
     ("attempts", "merge", "files of one attempt, watermark of several"),
-    ("attempts", "deletes", "a failed attempt takes its files away once it has said what it read"),
+    ("attempts", "deletes", "a failed attempt deletes its files once its row is put"),
     ("attempts", "uneven", "a prefix reaches as far as its furthest branch"),
-    ("follows", "follows", "what lies behind a prefix does not wait"),
+    ("follows", "follows", "work units behind a prefix do not wait"),
     ("follows", "old_low", "the next run begins at the work unit's old low"),
-    ("twins", "own", "who lost the race for the seal goes on with its own choice"),
+    ("twins", "own", "a committer that lost the race for the seal keeps its own choice"),
     ("next run", "no_fence", "INTENT and DONE of a fenced epoch count"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

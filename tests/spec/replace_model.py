@@ -1,34 +1,39 @@
-"""Executable model of replacing published files: reprocess, and publishers that replace, by a tombstone in the
-sequence, beside the rules of `log_model`.
+"""Executable model of replacing published files by a tombstone, beside the rules of `log_model`.
+
+It covers reprocessing, and publishers that replace.
 
     python -m tests.spec.replace_model                      the table: every scenario and every naive variant
     python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
 
-What is modelled. One dataset, one branch, one log. Of the source's records 0 and 1 epoch 1 has published 0 and turned
-1 away: it is in an error file. A run fences, finishes what is pending, deletes what is retired, plans a reprocess on
-the done epoch that it sees (and beside it, if the scenario says so, an appended unit with record 2), stages new files
-and a tombstone that names the error files it read, seals all of it as one sequence, publishes file by file in any
-order, and closes. What it feeds again is good now, or turned away again. A person quarantines a pending sequence and
-abandons it: REVOKING, what is staged goes (the tombstone first), then what was published, ABANDONED.
+Model: one dataset, one branch, one log. Of the source's records 0 and 1, epoch 1 has published 0 and rejected 1 into an
+error file. A run fences, finishes pending sequences, deletes superseded files, and plans a reprocess at the done epoch
+that it sees. (In some scenarios it also appends a unit with record 2.) It stages new files and a tombstone that names
+the error files that it read. It seals all of it as one sequence, publishes file by file in any order, and closes. A
+reprocessed record is accepted, or rejected again. An operator quarantines a pending sequence and abandons it: REVOKING,
+the staged files are deleted (the tombstone first), then the published ones, ABANDONED.
 
-A publisher that replaces (a run of its own kind here) reads one record more and stages its file. Who seals looks at
-what is live on the done epoch that it sees, stages a replacement (a tombstone of such a publisher), and seals it with
-the file: it names all that is live (or what is good in the record's own partition, of two), the replacement before it
-too, and says which records these have held. So the newest replacement alone says all that was replaced; it stays when
-what it names is deleted, until the next one's turn.
+A publisher that replaces (a separate kind of run here) reads one more record and stages its file. Before the seal it
+reads which files are live at the done epoch that it sees. It stages a replacement (the tombstone of such a publisher)
+and seals it with the file. The replacement names all live files (or the accepted ones of the record's own partition, of
+two) and the replacement before it, and lists the records that they held. So the newest replacement alone lists
+everything that was replaced. It stays when the files that it names are deleted, until the next one's turn.
 
-One action is one effect: a record, one rename, one deletion. Who never moves again has crashed; who goes on after a
-newer fence with what it holds in its hands is a zombie (a publisher, or a late deleter). Records are put only as they
-are valid, which `log_model` shows of twins that race for a number.
+One action is one effect: a record, one rename, one deletion. An actor that never moves again has crashed. An actor that
+continues with the files in its hands after a newer fence is a zombie (a publisher, or a late deleter). Only valid
+records are put; `log_model` shows this of twins that race for a number.
 
-The auditor: of files whose epoch is at most the done epoch, those that no tombstone names whose epoch is, too.
-Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, or
-said to be replaced, and none above it; of what was replaced nothing older is seen beside the new; no file is named by
-two tombstones; what a pending sequence needs is staged or published; no false alarm
-(`stores.logs.log_anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can
-move any more, nothing is pending.
+The auditor reads the files with an epoch up to the done epoch that no tombstone with such an epoch names. Invariants,
+in every state:
 
-Not modelled: power loss, several units of a sequence, identity of what is deleted, rebuilds.
+- Each record below the watermark is in exactly one of these files, published or rejected, or listed as replaced. No
+  record is above the watermark.
+- No replaced file is visible beside its replacement.
+- No file is named by two tombstones.
+- The files of a pending sequence are staged or published.
+- No false alarm (`stores.logs.log_anchors.require_published`): no file of a dead run is missing.
+- When no actor can move any more, no sequence is pending.
+
+Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds.
 """
 
 from __future__ import annotations
@@ -46,8 +51,9 @@ URN, READ = 1, 2
 
 
 class File(NamedTuple):
-    """`names`: of a tombstone, what it retires; `wrote`: which attempt, so that names are nobody else's. `records`: of
-    a replacement those that it says to be replaced."""
+    """A file. `names`: the files that a tombstone supersedes. `wrote`: the attempt, which makes names unique.
+    `records`: the records that a replacement lists as replaced.
+    """
 
     kind: str  # good, error, tomb, repl
     e: int
@@ -61,7 +67,7 @@ class Proc(NamedTuple):
     kind: str = "run"
     e: int = 0
     phase: str = "begin"
-    x: tuple[Any, ...] = ()  # files in its hands: to publish, or to delete
+    x: tuple[Any, ...] = ()  # unfinished work: files to publish, or to delete
 
 
 class State(NamedTuple):
@@ -87,7 +93,7 @@ GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
 
 @cache
 def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
-    """Epoch 1 has ended, with both records behind its watermark."""
+    """Return a fold in which epoch 1 has ended, with both records below its watermark."""
     dataset = LOG.DS(READ, 0, None, "idle", 1, 1, 0)
     f = LOG.Fold(1, "R1", frozenset(), dataset)
     for r in log:
@@ -95,19 +101,19 @@ def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
     return f
 
 
-# ---- what is live
+# ---- live files
 STONES = ("tomb", "repl")
 
 
 def tombs(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
-    """Those that count."""
+    """Return the tombstones that count."""
     return [file for file in output if file.kind in STONES and (file.e <= done or "all_tombs" in v)]
 
 
 def live(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
-    """What is published, and the newest replacement."""
-    gone = {name for tomb in tombs(output, done, v) for name in tomb.names}
-    return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in gone)
+    """Return the live published files and the newest replacement."""
+    superseded = {name for tomb in tombs(output, done, v) for name in tomb.names}
+    return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in superseded)
 
 
 def partition(file: File) -> int:
@@ -115,7 +121,7 @@ def partition(file: File) -> int:
 
 
 def seen_beside(files: list[File], newest: int, scen: Scen) -> bool:
-    """Whether something is live that a replacement should have taken the place of."""
+    """Return whether a file is live that a replacement should have replaced."""
     if not scen.by_partition:
         return any(file.e < newest for file in files)
     good = [file for file in files if file.kind == "good"]
@@ -127,7 +133,9 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if s.bad:
         return s.bad
     there = live(s.output, t.done, v)
-    files, replacements = ([f for f in there if (f.kind == "repl") is wanted] for wanted in (False, True))
+    files, replacements = (
+        [f for f in there if (f.kind == "repl") is of_replacements] for of_replacements in (False, True)
+    )
     places = Counter(record for file in files for record in file.records)
     replaced = {record for file in replacements for record in file.records}
     for record in range(t.wm):
@@ -136,10 +144,10 @@ def check(s: State, scen: Scen, last: bool) -> str:
     if any(record >= t.wm for record in places):
         return "PUBLISHED AND NOT DONE"
     if replacements and seen_beside(files, max(file.e for file in replacements), scen):
-        return "OLD SEEN BESIDE NEW"
+        return "OLD FILE VISIBLE BESIDE NEW"
     named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
     if any(count > 1 for count in named.values()):
-        return "RETIRED TWICE"
+        return "SUPERSEDED TWICE"
     if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.seq.files):
         return "NEEDED FILE GONE"
     return "STUCK" if last and t.state == "pending" else ""
@@ -147,7 +155,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
 
 # ---- actors
 class Mover:
-    """What one actor may do next."""
+    """The next possible actions of one actor."""
 
     def __init__(self, s: State, i: int, scen: Scen) -> None:
         self.s, self.i, self.p, self.v, self.scen = s, i, s.procs[i], scen.v, scen
@@ -172,14 +180,20 @@ def shown(file: File) -> str:
 
 
 def publishes(m: Mover, after: str) -> Moves:
-    """One of the files in its hands, whatever the log says by now: that is what a zombie does."""
+    """Publish one of the files in its hands, whatever the log contains by now, as a zombie does."""
     for file in m.p.x:
-        left = tuple(other for other in m.p.x if other != file)
+        remaining = tuple(other for other in m.p.x if other != file)
         if file in m.s.staged or (file.kind in STONES and "outside" in m.v):
-            gone, there = m.s.staged - {file}, m.s.output | {file}
-            yield m.go(f"publishes {shown(file)}", x=left, phase="" if left else after, staged=gone, output=there)
-        else:  # published by a twin, or withdrawn: it is found out at the close
-            yield m.go(f"finds {shown(file)} moved", x=left, phase="" if left else after)
+            still_staged, there = m.s.staged - {file}, m.s.output | {file}
+            yield m.go(
+                f"publishes {shown(file)}",
+                x=remaining,
+                phase="" if remaining else after,
+                staged=still_staged,
+                output=there,
+            )
+        else:  # published by a twin, or withdrawn: detected at the close
+            yield m.go(f"finds {shown(file)} moved", x=remaining, phase="" if remaining else after)
 
 
 def closes(m: Mover, e: int, after: str) -> Moves:
@@ -195,7 +209,7 @@ def closes(m: Mover, e: int, after: str) -> Moves:
 def begin(m: Mover) -> Moves:
     done_files = [file for r in m.s.log if r.kind == "INTENT" and r.e == m.t.done for file in r.arg.files]
     if m.t.done > m.s.ended and any(file not in m.s.output for file in done_files):
-        yield m.go("finds the output older", "over", bad="FALSE ALARM: WHAT A RUN HAS DONE THAT DIED IS GONE")
+        yield m.go("finds the output older", "over", bad="FALSE ALARM: A FILE OF A DEAD RUN IS MISSING")
         return
     e = m.f.fence + 1
     yield m.put("FENCE", e, m.p.id, "replay", e)
@@ -205,20 +219,21 @@ def replay(m: Mover) -> Moves:
     if m.f.fence > m.p.e:
         yield m.go("is fenced", "over")
     elif m.t.state == "pending":
-        yield m.go("takes over what is pending", "take over", m.t.seq.files)
+        yield m.go("takes over the pending sequence", "take over", m.t.seq.files)
     else:
         yield m.go("has replayed", "deletes" if m.t.state == "idle" else "ends")
 
 
 def retired(m: Mover) -> tuple[File, ...]:
-    """What may be deleted by now, each tombstone behind what it names, and the oldest first: a replacement goes with
-    what the next one names."""
+    """Return the files that may be deleted, the oldest first and each tombstone after the files it names. A replacement
+    is deleted with the files that the next one names.
+    """
     done = m.t.done
-    found = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
-    found = [tomb for tomb in found if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
-    found.sort(key=lambda tomb: tomb.e, reverse="newest_first" in m.v)
+    tombstones = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
+    tombstones = [tomb for tomb in tombstones if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
+    tombstones.sort(key=lambda tomb: tomb.e, reverse="newest_first" in m.v)
     todo: list[File] = []
-    for tomb in found:
+    for tomb in tombstones:
         own = [tomb] if tomb.kind == "tomb" or "no_newest" in m.v else []
         names = sorted(tomb.names, key=lambda name: name.kind == "repl")
         todo += [*own, *names] if "tombstone_first" in m.v else [*names, *own]
@@ -226,17 +241,17 @@ def retired(m: Mover) -> tuple[File, ...]:
 
 
 def deletes(m: Mover) -> Moves:
-    """What it once saw as retired, one by one: it may sleep in between."""
+    """Delete, one by one, the files that it once read as superseded. It may sleep in between."""
     if m.p.x:
         yield m.go(f"deletes {shown(m.p.x[0])}", x=m.p.x[1:], phase="" if m.p.x[1:] else "plans",
                    output=m.s.output - {m.p.x[0]})  # fmt: skip
         return
     todo = retired(m)
-    yield m.go("sees what is retired", x=todo) if todo else m.go("sees nothing retired", "plans")
+    yield m.go("finds superseded files", x=todo) if todo else m.go("finds no superseded file", "plans")
 
 
 def plans(m: Mover) -> Moves:
-    """Reads the live error files; what it feeds again is good now, or turned away again."""
+    """Read the live error files and plan them. Each record is accepted, or rejected again."""
     if m.p.kind == "replacer":
         yield from replaces(m)
         return
@@ -257,7 +272,7 @@ def plans(m: Mover) -> Moves:
 
 
 def replaces(m: Mover) -> Moves:
-    """Reads a record, then looks at what is live; whoever seals does both."""
+    """Read a record, then the live files. The run that seals does both."""
     t, e, own = m.t, m.p.e, m.p.id
     if t.state != "idle" or t.closed >= e:
         yield m.go("has nothing to do", "ends")
@@ -268,8 +283,8 @@ def replaces(m: Mover) -> Moves:
         names = [f for f in there if f.kind == "repl" or (f.kind == "good" and partition(f) == partition(new))]
     else:
         names = [f for f in there if f.kind != "error" or "keep_errors" not in m.v]
-    said = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
-    stone = File("repl", e, own, tuple(sorted(said)), tuple(names))
+    replaced_records = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
+    stone = File("repl", e, own, tuple(sorted(replaced_records)), tuple(names))
     sequence = LOG.Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
     yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
                staged=m.s.staged | {new, stone})  # fmt: skip
@@ -282,7 +297,7 @@ def seals(m: Mover) -> Moves:
         q = state.procs[m.i]._replace(x=sequence.files)
         yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
     elif m.t.state == "pending" and m.t.seq.e == m.p.e and m.f.fence == m.p.e:
-        yield m.go("takes its twin's", "publishes", m.t.seq.files)
+        yield m.go("takes the sequence of its twin", "publishes", m.t.seq.files)
     else:
         yield m.go("may not seal", "ends")
 
@@ -326,7 +341,7 @@ def person(m: Mover) -> Moves:
             if t.state == "quarantined":
                 yield m.put("REVOKING", None, t.seq.e, "takes")
             else:
-                yield m.go("finds it tried again", "over")
+                yield m.go("finds the sequence retried", "over")
         case "takes":
             files = sorted(t.seq.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
@@ -337,11 +352,11 @@ def person(m: Mover) -> Moves:
             if not m.p.x:
                 yield m.put("ABANDONED", None, t.seq.e, "over")
                 return
-            (how, file), *left = m.p.x
+            (how, file), *remaining = m.p.x
             if how == "withdraw":
-                yield m.go(f"withdraws {shown(file)}", x=tuple(left), staged=m.s.staged - {file})
+                yield m.go(f"withdraws {shown(file)}", x=tuple(remaining), staged=m.s.staged - {file})
             else:
-                yield m.go(f"undoes {shown(file)}", x=tuple(left), output=m.s.output - {file})
+                yield m.go(f"undoes {shown(file)}", x=tuple(remaining), output=m.s.output - {file})
 
 
 ACTORS = {"run": run, "replacer": run, "person": person}
@@ -388,33 +403,34 @@ DESIGN = (
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
 )
 NAIVE = (
-    ("abandon", "delete_first", "error files go before DONE"),
-    ("abandon", "outside", "a tombstone that is put by whoever closes, from the log"),
+    ("abandon", "delete_first", "error files are deleted before DONE"),
+    ("abandon", "outside", "the closing process puts the tombstone, from the log"),
     ("deleters", "no_wait", "a deleter that does not wait for DONE"),
-    ("abandon", "all_tombs", "tombstones count whatever their epoch"),
-    ("abandon", "targets_first", "abandon: what is published, then what is staged"),
-    ("chain", "tombstone_first", "a tombstone goes before what it names"),
+    ("abandon", "all_tombs", "tombstones of any epoch count"),
+    ("abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("chain", "tombstone_first", "a tombstone is deleted before the files that it names"),
     ("chain", "unended", "deletion before the run of the tombstone, or a later one, has ended"),
-    ("twins", "no_closed", "nothing keeps a twin from sealing again, as the watermark stands still"),
+    ("twins", "no_closed", "a twin may seal again, because the watermark has not moved"),
     ("twins", "no_fence", "INTENT and DONE of a fenced epoch count"),
-    ("replace abandon", "delete_first", "what is replaced goes before DONE"),
-    ("replace abandon", "outside", "a replacement that is put by whoever closes, from the log"),
-    ("replace abandon", "all_tombs", "replacements count whatever their epoch"),
-    ("replace abandon", "targets_first", "abandon: what is published, then what is staged"),
-    ("replace chain", "no_newest", "the newest replacement goes with what it names: nothing says what was replaced"),
-    ("replace chain", "no_inherit", "a replacement does not say what the one before it says"),
-    ("replace chain", "newest_first", "a replacement goes before what it names"),
-    ("replace reprocess", "keep_errors", "error files outlive what they were turned away from"),
-    ("partition chain", "no_inherit", "a replacement of a partition does not say what the one before it says"),
-    ("partition chain", "no_newest", "the newest replacement of partitions goes with what it names"),
+    ("replace abandon", "delete_first", "replaced files are deleted before DONE"),
+    ("replace abandon", "outside", "the closing process puts the replacement, from the log"),
+    ("replace abandon", "all_tombs", "replacements of any epoch count"),
+    ("replace abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("replace chain", "no_newest", "the newest replacement is deleted with the files that it names"),
+    ("replace chain", "no_inherit", "a replacement omits the records of the previous one"),
+    ("replace chain", "newest_first", "a replacement is deleted before the files that it names"),
+    ("replace reprocess", "keep_errors", "error files remain after the files beside them were replaced"),
+    ("partition chain", "no_inherit", "a replacement of a partition omits the records of the previous one"),
+    ("partition chain", "no_newest", "the newest replacement of partitions is deleted with its files"),
 )
 
 
 def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
-    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
-    states there were, and a history that leads to what is wrong."""
-    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return found
+    """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
+    number of states, and a history that leads to the violation.
+    """
+    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return result
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Executable model of watermarks that an operator sets: which records the audit owes, record by record.
+"""Executable model of watermarks that an operator sets: the records that the audit requires, one by one.
 
-One dataset with one partition of one source. A source has incarnations, which count records from 0 each. The model
-keeps the set of records that have to be in the output, and knows neither origins nor skipped ranges: the product's fold
-has to imply the same set.
+The model has one dataset with one partition of one source. A source has incarnations, each of which counts records from
+0. The model keeps the set of records that must be in the output. It has neither origins nor skipped ranges: the
+product's fold must imply the same set.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ Kind = Literal["run", "set", "forget", "recreate", "quarantine", "abandon", "ret
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """`run` reads up to `at`, from `begins` on where there is no watermark; `set` moves the watermark to `at`; `forget`
-    sets it to null; `recreate` makes the source again.
+    """An act of a run or an operator.
 
-    `quarantine` is a run that reads up to `at` and dies in its commit, whose sequence an operator quarantines.
-    `abandon`, `retry` and `accept` release that sequence; `retry` includes the run that replays it. Of an accepted
-    sequence the records in `published` are in the output. `retain` deletes old records on purpose, and `rebucket` moves
-    the job to another number of buckets; neither changes what is owed.
+    `run` reads up to `at`, and begins at `begins` if there is no watermark. `set` moves the watermark to `at`; `forget`
+    sets it to null; `recreate` recreates the source. `quarantine` is a run that reads up to `at` and dies in its
+    commit, and whose sequence an operator quarantines. `abandon`, `retry` and `accept` release that sequence; `retry`
+    includes the run that replays it. The records in `published` of an accepted sequence are in the output. `retain`
+    deletes old records on purpose, and `rebucket` moves the job to another number of buckets. Neither changes the
+    required records.
     """
 
     kind: Kind
@@ -32,10 +33,13 @@ class Act:
 
 @dataclass(slots=True)
 class SetModel:
-    """`owed`: records of `incarnation` that have to be published. `watermark`: None once it was forgotten. `reached`:
-    where it was then. `there`: the incarnation that the source has now. `passed`: records that an operator skipped: the
-    product takes those that were published before for skipped ones, too. `held`: records of a quarantined sequence,
-    before whose release nothing of the dataset is read or set."""
+    """The model's state.
+
+    `owed`: the records of `incarnation` that must be published. `watermark`: None after it was forgotten. `reached`:
+    its value before that. `there`: the present incarnation of the source. `passed`: the records that an operator
+    skipped; the product counts those that were published before as skipped, too. `held`: the records of a quarantined
+    sequence. Until its release the dataset is neither read nor set.
+    """
 
     watermark: int | None = None
     reached: int | None = None
@@ -46,7 +50,7 @@ class SetModel:
     held: range | None = None
 
     def do(self, act: Act) -> bool:
-        """Carry out an act; False if it is refused."""
+        """Carry out an act. Return False if it is rejected."""
         if act.kind in ("abandon", "retry", "accept"):
             return self._release(act)
         if self.held is not None and act.kind not in ("recreate", "retain"):
@@ -91,7 +95,7 @@ class SetModel:
         self.incarnation, self.owed, self.reached, self.passed = self.there, set(), None, set()
 
     def _go_to(self, at: int) -> None:
-        """What lies behind is read again; what is passed over is not owed."""
+        """Move the watermark: records above it will be read again, and records that it passes are not required."""
         before = self.reached if self.watermark is None else self.watermark
         self.owed = {record for record in self.owed if record < at}
         self.passed = {record for record in self.passed if record < at}

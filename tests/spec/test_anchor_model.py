@@ -1,4 +1,4 @@
-"""The model of anchors: no false alarm without a disaster, no disaster unnoticed, and which naive variants break."""
+"""The model of anchors: no false alarm without a disaster, no undetected disaster, and naive variants break."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ LIMITS = {
 
 
 def holds(stride: int) -> None:
-    found = tally(stride=stride)
-    assert not [found.examples[ending] for ending in found.counts if is_wrong(ending)]
-    assert set(found.counts) >= REFUSALS | {"no disaster: fine", "log of a: harmless"}
-    assert {ending for ending in found.counts if "known" in ending} <= LIMITS
+    result = tally(stride=stride)
+    assert not [result.examples[ending] for ending in result.counts if is_wrong(ending)]
+    assert set(result.counts) >= REFUSALS | {"no disaster: fine", "log of a: harmless"}
+    assert {ending for ending in result.counts if "known" in ending} <= LIMITS
 
 
-def test_what_is_older_than_the_rest_is_refused_or_harmless_and_there_is_no_false_alarm() -> None:
+def test_restored_part_is_rejected_or_harmless_and_there_is_no_false_alarm() -> None:
     holds(SOME_PLACES)
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_what_is_older_than_the_rest_is_refused_or_harmless_after_crashes_at_many_places() -> None:
+def test_restored_part_is_rejected_or_harmless_after_crashes_at_many_places() -> None:
     holds(MOST_PLACES)
 
 
 @pytest.mark.parametrize("naive", [naive for naive, _ in NAIVE])
-def test_naive_anchors_break(naive: str) -> None:
+def test_naive_anchor_rule_breaks(naive: str) -> None:
     assert next((history.acts for ending, history in endings(naive, 6) if is_wrong(ending)), None)

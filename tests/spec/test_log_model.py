@@ -1,5 +1,6 @@
-"""The product's fold against the executable model: the same validity and the same state after every log that a few
-thousand states of each scenario have; and what the model says of imports, rebuilds, delivery at least once and cuts."""
+"""The product's fold equals the executable model: same validity and same state after every log of a few thousand states
+of each scenario. The model's invariants for imports, rebuilds, at-least-once delivery and cuts hold.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def watermark(place: int) -> Watermark | None:
 
 
 def product_record(record: Any, urn: str) -> Record:
-    """A record of the model as the product writes it."""
+    """Convert a record of the model to the product's form."""
     kind, epoch, arg = record
     if kind == "AGAIN":
         return ByHand(OperatorAction.READ_AGAIN, SequenceName(urn, arg), "person")
@@ -120,7 +121,7 @@ def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
 
 
 def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
-    """Different logs, with their numbers, of so many states of a scenario, met at random."""
+    """Return distinct numbered logs from so many states of a scenario, reached at random."""
     scenario, rng = MODEL.scenario(name), random.Random(1)
     seen, queue = {scenario.init}, deque([scenario.init])
     logs: dict[tuple[str, Any], None] = {}
@@ -137,7 +138,7 @@ def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "unread", "reset"]
 )
-def test_the_fold_is_the_model_s(name: str) -> None:
+def test_product_fold_equals_the_model(name: str) -> None:
     logs = logs_of(name, 20_000 if name == "unread" else 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
     expected = {
@@ -153,7 +154,7 @@ def test_the_fold_is_the_model_s(name: str) -> None:
     chances = random.Random(2)
     for urn, log in logs:
         if [record.kind for _, record in log].count("CHECKPOINT") > 2:
-            continue  # its beginning may be gone
+            continue  # its first records may be truncated
         mine, fold = MODEL.fold(log, DESIGNED)[0], product_fold(log, urn)
         assert shown_by_product(fold, urn) == shown_by_model(mine), log
         mine_only = sorted((record for at, record in records if at == urn), key=repr)
@@ -174,7 +175,7 @@ def test_the_fold_is_the_model_s(name: str) -> None:
         ("rebuild", "sweep_newer"),
     ],
 )
-def test_imports_stops_and_rebuilds_hold_as_designed_and_break_where_they_are_naive(name: str, naive: str) -> None:
+def test_imports_stops_and_rebuilds_hold_as_designed_and_break_in_naive_variants(name: str, naive: str) -> None:
     MODEL.fold.cache_clear()
     wrong, states, _ = MODEL.explore(MODEL.scenario(name, naive.split()), 12_000 if not naive else 100_000, 0, 1)
     assert states > 1000
@@ -186,14 +187,14 @@ NAIVE_RULES = [(name, switches) for name, switches, _ in MODEL.NAIVE if name in 
 
 
 @pytest.mark.parametrize("name", NEW_RULES)
-def test_what_came_later_holds_over_its_first_states(name: str) -> None:
+def test_later_scenarios_hold_over_their_first_states(name: str) -> None:
     wrong, states, history = MODEL.explore(MODEL.scenario(name), 4_000, 20, 1)
     assert wrong.startswith("none"), history
     assert wrong == "none" or states >= 4_000
 
 
 @pytest.mark.parametrize(("name", "naive"), NAIVE_RULES)
-def test_what_came_later_breaks_where_it_is_naive(name: str, naive: str) -> None:
+def test_later_scenarios_break_in_naive_variants(name: str, naive: str) -> None:
     wrong, _, history = MODEL.explore(MODEL.scenario(name, naive.split()), 100_000, 0, 1)
     assert not wrong.startswith("none")
     assert history
@@ -203,6 +204,6 @@ def test_what_came_later_breaks_where_it_is_naive(name: str, naive: str) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("states", [300_000])
 @pytest.mark.parametrize("name", NEW_RULES)
-def test_what_came_later_holds_over_all_states_there_is_time_for(name: str, states: int) -> None:
+def test_later_scenarios_hold_over_as_many_states_as_time_allows(name: str, states: int) -> None:
     wrong, _, history = MODEL.explore(MODEL.scenario(name), states, 1_000, 1)
     assert wrong.startswith("none"), history

@@ -1,4 +1,4 @@
-"""The model of policy `partial`: what holds over all states, and which naive variants break."""
+"""The model of policy `partial`: its invariants hold, and naive variants break."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SMALL = ("attempts", "follows")
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_a_failed_attempt_has_read_is_published_once_over_all_states(name: str) -> None:
+def test_prefix_of_a_failed_attempt_is_published_once_over_all_states(name: str) -> None:
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 3_000
 
 
 @pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
-def test_what_a_failed_attempt_has_read_is_published_once_over_the_first_states_and_on_walks(name: str) -> None:
+def test_prefix_of_a_failed_attempt_is_published_once_over_the_first_states_and_on_walks(name: str) -> None:
     wrong, states, history = explore(name, limit=10_000, walks=300)
     assert wrong == "none*", history
     assert states >= 10_000
@@ -27,13 +27,13 @@ def test_what_a_failed_attempt_has_read_is_published_once_over_the_first_states_
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
-def test_what_a_failed_attempt_has_read_is_published_once_over_the_states_of_many_actors(name: str) -> None:
+def test_prefix_of_a_failed_attempt_is_published_once_over_the_states_of_many_actors(name: str) -> None:
     wrong, _, history = explore(name, limit=400_000, walks=3_000)
     assert wrong.startswith("none"), history
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_prefix_breaks(name: str, naive: str) -> None:
+def test_naive_prefix_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive, limit=30_000)
     assert not wrong.startswith("none")
     assert history

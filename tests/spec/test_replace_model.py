@@ -1,4 +1,4 @@
-"""The model of replacing published files: what holds over all states, and which naive variants break."""
+"""The model of replacing published files: its invariants hold, and naive variants break."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING))
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_each_record_is_in_one_live_place_over_all_states(name: str) -> None:
+def test_each_record_has_one_live_file_over_all_states(name: str) -> None:
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 6_000
 
 
 @pytest.mark.parametrize("name", REPLACING)
-def test_the_newest_alone_is_seen_of_what_is_replaced_over_all_states(name: str) -> None:
+def test_only_the_newest_replacement_is_visible_over_all_states(name: str) -> None:
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 2_500
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_from_there(name: str) -> None:
+def test_each_record_has_one_live_file_over_the_first_states_and_on_walks_from_there(name: str) -> None:
     wrong, states, history = explore(name, limit=10_000, walks=300)
     assert wrong == "none*", history
     assert states >= 10_000
@@ -36,13 +36,13 @@ def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_fro
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MANY)
-def test_each_record_is_in_one_live_place_over_the_states_of_many_actors(name: str) -> None:
+def test_each_record_has_one_live_file_over_the_states_of_many_actors(name: str) -> None:
     wrong, _, history = explore(name, limit=400_000, walks=3_000)
     assert wrong.startswith("none"), history
 
 
 @pytest.mark.parametrize(("name", "naive"), [(name, naive) for name, naive, _ in NAIVE])
-def test_a_naive_replacement_breaks(name: str, naive: str) -> None:
+def test_naive_replacement_rule_breaks(name: str, naive: str) -> None:
     wrong, _, history = explore(name, naive, limit=30_000)
     assert not wrong.startswith("none")
     assert history

@@ -1,4 +1,4 @@
-"""Watermarks that an operator sets, against their model: the audit owes the records that were read, and no others."""
+"""Watermarks that an operator sets, against their model: the audit requires exactly the records that were read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTS = st.one_of(
 
 
 class Product:
-    """The fold of a log in which each act is the records that the product writes for it."""
+    """The fold of a log with the records that the product writes for each act."""
 
     def __init__(self) -> None:
         self.fold, self.epoch, self.there = Fold(), 0, 0
@@ -49,8 +49,8 @@ class Product:
                 self._append(SetWatermark("d", None, "op"))
             case "set":
                 incarnation = self.state.watermark.incarnation if self.state.watermark else f"id {self.there}"
-                wanted = Watermark({"0": act.at}, incarnation)
-                self._append(SetWatermarks({"d": wanted}, "op") if many else SetWatermark("d", wanted, "op"))
+                watermark = Watermark({"0": act.at}, incarnation)
+                self._append(SetWatermarks({"d": watermark}, "op") if many else SetWatermark("d", watermark, "op"))
             case "run":
                 self.epoch += 1
                 low = self.state.watermark
@@ -81,7 +81,7 @@ class Product:
 
 
 @given(acts=st.lists(ACTS, max_size=8), many=st.booleans())
-def test_the_audit_owes_what_was_read_after_any_watermarks_set_by_hand(acts: list[Act], many: bool) -> None:
+def test_audit_requires_exactly_the_read_records_after_any_operator_watermarks(acts: list[Act], many: bool) -> None:
     model, product = SetModel(), Product()
     for act in acts:
         if model.do(act):
@@ -100,4 +100,4 @@ def test_positions_that_an_operator_skips_are_recorded_with_their_cause() -> Non
     assert "set by hand (op)" in skipped.reason
     assert positions_lost(product.state.skipped) == 3
     product.do(Act("set", 3), many=False)
-    assert positions_lost(product.state.skipped) == 1, "the others are read again"
+    assert positions_lost(product.state.skipped) == 1, "all other records are read again"

@@ -1,4 +1,4 @@
-"""What is done in these tests is not told."""
+"""Silence the product's crash reports in these tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Crashes are what is done here; the product would report each."""
+    """Suppress crash reports: crashes are the purpose of these tests."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     yield

@@ -1,4 +1,4 @@
-"""What happens to a run of the job under test: deaths, refusals, tasks that come twice; and what it has published."""
+"""Disturbed runs of the job under test: process deaths, refused renames and repeated tasks; and the published files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TASK_ATTEMPTS = 2
 
 
 def begin(store: JobStore, source: Source, event: Run, number: int) -> RunSettings:
-    """Begins a run as a job does. Its id follows from its number, so that a history replays."""
+    """Begin a run as a job does. The run id follows from its number, so that a history can be replayed."""
     run_id = f"{number:06d}"
     return RunSettings(
         store=store,
@@ -55,7 +55,7 @@ def begin(store: JobStore, source: Source, event: Run, number: int) -> RunSettin
 
 
 def launch_twice(function: Any, settings: RunSettings, tasks: int, kind: type[Result]) -> list[Result]:
-    """Every ingest task runs twice, as a retry or a lost speculation does."""
+    """Run every ingest task twice, as after a retry or a lost speculative task."""
     results: list[Result] = []
     for _ in range(2 if function is ingest_partition else 1):
         results = [function(settings, task) for task in range(tasks)]
@@ -63,7 +63,9 @@ def launch_twice(function: Any, settings: RunSettings, tasks: int, kind: type[Re
 
 
 class Disturbance:
-    """Dies once and for all before the call that `crash` names; refuses to rename to what is blocked."""
+    """A disturbance that kills the process for good before the call that `crash` names, and refuses renames to blocked
+    paths.
+    """
 
     def __init__(self, crash: Crash | None, blocked: str = "") -> None:
         self._crash, self._blocked = crash, blocked
@@ -72,7 +74,7 @@ class Disturbance:
 
     def __call__(self, operation: Operation) -> None:
         self._calls += 1
-        assert self._calls < ENDLESS, "this never ends"
+        assert self._calls < ENDLESS, "the run does not end"
         crash = self._crash
         if crash is not None and (not crash.kind or crash.kind == operation.kind) and crash.path in operation.path:
             self._left -= 1
@@ -85,13 +87,13 @@ class Disturbance:
 
 @dataclass
 class Published:
-    """What the published files hold; each is read once, since none ever changes."""
+    """The contents of the published files. Each file is read once, because none ever changes."""
 
     known: dict[str, tuple[str, int, Counter[Place]]] = field(default_factory=dict)
 
     def records(self, machine: SimulatedPosix, store: JobStore, never: AbstractSet[int]) -> dict[str, Counter[Place]]:
-        """How often each record is there, by dataset; none may be of an epoch in `never`."""
-        found: dict[str, Counter[Place]] = {}
+        """Return how often each record is published, by dataset. No file may have an epoch in `never`."""
+        counts: dict[str, Counter[Place]] = {}
         for path, _ in machine.walk(ROOTS.output):
             if not path.endswith(".parquet"):
                 continue
@@ -101,13 +103,13 @@ class Published:
                 places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
                 self.known[path] = (footer.dataset_urn, footer.epoch, Counter(places))
             urn, epoch, records = self.known[path]
-            assert epoch not in never, f"{path} is published and was never decided"
-            found.setdefault(urn, Counter()).update(records)
-        return found
+            assert epoch not in never, f"{path} is published without a decision"
+            counts.setdefault(urn, Counter()).update(records)
+        return counts
 
 
 class JobOnMachine:
-    """A job's store on a simulated machine that may die; `_past` are its runs whose tasks may still come."""
+    """A job's store on a simulated machine that may die. `_past` has its runs whose tasks may still execute."""
 
     def __init__(self, buckets: int) -> None:
         self.world = World(buckets=buckets, partitions=2)
@@ -120,7 +122,7 @@ class JobOnMachine:
         return self.world.store(self.machine)
 
     def states(self) -> dict[str, DatasetState]:
-        """What the logs say of each dataset."""
+        """Return the state of each dataset by the logs."""
         store = self.store()
         self._decided |= store.job_log().refresh().decided_epochs
         logs = [store.bucket_log(bucket).refresh() for bucket in range(store.buckets)]

@@ -31,7 +31,7 @@ from tests.stateful.repeating_source import RepeatingSource
 
 @dataclass(frozen=True)
 class Stolen:
-    """A staged file that somebody took away, of that sequence."""
+    """A staged file of a sequence, which a foreign process removed."""
 
     dataset_urn: str
     epoch: int
@@ -40,7 +40,7 @@ class Stolen:
 
 
 class JobUnderTest(JobOnMachine):
-    """One job with its history so far."""
+    """A job with its history so far."""
 
     def __init__(self, buckets: int = 2) -> None:
         super().__init__(buckets)
@@ -56,7 +56,7 @@ class JobUnderTest(JobOnMachine):
         self.machine.syncfs("/")
 
     def apply(self, event: Event) -> None:
-        """Lets an event happen and checks everything."""
+        """Apply an event and check all invariants."""
         with known_ids(self._ids):
             match event:
                 case Grow(urn, partition, records):
@@ -81,7 +81,7 @@ class JobUnderTest(JobOnMachine):
             self.check()
 
     def finish(self) -> None:
-        """Mends everything; then one run that nothing disturbs makes all exact."""
+        """Repair everything, then run once without disturbance and check that everything is exact."""
         self.apply(Restore())
         for urn, state in self.states().items():
             if state.status.value in ("quarantined", "revoking"):
@@ -95,16 +95,16 @@ class JobUnderTest(JobOnMachine):
         assert reached == self.content
         assert left_in_staging(self.machine) == []
 
-    # -- what must hold
+    # -- invariants
 
     def check(self) -> None:
-        """Everything that must hold at any time."""
+        """Check all invariants."""
         states = self.states()
         found = self._published.records(self.machine, self.store(), self._held - self._decided)
         for urn in {**states, **self.model.datasets, **found}:
             known, state = self.model.of(urn), states.get(urn) or DatasetState(urn)
-            mine = (known.status, known.watermark, known.high)
-            assert mine == (state.status.value, _plain(state.watermark), _high(state)), (urn, known, state)
+            expected = (known.status, known.watermark, known.high)
+            assert expected == (state.status.value, _plain(state.watermark), _high(state)), (urn, known, state)
             wrong = known.mismatch(found.get(urn, Counter()))
             assert not wrong, (urn, wrong, known, state)
             if state.sequence is not None and state.status.value != "revoking":
@@ -115,8 +115,8 @@ class JobUnderTest(JobOnMachine):
     def _nothing_needed_is_gone(self, sequence: SealedSequence) -> None:
         stolen, fs = {file.path for file in self.stolen}, self.store().fs
         for step in self._steps(sequence):
-            found = fs.status(step.source) or fs.status(step.target)
-            assert step.source in stolen or (found and found.size_bytes == step.file.size_bytes), f"gone: {step}"
+            status = fs.status(step.source) or fs.status(step.target)
+            assert step.source in stolen or (status and status.size_bytes == step.file.size_bytes), f"gone: {step}"
 
     # -- runs
 
@@ -137,7 +137,7 @@ class JobUnderTest(JobOnMachine):
         )
 
     def _expected_source(self, event: Run) -> ModelSource:
-        """What the run sees in the end: what no attempt could read has failed."""
+        """Return the source that the run sees in the end: records that no attempt could read have failed."""
         source = self._source(event)
         if event.repeats < TASK_ATTEMPTS * (1 + event.twins):
             return source
@@ -162,7 +162,7 @@ class JobUnderTest(JobOnMachine):
             self._restart(event.crash)
             self._adopt()
             return None
-        if event.blocked and event.job_level:  # whether it has a sequence that is held up decides about all of them
+        if event.blocked and event.job_level:  # a held sequence decides about all of them
             self._adopt()
             return result
         before = copy.deepcopy(self.model.of(event.blocked)) if event.blocked else None
@@ -173,12 +173,12 @@ class JobUnderTest(JobOnMachine):
         return result
 
     def _overtaken(self, event: Overtaken) -> None:
-        left, between = event.nth, 0
+        remaining, between = event.nth, 0
 
         def gate(operation: Operation) -> None:
-            nonlocal left, between
-            left -= 1
-            if left == 0:
+            nonlocal remaining, between
+            remaining -= 1
+            if remaining == 0:
                 self.machine.gate = None
                 self._adopt()
                 self._run(event.by)
@@ -214,7 +214,7 @@ class JobUnderTest(JobOnMachine):
         self._adopt()
 
     def _adopt(self, *urns: str) -> None:
-        """What a disturbance left is taken over, if it is possible at all."""
+        """Take over the results of a disturbance, if that is possible at all."""
         states = self.states()
         for urn in urns or {**self.model.datasets, **states}:
             state = states.get(urn) or DatasetState(urn)
@@ -223,7 +223,7 @@ class JobUnderTest(JobOnMachine):
             epoch = state.sequence.epoch if state.sequence else 0
             self.model.of(urn).lost = any((s.dataset_urn, s.epoch) == (urn, epoch) for s in self.stolen)
 
-    # -- people
+    # -- operators
 
     def _lose(self, urn: str) -> None:
         state = self.states().get(urn)

@@ -1,9 +1,9 @@
-"""Hypothesis' profiles, by HYPOTHESIS_PROFILE, for all tests. How long the stateful ones look: `dev` about 15 s in all,
-`ci` about a minute, `long` by hand, for hours; `verdict` is `ci`, but what fails is not made smaller: for broken copies
-of the product, which only have to fail.
+"""Hypothesis profiles for all tests, selected by HYPOTHESIS_PROFILE.
 
-`ci` looks at the same examples each time, so that it fails for a change and not for a day; the others draw new ones.
-What fails is kept in `tests/stateful/examples`, to be committed with its mend, and tried first from then on.
+The stateful tests take about 15 s in all with `dev` and about a minute with `ci`; an operator starts `long`, which
+takes hours. `verdict` is `ci` without shrinking, for broken copies of the product, which only have to fail. `ci` uses
+the same examples each time, so that it fails for a change and not by chance; the others draw new ones. Failing examples
+are stored in `tests/stateful/examples`, to be committed with the fix, and are tried first from then on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 
 
 def load() -> None:
-    """Registers the profiles and loads the one that the environment names."""
+    """Register the profiles and load the one that the environment names."""
     for name in _SCALE:
         settings.register_profile(
             name,
@@ -40,13 +40,13 @@ def load() -> None:
 
 
 def effort(examples: int, steps: int = 30) -> settings:
-    """So many examples in `dev`, more in longer profiles, each of up to so many steps."""
+    """Return settings with so many examples in `dev` and more in longer profiles, each with up to so many steps."""
     return settings(settings.get_profile(_PROFILE), max_examples=examples * _SCALE[_PROFILE], stateful_step_count=steps)
 
 
 @contextmanager
 def known_ids(ids: random.Random) -> Iterator[None]:
-    """Ids that are the same in every run of an example: which of two attempts wins depends on them."""
+    """Make ids equal in every run of an example, because they decide which of two attempts wins."""
     with patch("uuid.uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)):
         yield
 

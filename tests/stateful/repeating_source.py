@@ -13,7 +13,7 @@ from distcommit.testing.fakes.model_source import ModelSource
 
 @dataclass(frozen=True)
 class RepeatingSource(ModelSource):
-    """`repeats`: how often each work unit fails first; `tried` counts."""
+    """A source whose work units fail `repeats` times first. `tried` counts the attempts."""
 
     repeats: int = 0
     tried: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""One commit log, several writers: after any history every reader's fold is what the model says."""
+"""One commit log with several writers: after any history every reader's fold equals the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ writers = st.integers(0, WRITERS - 1)
 
 
 class CommitLogMachine(RuleBasedStateMachine):
-    """`history` holds every record that ever stood at a number, also of segments that were truncated since."""
+    """A state machine of one log. `history` has every record that was ever stored under a number, also of truncated
+    segments.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -50,7 +52,7 @@ class CommitLogMachine(RuleBasedStateMachine):
         self.machine = machine
         self.logs = [CommitLog(SimulatedFileSystem(machine), FOLDER, 0) for _ in range(WRITERS)]
 
-    # -- what happens
+    # -- events
 
     @rule(writer=writers, data=st.data())
     def writer_appends(self, writer: int, data: st.DataObject) -> None:
@@ -65,18 +67,19 @@ class CommitLogMachine(RuleBasedStateMachine):
         data=st.data(),
     )
     def writer_is_overtaken(self, writer: int, other: int, nth: int, checkpoints: int, data: st.DataObject) -> None:
-        """While one writer puts its record, another appends its own, and may truncate the log: who loses the number
-        decides again, and so does who wins a number that is gone."""
+        """Let another writer append its own record, and possibly truncate the log, while one writer puts. The writer
+        that loses the number decides again, and so does one that wins a truncated number.
+        """
         fold = self.logs[writer].refresh()
-        mine, theirs = data.draw(records_after(fold)), data.draw(records_after(fold))
-        left = nth
+        own_record, other_record = data.draw(records_after(fold)), data.draw(records_after(fold))
+        remaining = nth
 
         def gate(operation: Operation) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and other != writer:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == 0 and other != writer:
                 self.machine.gate = None
-                self.logs[other].settle(once(theirs))
+                self.logs[other].settle(once(other_record))
                 self.look()
                 for _ in range(checkpoints):
                     run_alone(self.logs[other].checkpoint_batched(at_least=1))
@@ -84,12 +87,12 @@ class CommitLogMachine(RuleBasedStateMachine):
                 self.machine.gate = gate
 
         self.machine.gate = gate
-        self.settle(writer, once(mine))
+        self.settle(writer, once(own_record))
         self.machine.gate = None
 
     @rule(data=st.data())
-    def record_is_put_unasked(self, data: st.DataObject) -> None:
-        """By a writer with other rules: folds ignore what is not valid where it stands."""
+    def foreign_record_is_put(self, data: st.DataObject) -> None:
+        """Put a record of a writer with other rules. Folds ignore a record that is invalid at its position."""
         record = data.draw(records_after(self.logs[0].refresh()))
         number = self.logs[0].refresh().number + 1
         fs = SimulatedFileSystem(self.machine)
@@ -99,9 +102,9 @@ class CommitLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: min(self.history) < min(self.present()))
     @rule(data=st.data())
     def zombie_puts_below(self, data: st.DataObject) -> None:
-        """A writer that was paused for long puts on a number that was truncated away: it must not count."""
-        gone = sorted(number for number in self.history if number < min(self.present()))
-        number = data.draw(st.sampled_from(gone))
+        """Put a record on a truncated number, as a writer that was paused for long. It must not count."""
+        truncated = sorted(number for number in self.history if number < min(self.present()))
+        number = data.draw(st.sampled_from(truncated))
         record = data.draw(records_after(self.logs[0].refresh()))
         fs = SimulatedFileSystem(self.machine)
         with known_ids(self.ids):
@@ -119,7 +122,7 @@ class CommitLogMachine(RuleBasedStateMachine):
 
     @rule(nth=st.integers(1, 8), power_loss=st.integers(0, 9), checkpoints=st.booleans(), data=st.data())
     def crash(self, nth: int, power_loss: int, checkpoints: bool, data: st.DataObject) -> None:
-        """A writer dies; with a loss of power all do, and what nobody was told of may be gone."""
+        """Kill a writer. A power loss kills all, and unacknowledged records may be gone."""
         record = data.draw(records_after(self.logs[0].refresh()))
         self.machine.gate = dies_before(nth)
         with suppress(Crashed), known_ids(self.ids):
@@ -137,10 +140,10 @@ class CommitLogMachine(RuleBasedStateMachine):
         assert newest >= self.acknowledged, "an acknowledged record is gone"
         self.history = {number: record for number, record in self.history.items() if number <= newest}
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
-    def every_fold_is_the_models(self) -> None:
+    def every_fold_equals_the_model(self) -> None:
         if not hasattr(self, "logs"):
             return
         self.look()
@@ -154,42 +157,42 @@ class CommitLogMachine(RuleBasedStateMachine):
 
     def settle(self, writer: int, decide: Decide) -> None:
         with known_ids(self.ids), suppress(OutcomeUnknownError):
-            told = self.logs[writer].settle(decide)
+            answer = self.logs[writer].settle(decide)
             self.look()
-            assert not self.model().difference(told), f"told what is not so: {self.model().difference(told)}"
-            self.acknowledged = told.number
+            assert not self.model().difference(answer), f"wrong answer: {self.model().difference(answer)}"
+            self.acknowledged = answer.number
         self.look()
 
     def model(self) -> LogModel:
-        """The model after all of the history."""
+        """Return the model after the whole history."""
         model = LogModel()
         for number in sorted(self.history):
             model.append(self.history[number])
         return model
 
     def present(self) -> list[int]:
-        """Numbers that count: from the second newest checkpoint on, all of them there."""
-        found = {n for e in self.machine.scandir(FOLDER) if (n := segment_number(e.name)) is not None}
-        number = max(found)
-        while number - 1 in found:
+        """Return the numbers that count: all from the second newest checkpoint on."""
+        numbers = {n for e in self.machine.scandir(FOLDER) if (n := segment_number(e.name)) is not None}
+        number = max(numbers)
+        while number - 1 in numbers:
             number -= 1
-        return [n for n in sorted(found) if n >= number]
+        return [n for n in sorted(numbers) if n >= number]
 
     def look(self) -> None:
-        """Notes what stands where; what stood there once and counts never changes."""
+        """Record each stored segment, and check that segments that count never change."""
         for number in self.present():
             path = f"{FOLDER}/{segment_name(number)}"
             record = decode_segment(self.machine.read_file(path), path).record
             if number not in self.history:
-                assert number == len(self.history) + 1, f"number {number} was left out"
+                assert number == len(self.history) + 1, f"number {number} was skipped"
                 self.history[number] = record
             elif self.history[number] != record:
-                kept = [n for n in self.present() if n > number and isinstance(self.history.get(n), Checkpoint)]
-                assert len(kept) > 1, f"segment {number} has changed"
+                checkpoints = [n for n in self.present() if n > number and isinstance(self.history.get(n), Checkpoint)]
+                assert len(checkpoints) > 1, f"segment {number} has changed"
 
 
 def once(record: Record) -> Decide:
-    """Asks for that record, once, if it is valid."""
+    """Request the record once, if it is valid."""
     asked = False
 
     def decide(fold: Fold) -> Record | None:
@@ -203,13 +206,13 @@ def once(record: Record) -> Decide:
 
 
 def dies_before(nth: int) -> Callable[[Operation], None]:
-    """Everything stops at the nth mutating call."""
-    left = nth
+    """Kill everything at the nth mutating call."""
+    remaining = nth
 
     def gate(operation: Operation) -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining <= 0:
             raise Crashed
 
     return gate

@@ -1,4 +1,4 @@
-"""What the machines have found, each as small as it gets."""
+"""Minimal examples of the defects that the state machines have found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stateful.disturbed_runs import Disturbance
 
 
 @pytest.mark.parametrize("watermark", [None, Watermark({"0": 1})])
-def test_setting_the_watermark_that_is_already_there_ends(watermark: Watermark | None) -> None:
+def test_setting_the_current_watermark_again_terminates(watermark: Watermark | None) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     store = World().store(machine)
@@ -24,7 +24,7 @@ def test_setting_the_watermark_that_is_already_there_ends(watermark: Watermark |
         operator_actions.set_watermark(store, "a", watermark, "person")
 
 
-def test_sealing_what_was_never_put_leaves_the_store_as_it_was() -> None:
+def test_sealing_without_staged_files_leaves_the_store_unchanged() -> None:
     fs = SimulatedFileSystem(SimulatedPosix())
     store = LogCommitStepStore(fs, "/stores", StepContext(fs, "/staging", "/output"), buckets=1)
     store.create("job")

@@ -1,4 +1,4 @@
-"""The whole job under any history: what is published is what the model says, after every step and in the end."""
+"""The whole job under any history: published records equal the model after every step and in the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ few_urns = st.sampled_from(strategies.FEW_URNS)
 
 
 class JobMachine(RuleBasedStateMachine):
-    """Runs, crashes, zombies and persons in any order."""
+    """A state machine of runs, crashes, zombies and operators in any order."""
 
     @initialize(buckets=st.integers(1, 2), records=st.integers(1, 6))
     def begin(self, buckets: int, records: int) -> None:
@@ -85,7 +85,7 @@ TestJob.settings = effort(30, steps=16)
 
 @effort(60)
 @given(strategies.job_histories(20))
-def test_every_history_ends_exact(history: list[Event]) -> None:
+def test_every_job_history_ends_with_exact_output(history: list[Event]) -> None:
     job = JobUnderTest()
     for event in history:
         job.apply(event)

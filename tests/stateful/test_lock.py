@@ -1,4 +1,4 @@
-"""The job lock on a clock that only the test moves: never two live holders; free once the lease has run out."""
+"""The job lock on a clock that only the test moves: never two live holders, and free once the lease has expired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ runs = st.integers(0, RUNS - 1)
 
 
 class LockMachine(RuleBasedStateMachine):
-    """`renewed` says when each run that believes it holds the lock last told the others so; `last` took it last."""
+    """A state machine of the lock. `renewed`: when each run that believes to hold it last renewed its lease. `last`:
+    the run that took it last.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -46,7 +48,7 @@ class LockMachine(RuleBasedStateMachine):
         try:
             lock.__enter__()
         except LockHeldError:
-            assert self.live(), "refused, and nobody holds it"
+            assert self.live(), "rejected although the lock is free"
             return
         assert free or self.machine.gate is not None, "taken from a live holder"
         self.locks[run], self.renewed[run], self.last = lock, self.clock.monotonic_s(), run
@@ -58,13 +60,13 @@ class LockMachine(RuleBasedStateMachine):
 
     @rule(run=runs, other=runs, nth=st.integers(1, 5), renewals=st.integers(0, 2))
     def two_take(self, run: int, other: int, nth: int, renewals: int) -> None:
-        """While one takes it, another does, and renews its lease."""
-        left = nth
+        """Take the lock while another run takes it and renews its lease."""
+        remaining = nth
 
         def gate(operation: Operation) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and other != run:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == 0 and other != run:
                 self.take(other)
                 for _ in range(renewals):
                     self.renews(other)
@@ -84,13 +86,15 @@ class LockMachine(RuleBasedStateMachine):
 
     @rule(run=runs)
     def wakes_up_late(self, run: int) -> None:
-        """Its lease has run out: if another has taken it since, even to give it up again, it is not taken back."""
+        """Wake up after the lease expired. If another run has taken the lock since, even to release it, it is not taken
+        back.
+        """
         if run in self.locks and run not in self.live():
             self.locks[run].renew()
             if self.last == run:
                 self.renewed[run] = self.clock.monotonic_s()
-                for gone in [other for other in self.renewed if other != run]:
-                    del self.renewed[gone], self.locks[gone]
+                for other_run in [other for other in self.renewed if other != run]:
+                    del self.renewed[other_run], self.locks[other_run]
 
     @rule(run=runs)
     def releases(self, run: int) -> None:

@@ -1,4 +1,4 @@
-"""The commit step store by itself: two processes put, seal, commit, crash, come back and remove, against a model."""
+"""The commit step store by itself: two processes put, seal, commit, crash, restart and remove, against a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ processes, few_urns = st.integers(0, 1), st.sampled_from(URNS)
 
 @dataclass
 class Expected:
-    """One dataset: names published, the sealed sequence that is not done (None: none), and the watermark."""
+    """The expected state of a dataset: published names, the sealed sequence that is not done (or None), and the
+    watermark.
+    """
 
     published: set[str] = field(default_factory=set)
     sealed: tuple[str, ...] | None = None
@@ -41,7 +43,7 @@ class Expected:
 
 @dataclass
 class Unsealed:
-    """What one process has put for a dataset: names, and the watermark's move if there is one."""
+    """The unsealed steps of a process for a dataset: names, and the watermark's move if there is one."""
 
     names: list[str] = field(default_factory=list)
     low: int | None = None
@@ -49,7 +51,9 @@ class Unsealed:
 
 
 class StepStoreMachine(RuleBasedStateMachine):
-    """`unsealed` are each process's own; `newest` is the process that fenced last."""
+    """A state machine of the store. `unsealed` has each process's own steps; `newest` is the process that
+    fenced last.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -75,7 +79,7 @@ class StepStoreMachine(RuleBasedStateMachine):
             return act(self.stores[process])
 
     def touches(self, process: int) -> None:
-        """The first operation of a process that may change anything fences the others."""
+        """Let a process fence the others by its first operation that may change anything."""
         if not self.open[process]:
             self.fenced_by(process)
 
@@ -83,11 +87,11 @@ class StepStoreMachine(RuleBasedStateMachine):
         self.open[process] = True
         self.may_seal = [other == process for other in range(2)]
 
-    # -- what happens
+    # -- events
 
     @rule(process=processes, crashes=st.booleans())
     def reopen(self, process: int, crashes: bool) -> None:
-        """A new process in the old one's place; what it had not sealed is forgotten."""
+        """Replace a process by a new one, which does not know its unsealed steps."""
         self.stores[process], self.unsealed[process] = self.opened(), {}
         self.do(process, lambda store: store.create(JOB))
         self.fenced_by(process)
@@ -128,12 +132,12 @@ class StepStoreMachine(RuleBasedStateMachine):
     @rule(process=processes, urn=few_urns)
     def seal(self, process: int, urn: str) -> None:
         if urn not in self.unsealed[process]:
-            return  # there is nothing to seal: test_found.py
+            return  # nothing to seal: see test_found.py
         expected, unsealed = self.expected[urn], self.unsealed[process][urn]
         fits = unsealed.high is None or unsealed.low == expected.watermark
         possible = self.may_seal[process] and expected.sealed is None and fits
         if self.refused(process, lambda store: store.seal(JOB, urn)):
-            assert not possible, "refused without a reason"
+            assert not possible, "rejected without a reason"
             return
         assert possible, "sealed by a fenced process, over a pending sequence, or on another watermark"
         expected.sealed, expected.sealed_high = tuple(unsealed.names), unsealed.high
@@ -141,7 +145,7 @@ class StepStoreMachine(RuleBasedStateMachine):
 
     @rule(process=processes, urn=few_urns, nth=st.none() | st.integers(1, 30), power_loss=st.integers(0, 6))
     def commit(self, process: int, urn: str, nth: int | None, power_loss: int) -> None:
-        """Anybody may commit what is sealed, as long as he is not fenced; he may die before any call."""
+        """Commit the sealed sequence by any process that is not fenced. The process may die before any call."""
         self.machine.gate = dies_before(nth) if nth else None
         done = False
         if self.expected[urn].sealed is not None:
@@ -189,7 +193,7 @@ class StepStoreMachine(RuleBasedStateMachine):
         self.touches(process)
         assert self.refused(process, lambda store: store.remove(JOB))
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def everything_holds(self) -> None:
@@ -214,7 +218,7 @@ class StepStoreMachine(RuleBasedStateMachine):
             assert self.do(0, lambda store: store.remove(JOB))
             assert not self.stores[1].exists(JOB)
 
-    # -- how
+    # -- helpers
 
     def refused(self, process: int, act: Callable[[LogCommitStepStore], object]) -> bool:
         try:
@@ -231,7 +235,7 @@ class StepStoreMachine(RuleBasedStateMachine):
         expected.sealed = expected.sealed_high = None
 
     def everybody_dies(self, power_loss: int) -> None:
-        """Both processes; what a dead one closed counts."""
+        """Kill both processes. Sequences that a dead process closed still count."""
         if power_loss:
             survivors = self.machine.after_power_loss(random.Random(power_loss), 3, 2)
             self.machine = list(itertools.islice(survivors, power_loss))[-1]

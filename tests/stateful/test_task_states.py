@@ -1,4 +1,4 @@
-"""The task state store and the plan: no row is lost once `append` has returned, no reader ever sees half a file."""
+"""The task state store and the plan: no row is lost once `append` has returned, and no reader sees a partial file."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ from tests.stateful.test_commit_log import dies_before
 
 ROOT, RUN = "/store", "run"
 BUCKETS, PARTITIONS = 3, 2
-"""Of the first partition are the first and the last bucket."""
+"""The first partition has the first and the last bucket."""
 rows = strategies.plans().flatmap(strategies.task_states)
 buckets = st.integers(0, BUCKETS - 1)
 
 
 class TaskStateMachine(RuleBasedStateMachine):
-    """`durable` rows were acknowledged; `doubtful` batches are of writers that died: there whole or not at all."""
+    """A state machine. `durable` rows were acknowledged; `doubtful` batches belong to dead writers and are present
+    whole or not at all.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -95,14 +97,14 @@ class TaskStateMachine(RuleBasedStateMachine):
 
     @rule(reader=st.integers(0, 1), bucket=buckets)
     def poll(self, reader: int, bucket: int) -> None:
-        """A reader gets each row once, and after a poll has all that are durable."""
+        """Read the store: each row comes once, and all durable rows are present after a poll."""
         got = self.polled[reader][bucket]
         got += self.readers[reader][bucket].poll()
         self.is_complete(got, bucket)
 
     @rule(reader=st.integers(0, 1), bucket=buckets)
     def begin_again(self, reader: int, bucket: int) -> None:
-        """Who begins anew with a bucket, beside readers of others, is given all of it."""
+        """Restart a reader for one bucket, beside readers of others: it receives all of that bucket."""
         self.readers[reader][bucket], self.polled[reader][bucket] = self.reader_of(reader, bucket), []
 
     @rule(plans=st.lists(strategies.plans().filter(lambda plan: plan.work_units), max_size=1), bucket=buckets)
@@ -119,8 +121,8 @@ class TaskStateMachine(RuleBasedStateMachine):
         with suppress(Crashed), known_ids(self.ids):
             files = dict[int, str]()
             for partition in range(PARTITIONS):
-                mine = {bucket: plans for bucket, plans in self.plans.items() if bucket % PARTITIONS == partition}
-                files |= write_plans(self.fs, ROOT, RUN, mine) if mine else {}
+                own_plans = {bucket: plans for bucket, plans in self.plans.items() if bucket % PARTITIONS == partition}
+                files |= write_plans(self.fs, ROOT, RUN, own_plans) if own_plans else {}
             put_manifest(self.fs, ROOT, Manifest(MANIFEST_VERSION, RUN, 1, files))
             self.published = True
         self.machine.gate = None
@@ -166,13 +168,13 @@ class TaskStateMachine(RuleBasedStateMachine):
             assert reader.of(bucket) == self.plans.get(bucket, [])
 
     def is_complete(self, got: list[TaskState], bucket: int) -> None:
-        left = Counter(map(key, got))
-        left.subtract(map(key, self.durable[bucket]))
-        assert min(left.values(), default=0) >= 0, "an acknowledged row is lost"
+        remaining = Counter(map(key, got))
+        remaining.subtract(map(key, self.durable[bucket]))
+        assert min(remaining.values(), default=0) >= 0, "an acknowledged row is lost"
         for batch in self.doubtful[bucket]:
-            if all(left[key(state)] > 0 for state in batch):
-                left.subtract(map(key, batch))
-        assert not any(left.values()), "half a file, or rows twice"
+            if all(remaining[key(state)] > 0 for state in batch):
+                remaining.subtract(map(key, batch))
+        assert not any(remaining.values()), "a partial file, or duplicate rows"
 
 
 def in_bucket(bucket: int, states: list[TaskState]) -> list[TaskState]:
@@ -193,7 +195,7 @@ def unit_in_bucket(bucket: int, number: str) -> str:
 
 
 def key(state: TaskState) -> bytes:
-    """The same for equal rows, whatever the order of their partitions."""
+    """Return a key that is equal for equal rows, whatever the order of their partitions."""
     return msgspec.json.encode(state, order="sorted")
 
 
@@ -203,7 +205,7 @@ TestTaskStates.settings = effort(12, steps=20)
 
 @effort(100)
 @given(data=st.data(), policy=st.sampled_from(CommitPolicy), missing=st.sets(st.integers(0, 9)))
-def test_winners_are_one_per_work_unit_and_leave_no_gap(
+def test_winners_are_one_per_work_unit_and_gap_free(
     data: st.DataObject, policy: CommitPolicy, missing: set[int]
 ) -> None:
     plan = data.draw(strategies.plans())
@@ -232,6 +234,6 @@ def test_winners_are_one_per_work_unit_and_leave_no_gap(
             if partition in state.low.positions
         ]
         for low, reached in sorted(ranges):
-            assert low == at, "a gap, or read twice"
+            assert low == at, "a gap, or a record read twice"
             at = reached
         assert at == high

@@ -1,4 +1,4 @@
-"""What the stored text of an error tells: whose fault it is, and whether trying again may help."""
+"""Classification of stored error texts: outage or dataset failure, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.core.errors import (
 
 
 class OwnOutageError(TransientError):
-    """As a source of one's own may have."""
+    """An outage error of a custom source."""
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ class OwnOutageError(TransientError):
         TimeoutError("x"),
     ],
 )
-def test_an_outage_is_told_by_its_kind(error: Exception) -> None:
+def test_outage_is_recognized_by_its_kind(error: Exception) -> None:
     assert is_outage(error_text(error))
     assert not is_permanent(error_text(error))
 
@@ -44,19 +44,19 @@ def test_an_outage_is_told_by_its_kind(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [SourceError("x"), CorruptError("x"), ValueError("x"), FileNotFoundError("x"), KeyError(1)]
 )
-def test_anything_else_that_is_told_is_the_datasets_own(error: Exception) -> None:
+def test_any_other_recorded_error_is_the_dataset_s_own(error: Exception) -> None:
     for text in (error_text(error), f"work unit 7 is read up to Watermark({{'0': 5}}) only: {error_text(error)}"):
         assert not is_outage(text)
         assert not is_permanent(text)
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("x"), RecordError("x"), QualityError("x")])
-def test_what_would_fail_again_is_told_by_its_kind(error: Exception) -> None:
+def test_non_retryable_error_is_recognized_by_its_kind(error: Exception) -> None:
     assert is_permanent(error_text(error))
     assert not is_outage(error_text(error))
 
 
 @pytest.mark.parametrize("text", ["", "work unit 7 never finished", "staged files could not be synced: full"])
-def test_what_no_attempt_has_told_is_nobodys_fault(text: str) -> None:
+def test_failure_without_a_recorded_error_counts_for_no_dataset(text: str) -> None:
     assert is_outage(text)
     assert not is_permanent(text)

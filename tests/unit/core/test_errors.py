@@ -1,4 +1,4 @@
-"""Errors cross process borders and say what to do."""
+"""Errors can be pickled between processes and name a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = errors.StaleStoreError(
 
 
 @pytest.mark.parametrize("limit", [250, 500, 1000, 2000])
-def test_text_that_is_cut_keeps_its_remedy_whole(limit: int) -> None:
+def test_truncated_text_keeps_its_remedy_whole(limit: int) -> None:
     cut = errors.plain_text(LONG, limit)
     assert len(cut) <= limit
     assert cut.startswith("it failed; found xxx")
@@ -33,6 +33,6 @@ def test_text_that_is_cut_keeps_its_remedy_whole(limit: int) -> None:
     assert errors.plain_text(cut, limit) == cut
 
 
-def test_remedy_that_takes_most_of_the_room_is_cut_itself() -> None:
+def test_remedy_that_takes_most_of_the_space_is_truncated_itself() -> None:
     assert errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300).startswith("it failed. To do: yyy")
     assert len(errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300)) == 300

@@ -1,4 +1,4 @@
-"""What a source says of the table that a dataset is an extract of, and what a work unit has of its own."""
+"""Extract properties: those that a source declares for a dataset, and those of a single work unit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNIT = WorkUnit("1", "a", Watermark({"": 0}), Watermark({"": 1}), 1, {"max_bytes
 OF_SOURCE = Extract("shop", "a", TableType.APPEND_ONLY)
 
 
-def test_what_a_work_unit_has_of_its_own_wins_over_what_its_source_says() -> None:
+def test_work_unit_property_takes_precedence_over_that_of_its_source() -> None:
     own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id", "line"), ("updated_at",))
     assert extract_of(UNIT, None) is None
     assert extract_of(UNIT, OF_SOURCE) == OF_SOURCE
@@ -29,19 +29,19 @@ def test_what_a_work_unit_has_of_its_own_wins_over_what_its_source_says() -> Non
     assert with_extract(UNIT, own).properties["max_bytes"] == "7"
 
 
-def test_a_property_that_says_nothing_is_told() -> None:
+def test_empty_property_is_reported() -> None:
     with pytest.raises(SourceError, match=r"property=extract.*expected an Extract"):
         extract_of(replace(UNIT, properties={"extract": '{"table": 1}'}), OF_SOURCE)
 
 
-def test_kafka_knows_a_topic_whatever_is_a_dataset_of_it() -> None:
+def test_kafka_extract_names_the_topic_whatever_the_dataset_is() -> None:
     kafka = KafkaSource.model_validate({"type": "kafka", "brokers": "b:1", "topics": ["clicks"]})
     columns = ("kafka_partition", "kafka_offset")
     expected = Extract("kafka", "clicks", TableType.APPEND_ONLY, columns, ("kafka_offset",))
     assert kafka.extract_of("clicks") == kafka.extract_of("clicks@3") == expected
 
 
-def test_files_and_lists_are_known_by_what_numbers_their_records() -> None:
+def test_file_and_list_extracts_name_the_column_that_numbers_records() -> None:
     files = FilesSource.model_validate({"type": "files", "paths": ["/in/{dataset}/*.csv"], "format": "csv"})
     columns = ("_partition", "_offset")
     assert files.extract_of("a") == Extract("files", "a", TableType.APPEND_ONLY, columns, ("_offset",))
@@ -58,7 +58,7 @@ def test_files_and_lists_are_known_by_what_numbers_their_records() -> None:
     assert rest.extract_of("b").delta_fields == ("meta.id",)
 
 
-def test_spark_knows_which_reader_it_was() -> None:
+def test_spark_extract_names_the_reader() -> None:
     settings = {"type": "spark", "format": "orc", "datasets": {"a": {}}}
     snapshots = SparkSource.model_validate(settings).extract_of("a")
     assert snapshots == Extract("orc", "a", TableType.SNAPSHOT_ONLY)
@@ -66,7 +66,7 @@ def test_spark_knows_which_reader_it_was() -> None:
     assert ranges == Extract("orc", "a", TableType.APPEND_ONLY, (), ("n",))
 
 
-def test_of_a_table_the_settings_know_the_column_and_work_units_the_primary_key(tmp_path: Path) -> None:
+def test_table_extract_has_the_column_of_the_settings_and_the_primary_key_of_work_units(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     with database(file) as connection:
         connection.execute("CREATE TABLE t (id INTEGER NOT NULL, line INTEGER, at INTEGER, PRIMARY KEY (id, line))")
@@ -77,10 +77,10 @@ def test_of_a_table_the_settings_know_the_column_and_work_units_the_primary_key(
     sql = source(file, **settings, overrides={"t": {"watermark": "at"}})
     expected = Extract(str(file), "t", TableType.SNAPSHOT_APPEND, (), ("at",))
     assert sql.extract_of("t") == expected
-    found = {plan.dataset_urn: plan for plan in planned(sql) if isinstance(plan, DatasetPlan)}
-    units = found["t"].work_units
+    plans = {plan.dataset_urn: plan for plan in planned(sql) if isinstance(plan, DatasetPlan)}
+    units = plans["t"].work_units
     assert len(units) == 2
     assert {extract_of(unit, sql.extract_of("t")) for unit in units} == {replace(expected, keys=("id", "line"))}
-    (unit,) = found["without"].work_units
+    (unit,) = plans["without"].work_units
     assert "extract" not in unit.properties
     assert sql.model_copy(update={"schema_name": "sales"}).extract_of("t").namespace == "sales"

@@ -1,4 +1,4 @@
-"""Errors that are not Exceptions, such as panics of native code."""
+"""Exceptions that do not derive from Exception, such as panics of native code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.testing.fakes.faulty_calls import Crashed
 
 
 class Panic(BaseException):
-    """As a Rust extension raises it."""
+    """A panic, as a Rust extension raises it."""
 
 
 @pytest.mark.parametrize("error", [Panic("index out of bounds"), asyncio.CancelledError("index out of bounds")])
@@ -23,6 +23,6 @@ def test_panic_becomes_an_exception_that_spark_can_carry(error: BaseException) -
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, ValueError, Crashed])
-def test_cancellations_exits_and_exceptions_pass(kind: type[BaseException]) -> None:
+def test_cancellations_exits_and_exceptions_pass_unchanged(kind: type[BaseException]) -> None:
     with pytest.raises(kind), foreign_errors():
         raise kind

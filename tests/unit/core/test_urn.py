@@ -1,4 +1,4 @@
-"""URNs: folders are injective and harmless, buckets are stable."""
+"""URNs: folder names are injective and safe, and buckets are stable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_two_urns_never_share_a_folder(one: str, two: str) -> None:
 
 
 @given(urns)
-def test_a_folder_name_is_one_harmless_path_component(urn: str) -> None:
+def test_folder_name_is_one_safe_path_component(urn: str) -> None:
     name = folder_of(urn)
     assert name.isascii()
     assert len(name) <= 200
@@ -27,11 +27,11 @@ def test_a_folder_name_is_one_harmless_path_component(urn: str) -> None:
 
 
 def test_buckets_never_change() -> None:
-    """Golden: a store is read by later versions and by other machines."""
+    """Golden values: later versions and other machines read the same store."""
     assert [bucket_of(urn, 64) for urn in ("flights.ATL", "a", "ü")] == [49, 47, 55]
 
 
 @pytest.mark.parametrize("urn", ["", "x" * 1025, "\ud800"])
-def test_texts_that_can_not_name_a_dataset(urn: str) -> None:
+def test_invalid_texts_do_not_name_a_dataset(urn: str) -> None:
     with pytest.raises(ConfigurationError, match="dataset URN is invalid"):
         check_urn(urn)

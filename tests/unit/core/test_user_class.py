@@ -1,4 +1,4 @@
-"""Options of the user's own classes are checked against the types of their parameters, before anything runs."""
+"""Options of custom classes are checked against the types of their parameters before anything runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """What is asked for."""
+    """A custom class with typed parameters."""
 
 
 class Plain(Part):
@@ -40,8 +40,8 @@ class Untyped(Part):
         self.most = most
 
 
-class Untold(Part):
-    """Of a type that nobody can import as it runs."""
+class UnresolvableType(Part):
+    """A custom class with a parameter whose type can't be imported at run time."""
 
     def __init__(self, most: Fraction) -> None:
         self.most = most
@@ -52,7 +52,7 @@ class Quacks(Protocol):
 
 
 class Odd(Part):
-    """Of a type that nothing in a job file is of."""
+    """A custom class with a parameter type that no job file value has."""
 
     def __init__(self, most: Quacks) -> None:
         self.most = most
@@ -62,15 +62,15 @@ def make(name: str, **options: Any) -> Any:
     return create_custom(Part, "part", f"{__name__}:{name}", options)
 
 
-def test_options_are_given_as_their_parameters_have_them() -> None:
-    made = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
-    assert made.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
+def test_options_match_the_parameter_types() -> None:
+    plain = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
+    assert plain.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
     assert (make("Fields", most=2).most, make("Model", most=2).most) == (2, 2)
-    assert [make(name, most="x").most for name in ("Untyped", "Untold", "Odd")] == ["x"] * 3
+    assert [make(name, most="x").most for name in ("Untyped", "UnresolvableType", "Odd")] == ["x"] * 3
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "found"),
+    ("name", "options", "problem"),
     [
         ("Plain", {"most": "a lot"}, r"option most is a str: Input should be a valid integer"),
         ("Plain", {"most": 1, "words": [1]}, r"option words is a list: Input should be a valid string"),
@@ -81,6 +81,6 @@ def test_options_are_given_as_their_parameters_have_them() -> None:
         ("Model", {"most": "a lot"}, "Input should be a valid integer"),
     ],
 )
-def test_what_does_not_fit_is_told_with_the_class(name: str, options: dict[str, Any], found: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"the part's class cannot be used .*{name}.*{found}"):
+def test_option_of_the_wrong_type_is_reported_with_its_class(name: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"the part's class cannot be used .*{name}.*{problem}"):
         make(name, **options)

@@ -1,4 +1,4 @@
-"""Positions of any type: their order, and what types of watermarks make of values."""
+"""Positions of every type: their order, and how watermark types encode values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VALUES: list[tuple[WatermarkType[Any], st.SearchStrategy[Any]]] = [
 
 
 @given(POSITIONS, POSITIONS, POSITIONS)
-def test_positions_are_ordered_where_they_are_of_one_type(a: Position, b: Position, c: Position) -> None:
+def test_positions_of_one_type_are_ordered(a: Position, b: Position, c: Position) -> None:
     assert at_or_past(a, a)
     assert (at_or_past(a, b) and at_or_past(b, a)) is (a == b)
     if at_or_past(a, b) and at_or_past(b, c):
@@ -56,7 +56,7 @@ def test_composite_positions_are_ordered_by_the_first_element_that_differs() -> 
 
 
 @pytest.mark.parametrize(("one", "other"), [((1, "a"), (1, 2)), ((1,), 1), (("a",), "a"), ((), 0), ((), "")])
-def test_positions_of_different_types_are_never_past_each_other(one: Position, other: Position) -> None:
+def test_position_is_never_past_one_of_another_type(one: Position, other: Position) -> None:
     assert not at_or_past(one, other)
     assert not at_or_past(other, one)
     with pytest.raises(ValueError, match="would go back"):
@@ -64,36 +64,36 @@ def test_positions_of_different_types_are_never_past_each_other(one: Position, o
 
 
 @given(st.dictionaries(st.text(max_size=3), strategies.positions(), max_size=3))
-def test_watermarks_are_stored_and_read_alike(positions: dict[str, Position]) -> None:
+def test_stored_watermarks_are_read_back_equal(positions: dict[str, Position]) -> None:
     watermark = Watermark(positions, "i")
     try:
         stored = storable(watermark)
     except ValueError:
-        return  # text that is no Unicode
+        return  # text that is not Unicode
     assert stored == watermark
     assert msgspec.convert(msgspec.to_builtins(watermark), Watermark) == watermark
     assert all(type(stored.positions[name]) is type(position) for name, position in positions.items())
 
 
-def test_what_can_not_be_told_apart_once_it_is_stored_is_no_position() -> None:
+def test_values_that_are_equal_once_stored_are_not_positions() -> None:
     for wrong in ((float("nan"),), ((1,),), (None,), (True,)):
         with pytest.raises(ValueError, match="Expected"):
             storable(Watermark({"": wrong}))  # type: ignore[dict-item]
 
 
-def test_composite_ranges_are_merged_and_none_of_them_can_be_counted() -> None:
+def test_composite_ranges_are_merged_and_cannot_be_counted() -> None:
     ranges = [SkippedRange("", (1, "a"), (2,), "one"), SkippedRange("", (2,), (2, "b"), "two")]
     assert merge_ranges(ranges) == (SkippedRange("", (1, "a"), (2, "b"), "two"),)
     assert positions_lost(ranges) == 2
 
 
-def test_a_composite_position_is_shown_as_it_can_be_set() -> None:
+def test_composite_position_is_shown_in_the_form_that_sets_it() -> None:
     assert [format_position(p) for p in ((7, "a b"), "a b", 7)] == ['[7,"a b"]', "a b", "7"]
     assert format_position((7, "x" * 99)) == f'[7,"{"x" * 76}...'
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES)
-def test_types_keep_the_order_of_their_values_and_give_them_back(
+def test_types_keep_the_order_of_their_values_and_decode_them(
     kind: WatermarkType[Any], values: st.SearchStrategy[Any]
 ) -> None:
     @given(values, values)
@@ -120,18 +120,18 @@ def test_types_keep_the_order_of_their_values_and_give_them_back(
         (CompositeWatermark(PAIR), ((),)),
     ],
 )
-def test_values_that_have_no_position_are_refused(kind: WatermarkType[Any], value: Any) -> None:
+def test_values_without_a_position_are_rejected(kind: WatermarkType[Any], value: Any) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         kind.to_position(value)
 
 
 @pytest.mark.parametrize("text", ["2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000000+00:00", "x", 1])
-def test_times_that_would_be_ordered_otherwise_as_text_are_refused(text: Position) -> None:
+def test_times_whose_text_order_differs_are_rejected(text: Position) -> None:
     with pytest.raises(ValueError, match=r"time|Invalid"):
         TimestampWatermark().from_position(text)
 
 
-def test_the_pin_of_a_type_tells_encodings_apart() -> None:
+def test_fixed_setting_of_a_type_distinguishes_encodings() -> None:
     class Newer(LongWatermark):
         version = 2
 
@@ -141,7 +141,7 @@ def test_the_pin_of_a_type_tells_encodings_apart() -> None:
     assert CompositeWatermark(Newer()).pin().value == "composite (long 2) 1"
 
 
-def test_an_attempt_may_end_anywhere_from_low_on_where_the_expected_high_is_not_known() -> None:
+def test_attempt_without_expected_high_may_end_anywhere_from_low_on() -> None:
     unit = WorkUnit("u", "d", Watermark({"0": 5, "1": (1,)}, "i"), Watermark({"1": (2,)}, "i"), 1)
     assert unit.known_end == Watermark({"0": 5, "1": (2,)}, "i")
     assert unit.can_end_at(Watermark({"0": 5, "1": (1, "x")}, "i"))
@@ -152,7 +152,7 @@ def test_an_attempt_may_end_anywhere_from_low_on_where_the_expected_high_is_not_
     assert not unit.can_end_at(Watermark({"0": 5, "1": (1,), "2": 0}, "i"))
 
 
-def test_a_plan_may_leave_out_how_far_a_partition_goes_and_nothing_else() -> None:
+def test_plan_may_omit_the_end_of_a_partition_and_nothing_else() -> None:
     def checked(low: Watermark, high: Watermark) -> object:
         return check_plan(
             DatasetPlan("d", None, low, (WorkUnit("", "d", low, high, 1),)), lambda urn: True, (), CommitGroups()

@@ -1,4 +1,4 @@
-"""Attempts of a task: how long it waits between them, what goes on meanwhile, and what ends the waiting."""
+"""Back-off between the attempts of a task: how long it waits, what it does meanwhile, and what ends the wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = source(a=3, b=2)
 
 
 class WatchedClock(SimulatedClock):
-    """Notes how long anybody sleeps."""
+    """A clock that records each sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,15 +30,15 @@ class WatchedClock(SimulatedClock):
 
 
 def failing(times: int, error: Exception | None = None) -> tuple[OddSource, list[str]]:
-    """A source of which dataset b fails so many times, and the work units that were begun."""
-    begun: list[str] = []
+    """Return a source whose dataset `b` fails so many times, and the list of started work units."""
+    started: list[str] = []
 
     def extracting(unit: WorkUnit) -> None:
-        begun.append(unit.dataset_urn)
-        if unit.dataset_urn == "b" and begun.count("b") <= times:
+        started.append(unit.dataset_urn)
+        if unit.dataset_urn == "b" and started.count("b") <= times:
             raise error or SourceError("not now")
 
-    return OddSource(DATA.datasets, extracting=extracting), begun
+    return OddSource(DATA.datasets, extracting=extracting), started
 
 
 def begun_run(
@@ -52,17 +52,15 @@ WAITS = [(1, 1, 1), (1, 2, 2), (1, 4, 8), (1, 60, 60), (1, 5000, 60), (90, 9, 90
 
 
 @pytest.mark.parametrize(("first_s", "attempt", "longest_s"), WAITS)
-def test_waits_double_up_to_a_bound_and_chance_takes_up_to_a_half_off(
-    first_s: float, attempt: int, longest_s: float
-) -> None:
+def test_waits_double_up_to_a_bound_with_up_to_half_of_jitter(first_s: float, attempt: int, longest_s: float) -> None:
     assert back_off_s(first_s, attempt, 0) == longest_s
     assert back_off_s(first_s, attempt, 1) == longest_s / 2
     assert longest_s <= max(LONGEST_WAIT_S, first_s)
 
 
-def test_a_task_waits_longer_each_time_and_commits_meanwhile_what_others_are_waiting_for() -> None:
+def test_task_waits_longer_each_time_and_commits_ready_datasets_meanwhile() -> None:
     machine = Machine()
-    odd, begun = failing(3)
+    odd, started = failing(3)
     committed: list[bool] = []
 
     class Looking(WatchedClock):
@@ -74,33 +72,33 @@ def test_a_task_waits_longer_each_time_and_commits_meanwhile_what_others_are_wai
     settings, tasks = begun_run(machine, odd, clock)
     reports = ingest_all(replace(settings, min_interval_s=1_000), tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 0
-    assert begun == ["a", *"bbbb"]
+    assert started == ["a", *"bbbb"]
     assert 4 + 8 + 16 <= sum(clock.slept) <= 8 + 16 + 32
     assert all(committed), "dataset a is committed before the first wait is over"
     check_recovery(machine, DATA)
 
 
-def test_no_wait_is_asked_for_and_none_is_made() -> None:
+def test_zero_back_off_does_not_wait() -> None:
     odd, clock = failing(2)[0], WatchedClock()
     ingest_all(*begun_run(Machine(), odd, clock, 0))
     assert clock.slept == []
 
 
-def test_a_run_whose_time_is_up_waits_no_longer_and_what_failed_has_failed() -> None:
+def test_run_past_its_time_limit_waits_no_longer_and_its_failures_are_final() -> None:
     machine = Machine()
-    (odd, begun), clock = failing(1), WatchedClock()
+    (odd, started), clock = failing(1), WatchedClock()
     settings, tasks = begun_run(machine, odd, clock, 1000)
     reports = ingest_all(replace(settings, deadline_ms=clock.now_ms() + 3000), tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 1
-    assert begun == ["a", "b"]
+    assert started == ["a", "b"]
     assert sum(clock.slept) < 4
     assert sorted(row.outcome for row in rows(settings)) == ["failed", "succeeded"]
     check_recovery(machine, DATA)
 
 
-def test_a_fenced_run_waits_no_longer() -> None:
+def test_fenced_run_waits_no_longer() -> None:
     machine = Machine()
-    odd, begun = failing(1)
+    odd, started = failing(1)
 
     class Overtaking(WatchedClock):
         def sleep(self, seconds: float) -> None:
@@ -112,25 +110,25 @@ def test_a_fenced_run_waits_no_longer() -> None:
     settings, tasks = begun_run(machine, odd, clock, 1000)
     assert any(report.fenced for report in ingest_all(settings, tasks))
     assert len(clock.slept) == 3
-    assert begun == ["a", "b"]
+    assert started == ["a", "b"]
     check_recovery(machine, DATA)
 
 
 @pytest.mark.parametrize("kind", [ConfigurationError, QualityError, RecordError])
 @pytest.mark.parametrize("opening", [False, True])
-def test_what_would_fail_again_at_once_is_not_tried_again(kind: type[Exception], opening: bool) -> None:
+def test_error_that_would_repeat_at_once_is_not_retried(kind: type[Exception], opening: bool) -> None:
     machine = Machine()
-    odd, begun = failing(1, kind("for good"))
+    odd, started = failing(1, kind("for good"))
     if opening:
 
         def opens() -> None:
-            begun.append("opened")
+            started.append("opened")
             raise kind("for good")
 
         odd = OddSource(DATA.datasets, opening=opens)
     clock = WatchedClock()
     reports = ingest_all(*begun_run(machine, odd, clock))
-    assert begun == (["opened"] if opening else ["a", "b"])
+    assert started == (["opened"] if opening else ["a", "b"])
     assert sum(report.counts.work_units_failed for report in reports) == (2 if opening else 1)
     assert clock.slept == []
     check_recovery(machine, DATA)

@@ -1,4 +1,4 @@
-"""Positions and ranges that a source claims are compared with its plan and with the records that it delivered."""
+"""Positions and ranges that a source reports are compared with its plan and with the records that it delivered."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ PARTIAL, FULL = World(policy=CommitPolicy.PARTIAL), World()
 
 
 def lagging(unit: WorkUnit, high: Watermark, *, by: int) -> Watermark:
-    """The position before the last records: the extractor moves it when the next batch is asked for."""
+    """Return the position before the last records, as of an extractor that advances it when the next batch is
+    requested.
+    """
     first = unit.low.positions
     return Watermark({p: max(as_offset(first[p]), as_offset(at) - by) for p, at in high.positions.items()})
 
 
 @pytest.mark.parametrize("world", [PARTIAL, FULL], ids=["partial", "full"])
 @pytest.mark.parametrize("by", [1, 2])
-def test_a_position_that_lags_behind_the_records_doubles_none_of_them(world: World, by: int) -> None:
+def test_position_that_lags_behind_the_records_duplicates_none(world: World, by: int) -> None:
     machine = Machine()
     behind = OddSource(
         {"a": ModelDataset({"0": 8}, bad={"0": 6}), "b": ModelDataset({"0": 5})}, highs=partial(lagging, by=by)
@@ -38,13 +40,13 @@ def test_a_position_that_lags_behind_the_records_doubles_none_of_them(world: Wor
     assert not failed.succeeded
     assert any("reports a position before its last delivered record" in reason.text for reason in failed.totals.reasons)
     assert go(world, machine, source(a=8, b=5)).succeeded
-    found = audit(world, machine)
-    assert (found.exact, found.records, found.duplicates) == (True, 13, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.duplicates) == (True, 13, 0)
 
 
 @dataclass(frozen=True)
 class Replanned(ModelSource):
-    """A model source whose plan of dataset a is another one."""
+    """A model source with another plan for dataset `a`."""
 
     change: Callable[[DatasetPlan], DatasetPlan] = field(default=lambda plan: plan)
 
@@ -79,7 +81,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_ranges_that_do_not_fit_the_plan_stop_their_dataset_and_move_nothing(
+def test_ranges_that_contradict_the_plan_stop_their_dataset_and_move_nothing(
     change: Callable[[DatasetPlan], DatasetPlan],
 ) -> None:
     machine, grown = Machine(), source(a=9, b=5)
@@ -88,11 +90,11 @@ def test_ranges_that_do_not_fit_the_plan_stop_their_dataset_and_move_nothing(
     assert [(reason.subject, reason.kind) for reason in refused.totals.reasons] == [("a", "not planned")]
     assert FULL.watermarks(machine) == {"a": Watermark({"0": 4}), "b": Watermark({"0": 5})}
     assert go(FULL, machine, grown).succeeded
-    found = audit(FULL, machine)
-    assert (found.exact, found.records, found.skipped) == (True, 14, 0)
+    audit_result = audit(FULL, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped) == (True, 14, 0)
 
 
-def test_a_range_that_is_skipped_right_behind_the_watermark_is_recorded() -> None:
+def test_range_skipped_right_behind_the_watermark_is_recorded() -> None:
     machine = Machine()
     assert go(FULL, machine, source(a=4)).succeeded
 
@@ -100,8 +102,8 @@ def test_a_range_that_is_skipped_right_behind_the_watermark_is_recorded() -> Non
         return beginning_at(6)(skipping(4, 6)(plan))
 
     assert go(FULL, machine, Replanned(source(a=9).datasets, change=change)).succeeded
-    found = audit(FULL, machine)
-    assert (found.exact, found.records, found.skipped) == (True, 7, 2)
+    audit_result = audit(FULL, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped) == (True, 7, 2)
 
 
 @dataclass
@@ -139,7 +141,7 @@ class _Extractor(Extractor):
 
 @dataclass(frozen=True)
 class Extracting(ModelSource):
-    """A model source whose extractions are other ones."""
+    """A model source with other extractions."""
 
     change: Callable[[Extraction], Extraction] = field(default=lambda extraction: extraction)
 
@@ -148,17 +150,17 @@ class Extracting(ModelSource):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected_error"),
     [
         (lambda inner: _Again(inner, times=2), "or twice"),
         (lambda inner: _Again(inner, (SkippedRange("0", 1, 3, "no record", True),)), "reports a hole where"),
     ],
 )
-def test_records_delivered_twice_or_claimed_to_be_holes_fail_their_work_unit(
-    change: Callable[[Extraction], Extraction], told: str
+def test_records_delivered_twice_or_reported_as_holes_fail_their_work_unit(
+    change: Callable[[Extraction], Extraction], expected_error: str
 ) -> None:
     machine = Machine()
     refused = go(FULL, machine, Extracting(source(a=4).datasets, change=change))
     assert not refused.succeeded
-    assert told in refused.totals.reasons[0].text
+    assert expected_error in refused.totals.reasons[0].text
     assert not published(machine)

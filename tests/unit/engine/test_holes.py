@@ -1,4 +1,4 @@
-"""Positions without a record, positions that were lost, and sources that are made again: what is kept of them."""
+"""Positions without a record, lost positions, and recreated sources: what is recorded of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ HOLES = {"0": frozenset({0, 1, 3, 5})}
 DATA = ModelSource({"a": ModelDataset({"0": 6}, units=3, holes=HOLES)})
 
 
-def test_holes_are_named_by_the_files_and_those_of_no_file_by_the_log() -> None:
+def test_holes_are_named_by_files_and_by_the_log_where_no_file_exists() -> None:
     machine = Machine()
     go(WORLD, machine, DATA)
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.holes, found.gaps, found.skipped) == (True, 2, 4, 0, 0)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.holes, audit_result.gaps, audit_result.skipped) == (
+        True,
+        2,
+        4,
+        0,
+        0,
+    )
     fs, named = WORLD.store(machine).fs, OffsetSets()
     for path in published(machine):
         footer = read_footer(fs, path)
@@ -32,27 +38,27 @@ def test_holes_are_named_by_the_files_and_those_of_no_file_by_the_log() -> None:
     assert read_status(WORLD.store(machine)).datasets[0].positions_lost == 0
 
 
-def test_a_file_that_is_gone_leaves_a_gap_where_its_holes_were_too() -> None:
+def test_deleted_file_leaves_a_gap_at_its_holes_too() -> None:
     machine = Machine()
     go(WORLD, machine, DATA)
     fs = WORLD.store(machine).fs
     for path in published(machine):
         fs.delete(path)
-    found = audit(WORLD, machine)
-    assert (found.exact, found.holes, found.gaps) == (False, 2, 4)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.holes, audit_result.gaps) == (False, 2, 4)
 
 
-def test_what_was_lost_is_counted_in_report_status_and_audit() -> None:
+def test_lost_positions_are_counted_in_report_status_and_audit() -> None:
     machine = Machine()
     go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3})}))
     result = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, expired={"0": 7})}))
     assert result.totals.positions_lost == 4
     assert read_status(WORLD.store(machine)).datasets[0].positions_lost == 4
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.skipped, found.holes) == (True, 5, 4, 0)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.skipped, audit_result.holes) == (True, 5, 4, 0)
 
 
-def test_a_source_made_again_begins_anew_and_is_audited_by_itself() -> None:
+def test_recreated_source_starts_from_scratch_and_is_audited_separately() -> None:
     machine = Machine()
     go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3}, incarnation="one")}))
     go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, incarnation="one", expired={"0": 5})}))
@@ -63,8 +69,13 @@ def test_a_source_made_again_begins_anew_and_is_audited_by_itself() -> None:
     before = published(machine)
     assert go(WORLD, machine, again).totals.records_published == 8
     assert WORLD.watermarks(machine)["a"].incarnation == "two"
-    found = audit(WORLD, machine)
-    assert (found.exact, found.earlier_incarnations, found.duplicates, found.skipped) == (True, 2, 0, 2)
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.earlier_incarnations, audit_result.duplicates, audit_result.skipped) == (
+        True,
+        2,
+        0,
+        2,
+    )
     for path in published(machine) - before:
         WORLD.store(machine).fs.delete(path)
-    assert audit(WORLD, machine).gaps == 8, "what the first one had lost excuses nothing now"
+    assert audit(WORLD, machine).gaps == 8, "losses of the first source excuse nothing now"

@@ -1,4 +1,4 @@
-"""A link in the staging folder of a run that died keeps nothing off but the sweep of that folder."""
+"""A link in the staging folder of a dead run blocks only the sweep of that folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORLD = World()
 
 
 @pytest.mark.parametrize("linked", [f"{STAGING}/{epoch_name(1)}/bucket=00000", f"{STAGING}/{epoch_name(1)}"])
-def test_a_folder_of_staging_that_leads_out_of_it_is_not_swept_and_its_bucket_goes_on(linked: str) -> None:
+def test_staging_folder_that_links_outside_is_not_swept_and_its_bucket_continues(linked: str) -> None:
     machine, met = Machine(), list[str]()
     assert go(WORLD, machine, source(a=2, b=1)).succeeded
     orphan = f"{STAGING}/{epoch_name(1)}/bucket=00000/00000_000000-{'0' * 32}/f"
@@ -30,7 +30,7 @@ def test_a_folder_of_staging_that_leads_out_of_it_is_not_swept_and_its_bucket_go
     machine.faults.append(leads_out)
     result = go(WORLD, machine, source(a=4, b=2))
     assert result.succeeded
-    assert met, "the sweep has come to it"
+    assert met, "the sweep has reached it"
     machine.faults.clear()
     assert machine.read_file(orphan) == b"x"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "idle"}

@@ -1,4 +1,4 @@
-"""A staging folder that is another one than before, as where a disk is not mounted for one run."""
+"""A different staging folder than before, for example where a disk is not mounted for one run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _torn(machine: Machine) -> None:
         replace_files(machine, folder, dict.fromkeys(files_below(machine, folder), b"{"))
 
 
-def test_a_staging_folder_that_nobody_has_claimed_is_refused_while_something_is_pending() -> None:
+def test_unclaimed_staging_folder_is_rejected_while_a_sequence_is_pending() -> None:
     machine = Machine()
     half_done(machine, WORLD)
     assert DatasetStatus.PENDING in _statuses(machine)
     staged = files_below(machine, ROOTS.staging)
     replace_files(machine, ROOTS.staging, {})
-    for _ in range(2):  # nor has the first one claimed it
+    for _ in range(2):  # the first one has not claimed it either
         with pytest.raises(
             StaleStoreError, match=r"staging folder is not the one that contains .*rebuild --keep-watermarks"
         ):
@@ -41,7 +41,7 @@ def test_a_staging_folder_that_nobody_has_claimed_is_refused_while_something_is_
     assert WORLD.run(machine, SOURCE).succeeded
 
 
-def test_one_that_is_lost_is_gone_on_without_once_a_person_says_so() -> None:
+def test_lost_staging_folder_is_given_up_once_an_operator_confirms() -> None:
     machine = Machine()
     half_done(machine, WORLD)
     replace_files(machine, ROOTS.staging, {})
@@ -50,14 +50,14 @@ def test_one_that_is_lost_is_gone_on_without_once_a_person_says_so() -> None:
     assert DatasetStatus.QUARANTINED in _statuses(machine)
 
 
-def test_one_may_be_emptied_where_nothing_is_pending() -> None:
+def test_staging_folder_may_be_emptied_while_nothing_is_pending() -> None:
     machine = Machine()
     assert WORLD.run(machine, SOURCE).succeeded
     replace_files(machine, ROOTS.staging, {})
     assert WORLD.run(machine, SOURCE).succeeded
 
 
-def test_a_log_that_cannot_be_read_counts_as_if_something_were_pending() -> None:
+def test_log_that_cannot_be_read_counts_as_pending() -> None:
     machine = Machine()
     assert WORLD.run(machine, SOURCE).succeeded
     replace_files(machine, ROOTS.staging, {})

@@ -1,4 +1,4 @@
-"""Schemas that converters know of a dataset: recorded with the sequence, and known to its work units from then on."""
+"""Schemas that converters meet: recorded with the sequence, and passed to later work units of the dataset."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.engine.driver.test_optional import FILES, Raising
 
 @dataclass
 class Learning(Converter):
-    """Meets a schema in each work unit: 1 of the first, 2 of the second, and so on."""
+    """A converter that meets one new schema in each work unit: 1 in the first, 2 in the second, and so on."""
 
     told: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     met: int = 0
@@ -58,16 +58,16 @@ def world_of(learning: Converter, **settings: object) -> World:
 
 
 @pytest.mark.parametrize("at_least_once", [False, True])
-def test_what_one_run_has_met_the_next_one_knows(at_least_once: bool) -> None:
+def test_next_run_knows_the_schemas_of_the_previous_run(at_least_once: bool) -> None:
     learning, machine = Learning(), Machine()
     world = world_of(learning, at_least_once=at_least_once)
     for count in (2, 4, 4, 6):
         assert go(world, machine, source(a=count)).succeeded
-    assert learning.told == [("a", ()), ("a", (1,)), ("a", (1, 2))], "nothing is read where nothing is new"
+    assert learning.told == [("a", ()), ("a", (1,)), ("a", (1, 2))], "nothing is read without new records"
     assert states(world, machine)["a"].schemas == {"avro": (1, 2, 3)}
 
 
-def test_those_of_all_work_units_of_a_run_are_recorded() -> None:
+def test_schemas_of_all_work_units_of_a_run_are_recorded() -> None:
     learning, machine = Learning(), Machine()
     world = world_of(learning)
     go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=3), "b": ModelDataset({"0": 1})}))
@@ -78,8 +78,8 @@ def test_those_of_all_work_units_of_a_run_are_recorded() -> None:
     }
 
 
-def test_what_was_not_published_was_not_met() -> None:
-    """A run dies in its commit, and what it has sealed is given up."""
+def test_schemas_of_unpublished_sequences_are_forgotten() -> None:
+    """A run dies in its commit, and its sealed sequence is abandoned."""
     learning, machine = Learning(), Machine()
     world = world_of(learning)
     go(world, machine, source(a=1))
@@ -96,7 +96,7 @@ def test_what_was_not_published_was_not_met() -> None:
 
 @dataclass
 class Meeting(Converter):
-    """Meets schema 1, at offset 3 schema 2, and fails there."""
+    """A converter that meets schema 1, meets schema 2 at offset 3, and fails there."""
 
     ids: list[int] = field(default_factory=list)
 
@@ -111,14 +111,14 @@ class Meeting(Converter):
         yield Converted(batch)
 
 
-def test_a_prefix_has_met_what_its_own_records_are_of() -> None:
+def test_prefix_records_only_the_schemas_of_its_own_records() -> None:
     world, machine = world_of(Meeting(), policy=CommitPolicy.PARTIAL), Machine()
     go(world, machine, BatchByBatch({"a": ModelDataset({"0": 5})}))
     state = states(world, machine)["a"]
     assert (state.watermark, state.schemas) == (Watermark({"0": 3}), {"avro": (1,)})
 
 
-def test_behind_a_fork_they_are_the_branch_s_and_a_branch_that_failed_says_nothing() -> None:
+def test_schemas_behind_a_fork_belong_to_the_branch_and_a_failed_branch_records_none() -> None:
     good, late, breaking = Learning(), Learning(), Raising()
 
     def flow_with(*stages: Stage) -> World:
@@ -131,10 +131,10 @@ def test_behind_a_fork_they_are_the_branch_s_and_a_branch_that_failed_says_nothi
     assert states(world, machine)["a"].schemas == {"good.avro": (1,), "late.avro": (1,)}
     go(flow_with(Stage("avro", late), Stage("breaks", breaking)), machine, source(a=2))
     assert states(world, machine)["a"].schemas == {"good.avro": (1, 2), "late.avro": (1,)}
-    assert late.told == [("a", ()), ("a", (1,))], "it is not asked for what is only diverted"
+    assert late.told == [("a", ()), ("a", (1,))], "the converter is not called for rejected records"
 
 
-def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
+def test_rebuild_keeps_the_schemas_that_the_store_still_has() -> None:
     machine, world = Machine(), world_of(Learning(), buckets=2)
     go(world, machine, source(a=1))
     backup = machine.paths(ROOTS.store)
@@ -148,14 +148,14 @@ def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
     assert states(world, machine)["a"].schemas == {}
 
 
-def test_the_newest_hundred_are_kept() -> None:
+def test_newest_hundred_schemas_are_kept() -> None:
     many = merge_schema_ids({"avro": tuple(range(60))}, {"avro": tuple(range(50, 130)), "key": (1,)}, {})
     assert many == {"avro": tuple(range(30, 130)), "key": (1,)}
 
 
 @dataclass
 class Messages(Converter):
-    """Makes Avro messages of records: of schema 1, and from offset 3 on of one that is not compatible with that."""
+    """A source of Avro messages: schema 1, and from offset 3 on an incompatible schema."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         values = [message(1 if offset < 3 else 3) for offset in batch.column("offset").to_pylist()]
@@ -172,19 +172,19 @@ def meeting(policy: str) -> World:
 
 
 @pytest.mark.parametrize("policy", ["reject", "fail", "accept"])
-def test_work_units_of_one_run_that_do_not_fit_each_other_end_as_the_policy_says(policy: str) -> None:
-    """The first run of a dataset reads it in two work units; nothing is published that they could be held against."""
+def test_incompatible_work_units_of_one_run_end_as_the_policy_requires(policy: str) -> None:
+    """The first run of a dataset reads it in two work units, so no published schema exists to compare with."""
     world, machine = meeting(policy), Machine()
     result = go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=2)}))
-    found = states(world, machine)
+    dataset_states = states(world, machine)
     rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}
     if policy == "fail":
         assert not result.succeeded
         assert "on_incompatible is fail" in str(result.totals.reasons)
-        assert found.get("a") is None or not found["a"].schemas
+        assert dataset_states.get("a") is None or not dataset_states["a"].schemas
         return
     assert result.succeeded
-    assert found["a"].watermark == Watermark({"0": 6})
-    assert found["a"].schemas == {"avro": (1,) if policy == "reject" else (1, 3)}
+    assert dataset_states["a"].watermark == Watermark({"0": 6})
+    assert dataset_states["a"].schemas == {"avro": (1,) if policy == "reject" else (1, 3)}
     assert len(rejected) == (policy == "reject")
     assert audit(world, machine).exact

@@ -1,4 +1,4 @@
-"""How reading is shared out over ingest tasks: each work unit is read by one, and none has much more than others."""
+"""Work distribution over ingest tasks: one task reads each work unit, and no task reads much more than the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOW, HIGH = Watermark({"0": 0}), Watermark({"0": 1})
 
 
 def plans_of(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[DatasetPlan]]:
-    """By bucket, a dataset for each size."""
+    """Build plans by bucket, with a dataset for each size."""
 
     def plan(bucket: int, place: int, size: int) -> DatasetPlan:
         unit = WorkUnit(f"{bucket:05d}_{place:06d}", f"{bucket}.{place}", LOW, HIGH, size)
@@ -42,7 +42,7 @@ def plans_of(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[DatasetPlan]]
 
 
 def reports_of(plans: Mapping[int, Sequence[DatasetPlan]], partitions: int) -> list[PlanReport]:
-    """What the partitions report of these plans."""
+    """Return the partitions' reports of these plans."""
     loads = [Loads() for _ in range(partitions)]
     for bucket, some in plans.items():
         loads[bucket % partitions].add(bucket, [unit for plan in some for unit in plan.work_units])
@@ -55,16 +55,16 @@ def reports_of(plans: Mapping[int, Sequence[DatasetPlan]], partitions: int) -> l
 def read_by_tasks(
     settings: RunSettings, manifest: Manifest, plans: Mapping[int, Sequence[DatasetPlan]]
 ) -> list[list[WorkUnit]]:
-    """What each task reads."""
-    found = []
+    """Return the work units of each task."""
+    reports = []
     for task in range(ingest_tasks(settings, manifest)):
         partition = task - len(manifest.large)
         owned = settings.buckets_of(partition) if partition >= 0 else ()
         buckets = buckets_read(manifest, task, owned, settings.partitions)
         assert len(buckets) == len(set(buckets))
-        each = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
-        found.append([unit for units in each for unit in units])
-    return found
+        shares = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
+        reports.append([unit for units in shares for unit in units])
+    return reports
 
 
 def loads_of(tasks: Sequence[Sequence[WorkUnit]]) -> list[int]:
@@ -78,7 +78,7 @@ SIZES = st.dictionaries(
 
 @settings(deadline=None)
 @given(SIZES, st.integers(1, 9))
-def test_each_work_unit_is_read_by_one_task_and_no_task_has_much_more_than_its_share(
+def test_each_work_unit_is_read_by_one_task_and_no_task_exceeds_its_share_by_much(
     sizes: dict[int, list[int]], partitions: int
 ) -> None:
     plans = plans_of(sizes)
@@ -91,12 +91,12 @@ def test_each_work_unit_is_read_by_one_task_and_no_task_has_much_more_than_its_s
     mean = sum(loads_of(small)) / partitions
     largest = max((load_of(unit) for units in small for unit in units), default=0)
     assert max(loads_of(small)) <= max(mean, largest) * 9 / 8 + largest + 1
-    assert len(manifest.lent) <= len(sizes) + 2 * partitions, "what the driver says does not grow with datasets"
+    assert len(manifest.lent) <= len(sizes) + 2 * partitions, "the driver message does not grow with datasets"
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 30), st.integers(1, 500), min_size=1, max_size=12), st.integers(1, 9))
-def test_where_work_units_are_small_no_task_has_more_than_a_third_above_the_mean(
+def test_small_work_units_leave_no_task_more_than_a_third_above_the_mean(
     counts: dict[int, int], partitions: int
 ) -> None:
     sizes = {bucket: [(place * 7) % 10 for place in range(count)] for bucket, count in counts.items()}
@@ -109,7 +109,7 @@ def test_where_work_units_are_small_no_task_has_more_than_a_third_above_the_mean
         assert max(loads) <= 1.3 * sum(loads) / partitions
 
 
-def test_a_partition_reads_its_own_buckets_as_long_as_it_has_no_eighth_more_than_others() -> None:
+def test_partition_reads_its_own_buckets_unless_it_exceeds_others_by_an_eighth() -> None:
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=4))
     balanced = plans_of({0: [1] * 50, 1: [1] * 50, 2: [1] * 60, 3: [1] * 40})
     assert build_manifest(run, reports_of(balanced, 2)).lent == ()
@@ -119,7 +119,7 @@ def test_a_partition_reads_its_own_buckets_as_long_as_it_has_no_eighth_more_than
     assert [len(units) for units in read_by_tasks(run, manifest, skewed)] == [100, 100]
 
 
-def test_large_work_units_have_tasks_of_their_own_and_do_not_count_where_the_rest_is_shared_out() -> None:
+def test_large_work_units_get_tasks_of_their_own_and_do_not_count_in_the_remaining_shares() -> None:
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=2))
     plans = plans_of({0: [1] * 100 + [10_000] + [1] * 100, 1: [9_000]})
     manifest = build_manifest(run, reports_of(plans, 2))
@@ -127,15 +127,15 @@ def test_large_work_units_have_tasks_of_their_own_and_do_not_count_where_the_res
     assert [len(units) for units in read_by_tasks(run, manifest, plans)] == [1, 1, 100, 100]
 
 
-def test_nothing_is_lent_in_vain_where_there_are_fewer_work_units_than_partitions() -> None:
+def test_nothing_is_lent_when_work_units_are_fewer_than_partitions() -> None:
     run = replace(SETTINGS, partitions=10, store=replace(SETTINGS.store, buckets=10))
     plans = plans_of({0: [40, 40, 40], 1: [1000]})
     manifest = build_manifest(run, reports_of(plans, 10))
-    assert len(manifest.lent) == 2, "one to each that reads of it"
+    assert len(manifest.lent) == 2, "one range for each reading task"
     assert sorted(map(len, read_by_tasks(run, manifest, plans)))[-4:] == [1, 1, 1, 1]
 
 
-def test_a_partition_names_its_largest_work_units_and_no_more() -> None:
+def test_partition_names_only_its_largest_work_units() -> None:
     loads = Loads()
     loads.add(3, [unit for plan in plans_of({3: range(1000)})[3] for unit in plan.work_units])
     assert sorted(load for load, _, _ in loads.largest) == list(range(1001 - MAX_REPORTED_UNITS, 1001))
@@ -143,7 +143,9 @@ def test_a_partition_names_its_largest_work_units_and_no_more() -> None:
 
 @pytest.mark.parametrize("table", ["one", ""])
 def test_thousands_of_datasets_of_one_table_are_read_by_all_tasks(table: str) -> None:
-    """Through the planner and its files; without a table the buckets are balanced, and all is read by their owners."""
+    """The test uses the planner and its files. Without a table the buckets are balanced, and their owners read
+    everything.
+    """
     world, machine = World(buckets=16, partitions=4), Machine()
     source = ModelSource({f"dataset-{number:05d}": ModelDataset({"0": 3}) for number in range(5000)})
     run = world.begin(machine, source, sink=TableSink(tables=lambda urn: table or urn))

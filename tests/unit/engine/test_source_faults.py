@@ -1,4 +1,4 @@
-"""Sources that misbehave: what can't be planned, opened or read fails its own datasets, and says how."""
+"""Faulty sources: a dataset that can't be planned, opened or read fails alone, with a reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def raising(unit: WorkUnit, high: Watermark) -> Watermark:
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "expected_error"),
     [
         ({"extracting": refuse}, "SourceError: bad header \\udcff"),
         ({"highs": behind}, "outside its work unit"),
@@ -51,12 +51,12 @@ def raising(unit: WorkUnit, high: Watermark) -> Watermark:
         ({"highs": raising}, "ZeroDivisionError: a bug in the source"),
     ],
 )
-def test_an_extraction_that_misbehaves_fails_its_own_dataset_and_says_how(odd: dict[str, Any], told: str) -> None:
+def test_faulty_extraction_fails_its_own_dataset_with_a_reason(odd: dict[str, Any], expected_error: str) -> None:
     machine, good = Machine(), source(a=3, b=2, c=1)
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
     assert not result.succeeded
     assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
-    assert [(r.subject, r.kind, told in r.text) for r in result.totals.reasons] == [("b", "failed", True)]
+    assert [(r.subject, r.kind, expected_error in r.text) for r in result.totals.reasons] == [("b", "failed", True)]
     assert set(WORLD.watermarks(machine)) == {"a", "c"}
     check_recovery(machine, good)
 
@@ -66,7 +66,7 @@ def gone() -> None:
 
 
 @pytest.mark.parametrize("where", ["announcing", "opening"])
-def test_a_source_that_can_not_be_opened_fails_its_work_units_not_the_run(where: str) -> None:
+def test_source_that_cannot_be_opened_fails_its_work_units_not_the_run(where: str) -> None:
     machine, good = Machine(), source(a=3, b=2)
     odd: dict[str, Any] = {where: gone}
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
@@ -75,13 +75,13 @@ def test_a_source_that_can_not_be_opened_fails_its_work_units_not_the_run(where:
     check_recovery(machine, good)
 
 
-def test_an_extractor_that_can_not_be_closed_costs_nothing() -> None:
+def test_extractor_that_cannot_be_closed_costs_nothing() -> None:
     machine, good = Machine(), source(a=3, b=2)
     assert go(WORLD, machine, OddSource(good.datasets, closing=gone)).succeeded
     assert WORLD.violation(machine, good, {}) == ""
 
 
-def test_a_source_that_fails_twice_and_then_reads_is_read_by_the_third_attempt_of_the_task() -> None:
+def test_source_that_fails_twice_is_read_by_the_third_attempt_of_the_task() -> None:
     machine, good = Machine(), source(a=3)
     calls: list[int] = []
 
@@ -97,7 +97,7 @@ def test_a_source_that_fails_twice_and_then_reads_is_read_by_the_third_attempt_o
     check_recovery(machine, good)
 
 
-def test_datasets_that_can_not_be_planned_or_named_are_skipped_with_their_reason() -> None:
+def test_datasets_that_cannot_be_planned_or_named_are_skipped_with_their_reason() -> None:
     def bad() -> Iterator[DatasetPlan | DatasetProblem]:
         for urn in ("bad\udcff", "", "x" * 2000):
             unit = WorkUnit("", urn, Watermark({"0": 0}), Watermark({"0": 5}), 5)
@@ -112,7 +112,7 @@ def test_datasets_that_can_not_be_planned_or_named_are_skipped_with_their_reason
     assert WORLD.violation(machine, good, {}) == ""
 
 
-def test_a_source_that_can_not_plan_at_all_is_told_after_what_was_pending_has_been_replayed() -> None:
+def test_source_that_cannot_plan_is_reported_after_pending_sequences_were_replayed() -> None:
     def broken() -> Iterator[DatasetPlan | DatasetProblem]:
         raise SourceError("broker gone")
 
@@ -126,7 +126,7 @@ def test_a_source_that_can_not_plan_at_all_is_told_after_what_was_pending_has_be
 
 
 @pytest.mark.parametrize("part", ["/store/plans/", STAGING + "/0000000002", "/store/task_states/"])
-def test_storage_that_can_not_take_the_plan_is_not_blamed_on_the_source(part: str) -> None:
+def test_storage_that_cannot_take_the_plan_is_not_blamed_on_the_source(part: str) -> None:
     machine = Machine()
     WORLD.store(machine)
     machine.faults.append(fails(errno.ENOSPC, "mkdir", part))
@@ -135,7 +135,7 @@ def test_storage_that_can_not_take_the_plan_is_not_blamed_on_the_source(part: st
     assert not isinstance(caught.value, SourceUnavailableError)
 
 
-def test_a_partition_whose_planning_breaks_off_is_a_reason_and_the_others_go_on() -> None:
+def test_partition_whose_planning_fails_is_a_reason_and_the_others_continue() -> None:
     calls: list[int] = []
 
     def broken_once() -> Iterator[DatasetPlan | DatasetProblem]:

@@ -1,5 +1,7 @@
-"""Every state that a job's dataset can be stuck in: what `status`, the run and the errors say gets it out, and all is
-exact afterwards, or what was given up is known to be missing."""
+"""Every state in which a dataset can be stuck: the remedy that `status`, the run and the errors name resolves it.
+
+Afterwards everything is exact, or the missing records are known.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ DATA = source(a=2, b=1)
 
 
 def reason(machine: Machine, urn: str = "a") -> str:
-    """What `status` says."""
+    """Return the reason that `status` reports."""
     return next(row.reason for row in read_status(WORLD.store(machine)).datasets if row.dataset == urn)
 
 
@@ -57,13 +59,18 @@ def stop(machine: Machine) -> None:
 
 
 def check_given_up(machine: Machine) -> None:
-    """What was accepted unpublished is missing, and nothing else is wrong."""
+    """Check that the accepted, unpublished records are missing and nothing else is wrong."""
     go(WORLD, machine, source(a=3, b=1))
-    found = audit(WORLD, machine)
-    assert (found.gaps, found.duplicates, found.past_watermark, found.pending) == (2, 0, 0, [])
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.gaps, audit_result.duplicates, audit_result.past_watermark, audit_result.pending) == (
+        2,
+        0,
+        0,
+        [],
+    )
 
 
-def test_what_fails_in_each_run_is_quarantined_and_retried_all_at_once() -> None:
+def test_datasets_that_fail_in_each_run_are_quarantined_and_retried_all_at_once() -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     for _ in range(WORLD.max_attempts):
@@ -76,7 +83,7 @@ def test_what_fails_in_each_run_is_quarantined_and_retried_all_at_once() -> None
 
 
 @pytest.mark.parametrize("how", [operator_actions.Release.ABANDON, operator_actions.Release.ACCEPT])
-def test_what_is_lost_is_abandoned_or_accepted(how: operator_actions.Release) -> None:
+def test_lost_sequence_is_abandoned_or_accepted(how: operator_actions.Release) -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     machine.remove(next(path for path in machine.paths(STAGING) if path.endswith(".parquet")))
@@ -91,7 +98,7 @@ def test_what_is_lost_is_abandoned_or_accepted(how: operator_actions.Release) ->
         assert audit(WORLD, machine).gaps == DATA.datasets[urn].partitions["0"]
 
 
-def test_whoever_dies_in_abandoning_goes_on_or_gives_up() -> None:
+def test_abandon_whose_process_died_is_resumed_or_given_up() -> None:
     ends = set()
     for number in range(100):
         machine = Machine()
@@ -119,7 +126,7 @@ def test_whoever_dies_in_abandoning_goes_on_or_gives_up() -> None:
 
 
 @pytest.mark.parametrize("act", [abandon, accept])
-def test_steps_that_no_program_knows_any_more_are_quarantined_by_hand(
+def test_steps_that_no_program_knows_any_more_are_quarantined_by_an_operator(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[Machine], None]
 ) -> None:
     machine = Machine()
@@ -145,7 +152,7 @@ def test_steps_that_no_program_knows_any_more_are_quarantined_by_hand(
         check_recovery(machine, source(a=2))
 
 
-def test_a_sink_that_is_gone_for_good_keeps_no_dataset_for_ever() -> None:
+def test_removed_sink_does_not_block_a_dataset_for_ever() -> None:
     machine = Machine()
     run_with(MemorySink(answers=lambda request: RetryLater("no")), machine, source(a=1))
     go(WORLD, machine, NOTHING)
@@ -157,7 +164,7 @@ def test_a_sink_that_is_gone_for_good_keeps_no_dataset_for_ever() -> None:
     assert statuses(WORLD, machine) == {"a": "idle"}
 
 
-def test_an_abandoning_that_its_sink_can_never_end_is_given_up() -> None:
+def test_abandon_that_its_sink_can_never_complete_is_given_up() -> None:
     machine = Machine()
     run_with(MemorySink(answers=lambda request: RetryLater("no")), machine, source(a=1))
     stop(machine)
@@ -172,7 +179,7 @@ def test_an_abandoning_that_its_sink_can_never_end_is_given_up() -> None:
     assert statuses(WORLD, machine) == {"a": "idle"}
 
 
-def test_what_was_held_back_can_not_be_quarantined_as_the_next_run_drops_it() -> None:
+def test_held_sequence_cannot_be_quarantined_because_the_next_run_drops_it() -> None:
     machine = Machine()
     held(machine)
     with pytest.raises(ConflictError, match="run the job, or `distcommit recover`: the sequence is dropped"):
@@ -180,7 +187,7 @@ def test_what_was_held_back_can_not_be_quarantined_as_the_next_run_drops_it() ->
     check_recovery(machine, DATA)
 
 
-def test_the_datasets_of_a_bucket_that_is_corrupt_go_on_once_its_file_is_restored() -> None:
+def test_datasets_of_a_corrupt_bucket_continue_once_its_file_is_restored() -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     path = max(path for path in machine.paths("/job" + BUCKET_LOG.removesuffix("bucket=") + "bucket=00000"))
@@ -197,10 +204,10 @@ def test_the_datasets_of_a_bucket_that_is_corrupt_go_on_once_its_file_is_restore
 
 
 @pytest.mark.parametrize("act", [abandon, accept])
-def test_who_releases_what_a_run_has_finished_meanwhile_is_told_and_takes_nothing_away(
+def test_release_of_a_sequence_that_a_run_has_finished_is_rejected_and_deletes_nothing(
     act: Callable[[Machine], None],
 ) -> None:
-    told = 0
+    rejected = 0
     for number in range(100):
         machine = Machine()
         quarantined(machine, DATA)
@@ -217,8 +224,8 @@ def test_who_releases_what_a_run_has_finished_meanwhile_is_told_and_takes_nothin
             act(machine)
         except ConflictError as error:
             assert "it to be still quarantined" in str(error)  # noqa: PT017 - it may or may not come
-            told += 1
+            rejected += 1
             check_recovery(machine, DATA)
         if meeting.result is None:
             break
-    assert told > 0
+    assert rejected > 0

@@ -1,4 +1,4 @@
-"""Staged folders that are renamed as a whole: when, and when not."""
+"""Renames of whole staged folders: when a run publishes by one, and when file by file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WORLD = World()
 
 
 def moves(machine: Machine) -> list[str]:
-    """What was renamed into the output, or tried to be."""
+    """Return the renames of folders into the output, including failed ones."""
     paths = [op.path for op in machine.made if op.kind == "rename"]
     return [path for path in paths if path.startswith(OUTPUT + "/") and "/." not in path]
 
 
 def killed_at_its_move(machine: Machine) -> None:
-    """A run that has sealed dataset `b` and dies as it is about to rename its folder."""
+    """Run so that dataset `b` is sealed and the process dies before it renames the folder."""
     WORLD.store(machine)
     machine.faults.append(dies("rename", OUTPUT + "/b"))
     with pytest.raises(Crashed):
@@ -38,7 +38,7 @@ def killed_at_its_move(machine: Machine) -> None:
     assert statuses(WORLD, machine) == {"b": "pending"}
 
 
-def test_a_dataset_without_a_folder_is_published_by_one_rename() -> None:
+def test_dataset_without_a_folder_is_published_by_one_rename() -> None:
     machine = Machine()
     WORLD.store(machine)
     machine.made.clear()
@@ -47,12 +47,14 @@ def test_a_dataset_without_a_folder_is_published_by_one_rename() -> None:
     assert f"{OUTPUT}/b" not in [op.path for op in machine.made if op.kind == "mkdir"]
     machine.made.clear()
     assert go(WORLD, machine, source(b=5)).succeeded
-    assert [path.rpartition("/")[0] for path in moves(machine)] == [OUTPUT, f"{OUTPUT}/b"], "tried, then file by file"
-    found = audit(WORLD, machine)
-    assert (found.exact, found.records, found.files) == (True, 5, 2)
+    assert [path.rpartition("/")[0] for path in moves(machine)] == [OUTPUT, f"{OUTPUT}/b"], (
+        "the whole folder is tried first, then file by file"
+    )
+    audit_result = audit(WORLD, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.files) == (True, 5, 2)
 
 
-def test_a_second_work_unit_of_a_new_dataset_goes_file_by_file() -> None:
+def test_second_work_unit_of_a_new_dataset_is_published_file_by_file() -> None:
     machine = Machine()
     WORLD.store(machine)
     machine.made.clear()
@@ -61,7 +63,7 @@ def test_a_second_work_unit_of_a_new_dataset_goes_file_by_file() -> None:
     assert audit(WORLD, machine).exact
 
 
-def test_a_folder_with_another_file_in_it_is_not_moved_and_that_file_is_not_published() -> None:
+def test_staged_folder_with_a_foreign_file_is_not_renamed_and_that_file_is_not_published() -> None:
     machine = Machine()
     WORLD.store(machine)
 
@@ -78,7 +80,7 @@ def test_a_folder_with_another_file_in_it_is_not_moved_and_that_file_is_not_publ
     assert audit(WORLD, machine).exact
 
 
-def test_replay_goes_file_by_file_and_leaves_what_came_into_the_folder_meanwhile() -> None:
+def test_replay_publishes_file_by_file_and_leaves_foreign_files_in_the_folder() -> None:
     machine = Machine()
     killed_at_its_move(machine)
     [staged] = machine.paths(STAGING)
@@ -91,7 +93,7 @@ def test_replay_goes_file_by_file_and_leaves_what_came_into_the_folder_meanwhile
     assert audit(WORLD, machine).exact
 
 
-def test_a_file_that_was_lost_with_its_folder_in_place_is_never_taken_for_published() -> None:
+def test_file_lost_with_its_folder_in_place_is_never_counted_as_published() -> None:
     machine = Machine()
     killed_at_its_move(machine)
     [staged] = machine.paths(STAGING)
@@ -101,7 +103,7 @@ def test_a_file_that_was_lost_with_its_folder_in_place_is_never_taken_for_publis
     assert "no file at either path" in states(WORLD, machine)["b"].reason
 
 
-def test_a_file_where_the_folder_has_to_be_fails_its_dataset_alone() -> None:
+def test_file_at_the_folder_s_path_fails_only_its_own_dataset() -> None:
     machine = Machine()
     WORLD.store(machine)
     machine.put(f"{OUTPUT}/b", b"somebody's")

@@ -1,4 +1,4 @@
-"""Avro container files whose blocks claim more than they should, and the codecs that producers use."""
+"""Avro container files: blocks with excessive claims, and the codecs that producers use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYNC = bytes(range(16))
 
 
 def file_of(schema: Any, codec: str, *blocks: tuple[int, bytes]) -> io.BytesIO:
-    """A container file with these blocks: the number of records that each claims, and its bytes."""
+    """Build a container file from blocks: the claimed number of records of each, and its bytes."""
     header = header_bytes(json.dumps(schema).encode(), codec, SYNC)
     return io.BytesIO(header + b"".join(block_bytes(*block, SYNC) for block in blocks))
 
@@ -33,7 +33,7 @@ def rows_of(file: io.BytesIO) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-def test_records_of_each_codec_are_read(codec: str) -> None:
+def test_records_of_each_codec_are_read_back(codec: str) -> None:
     file, records = io.BytesIO(), [{"a": f"text {n}"} for n in range(20_000)]
     fastavro.writer(file, fastavro.parse_schema(dict(RECORD)), records, codec=codec)
     file.seek(0)
@@ -42,7 +42,7 @@ def test_records_of_each_codec_are_read(codec: str) -> None:
     assert max(batch.num_rows for batch in batches) <= 8192
 
 
-def test_a_snappy_file_is_read_and_its_checksum_compared() -> None:
+def test_snappy_file_is_read_and_its_checksum_compared() -> None:
     plain = b"\x06one\x06two"
     body = pa.compress(plain, codec="snappy", asbytes=True)
     good, bad = (body + (zlib.crc32(plain) ^ wrong).to_bytes(4, "big") for wrong in (0, 1))
@@ -51,18 +51,18 @@ def test_a_snappy_file_is_read_and_its_checksum_compared() -> None:
         rows_of(file_of(RECORD, "snappy", (2, bad)))
 
 
-def test_a_zstandard_file_is_read() -> None:
+def test_zstandard_file_is_read() -> None:
     body = pa.compress(b"\x06one", codec="zstd", asbytes=True)
     assert rows_of(file_of(RECORD, "zstandard", (1, body))) == [{"a": "one"}]
 
 
-def test_a_codec_that_is_not_known_is_named() -> None:
+def test_unknown_codec_is_named() -> None:
     with pytest.raises(ValueError, match="its codec is 'lzo', and it must be one of null, deflate"):
         rows_of(file_of(RECORD, "lzo", (1, b"x")))
 
 
 @pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
-def test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound(codec: str) -> None:
+def test_block_that_decompresses_to_gigabytes_is_rejected_within_the_bound(codec: str) -> None:
     zeros = bytes(MAX_BLOCK_BYTES + 1)
     if codec == "deflate":
         packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
@@ -76,7 +76,7 @@ def test_a_block_that_decompresses_to_gigabytes_is_refused_within_the_bound(code
 
 
 @pytest.mark.parametrize("kind", ["null", {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}])
-def test_a_small_file_that_claims_many_records_without_bytes_is_refused(kind: Any) -> None:
+def test_small_file_that_claims_many_records_without_bytes_is_rejected(kind: Any) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
     file = file_of(schema, "null", (10**12, b""))
     assert len(file.getvalue()) < 300
@@ -86,13 +86,13 @@ def test_a_small_file_that_claims_many_records_without_bytes_is_refused(kind: An
 
 
 @pytest.mark.parametrize("items", ["null", {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}])
-def test_an_array_of_items_that_take_no_bytes_is_refused(items: Any) -> None:
+def test_array_of_items_without_bytes_is_rejected(items: Any) -> None:
     schema = {**RECORD, "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
     with pytest.raises(ValueError, match="array of items that take no bytes"):
         rows_of(file_of(schema, "null", (1, b"\x80\x80\x80\x80\x80\x20\0")))
 
 
-def test_a_schema_that_expands_to_millions_of_columns_is_refused() -> None:
+def test_schema_that_expands_to_millions_of_columns_is_rejected() -> None:
     kind: Any = "long"
     for level in range(24):
         second = kind if isinstance(kind, str) else kind["name"]
@@ -103,31 +103,31 @@ def test_a_schema_that_expands_to_millions_of_columns_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "found"),
+    ("blocks", "problem"),
     [(((-1, b""),), "negative"), (((1, b"\xff\xff"),), "block 0"), (((5, b"\x06one"),), "block 0")],
 )
-def test_a_damaged_block_is_named(blocks: tuple[tuple[int, bytes], ...], found: str) -> None:
+def test_damaged_block_is_named(blocks: tuple[tuple[int, bytes], ...], problem: str) -> None:
     written = file_of(RECORD, "null", *[(max(count, 0), data) for count, data in blocks]).getvalue()
     if blocks[0][0] < 0:
         written = written[: -len(block_bytes(0, b"", SYNC))] + b"\x01\x00" + SYNC
-    with pytest.raises(ValueError, match=found):
+    with pytest.raises(ValueError, match=problem):
         rows_of(io.BytesIO(written))
 
 
 @pytest.mark.parametrize("cut", [1, 8, 17, 25])
-def test_a_file_that_is_cut_off_is_no_shorter_file(cut: int) -> None:
+def test_truncated_file_is_not_read_as_a_shorter_file(cut: int) -> None:
     whole = file_of(RECORD, "null", (2, b"\x06one\x06two")).getvalue()
     with pytest.raises(ValueError, match=r"cut off|within a number|negative"):
         rows_of(io.BytesIO(whole[:-cut]))
 
 
-def test_a_block_with_bytes_behind_its_records_is_refused() -> None:
+def test_block_with_bytes_behind_its_records_is_rejected() -> None:
     with pytest.raises(ValueError, match="block 0 has bytes left after its records"):
         rows_of(file_of(RECORD, "null", (1, b"\x06one\x06two")))
 
 
 @pytest.mark.parametrize("size", [MAX_BLOCK_BYTES, 2**62, -1])
-def test_a_header_that_claims_gigabytes_is_refused_before_they_are_allocated(size: int) -> None:
+def test_header_that_claims_gigabytes_is_rejected_before_they_are_allocated(size: int) -> None:
     number, encoded = (size << 1) ^ (size >> 63), b""
     while number > 0x7F:
         number, encoded = number >> 7, encoded + bytes([number & 0x7F | 0x80])
@@ -135,13 +135,13 @@ def test_a_header_that_claims_gigabytes_is_refused_before_they_are_allocated(siz
         rows_of(io.BytesIO(b"Obj\x01\x02" + encoded + bytes([number])))
 
 
-def test_a_schema_text_beyond_the_limit_is_refused() -> None:
+def test_schema_text_beyond_the_limit_is_rejected() -> None:
     schema = {**RECORD, "doc": "x" * MAX_SCHEMA_BYTES}
     with pytest.raises(ValueError, match=f"at most {MAX_SCHEMA_BYTES} are allowed"):
         rows_of(file_of(schema, "null"))
 
 
-def test_a_schema_nested_beyond_the_limit_is_refused() -> None:
+def test_schema_nested_beyond_the_limit_is_rejected() -> None:
     kind: Any = "long"
     for _ in range(MAX_NESTING + 1):
         kind = {"type": "array", "items": kind}
@@ -163,20 +163,20 @@ def test_a_schema_nested_beyond_the_limit_is_refused() -> None:
     ],
     ids=str,
 )
-def test_a_record_that_claims_more_than_its_block_holds_is_refused(kind: Any, data: bytes, reason: str) -> None:
+def test_record_that_claims_more_than_its_block_holds_is_rejected(kind: Any, data: bytes, reason: str) -> None:
     schema = {**RECORD, "fields": [{"name": "a", "type": kind}]}
     with pytest.raises(ValueError, match=reason):
         rows_of(file_of(schema, "null", (1, data)))
 
 
 @given(st.data())
-def test_any_records_of_a_block_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
+def test_any_records_of_a_block_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
     datums = data.draw(st.lists(bodies(schema), max_size=5))
     rows = rows_of(file_of(schema, "deflate", (len(datums), raw_deflate(b"".join(datums)))))
     expected = [as_arrow(schema, by_fastavro(schema, datum)) for datum in datums]
-    found = repr([without_repeated_keys(row) for row in rows])
-    assert found.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
+    actual = repr([without_repeated_keys(row) for row in rows])
+    assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
 def raw_deflate(data: bytes) -> bytes:

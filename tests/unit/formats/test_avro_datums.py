@@ -1,4 +1,4 @@
-"""Avro datums as columns, beside what fastavro reads of them."""
+"""Avro datums as columns, compared with the values that fastavro reads."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def read(
     records, wrong = made.read(Datums.of(data, ends[:-1], ends[1:]))
     assert wrong.keys() == in_lockstep[1].keys()
     assert repr(valid(records, wrong).to_pylist()) == repr(valid(*in_lockstep).to_pylist())
-    kept = valid(records, wrong)
-    kept.validate(full=True)
-    return kept, wrong
+    valid_rows = valid(records, wrong)
+    valid_rows.validate(full=True)
+    return valid_rows, wrong
 
 
 def valid(records: pa.RecordBatch, wrong: dict[int, str]) -> pa.RecordBatch:
@@ -78,7 +78,7 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "arrow", "found"),
+    ("kind", "value", "arrow", "expected"),
     [
         ("boolean", True, pa.bool_(), True),
         ("int", -(2**31), pa.int32(), -(2**31)),
@@ -142,24 +142,24 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 1, 500_000, UTC)
     ],
     ids=str,
 )
-def test_a_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, found: Any) -> None:
-    assert read_one(kind, value) == (arrow, value if found is ... else found)
+def test_avro_type_becomes_its_column(kind: Avro, value: Any, arrow: pa.DataType, expected: Any) -> None:
+    assert read_one(kind, value) == (arrow, value if expected is ... else expected)
 
 
-def test_columns_may_be_null_and_so_may_what_is_within_them() -> None:
+def test_columns_and_their_nested_fields_may_be_null() -> None:
     inner = record(("y", "int"), ("z", {"type": "array", "items": "int"}), ("m", {"type": "map", "values": "int"}))
     records, _ = read(record(("x", {**inner, "name": "R"})), [])
     assert nullable_columns(records.schema).equals(records.schema)
     (x,) = records.schema
-    assert [each.nullable for each in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
+    assert [arrow_field.nullable for arrow_field in (x, *x.type, x.type.field("z").type.value_field)] == [True] * 5
 
 
-def test_a_schema_that_is_no_record_becomes_a_column_of_its_own() -> None:
+def test_schema_that_is_not_a_record_becomes_a_column_of_its_own() -> None:
     records, _ = read("string", [datum("string", "a"), datum("string", "")])
     assert records.to_pydict() == {"value": ["a", ""]}
 
 
-def test_blocks_of_an_array_may_say_how_long_they_are_and_be_several() -> None:
+def test_array_may_have_several_blocks_that_state_their_length() -> None:
     schema = record(("x", {"type": "array", "items": "int"}), ("y", "int"))
     several = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00" + b"\x0e"  # two items in two bytes, then one more
     records, wrong = read(schema, [several, datum(schema, {"x": [], "y": 1})])
@@ -203,9 +203,9 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
         (record(("x", {"type": "fixed", "name": "F", "size": 9})), b"12345678", "it ends before"),
     ],
 )
-def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes, reason: str) -> None:
+def test_invalid_datum_is_rejected_alone(kind: Avro, body: bytes, reason: str) -> None:
     same = {"long": 1, "int": 1, "string": "q", "boolean": True, "double": 0.5}
-    values = {each["name"]: same.get(str(each["type"])) for each in kind["fields"]}
+    values = {schema_field["name"]: same.get(str(schema_field["type"])) for schema_field in kind["fields"]}
     others = [] if None in values.values() else [datum(kind, values)]
     records, wrong = read(kind, [*others, body, *others])
     assert list(wrong) == [len(others)]
@@ -214,7 +214,7 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "expected_error"),
     [
         ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself (N)"),
         (record(("x", {"type": "record", "name": "E", "fields": []})), "field x is a record without fields"),
@@ -229,13 +229,13 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
     ],
     ids=str,
 )
-def test_a_schema_without_columns_is_refused(kind: Avro, said: str) -> None:
+def test_schema_without_columns_is_rejected(kind: Avro, expected_error: str) -> None:
     with pytest.raises(UnusableSchemaError) as caught:
         read(kind, [])
-    assert said in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
-def test_types_of_other_schemas_may_be_used() -> None:
+def test_types_of_other_schemas_may_be_used_in_a_schema() -> None:
     money = record(("amount", "long"))
     money["name"] = "shop.Money"
     writer = record(("price", "shop.Money"), ("paid", ["null", "shop.Money"]))
@@ -248,7 +248,7 @@ def test_types_of_other_schemas_may_be_used() -> None:
 
 # -- any schema, and any damage
 
-NAMES = st.just("")  # made different below
+NAMES = st.just("")  # renamed below
 
 
 def logical(kind: str, name: str) -> st.SearchStrategy[Avro]:
@@ -268,8 +268,8 @@ SCALARS = st.one_of(
 
 def nested(inner: st.SearchStrategy[Avro]) -> st.SearchStrategy[Avro]:
     return st.one_of(
-        st.builds(lambda each: {"type": "array", "items": each}, inner),
-        st.builds(lambda each: {"type": "map", "values": each}, inner),
+        st.builds(lambda item: {"type": "array", "items": item}, inner),
+        st.builds(lambda item: {"type": "map", "values": item}, inner),
         st.builds(
             lambda kinds, name: {**record(*((f"f{n}", kind) for n, kind in enumerate(kinds))), "name": name},
             st.lists(inner, min_size=1, max_size=4),
@@ -283,18 +283,18 @@ def nullable(inner: st.SearchStrategy[Avro]) -> st.SearchStrategy[Avro]:
 
 
 def named(schema: Avro, numbers: Iterator[int], *, logical: bool) -> Avro:
-    """The schema with another name for each type that has one; without logical types unless they are to stay."""
+    """Return the schema with a name for each unnamed type, and without logical types unless `logical` is set."""
     if isinstance(schema, list):
-        return [named(each, numbers, logical=logical) for each in schema]
+        return [named(part, numbers, logical=logical) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if not logical and schema.get("logicalType"):
         return schema["type"]
-    made = {key: named(each, numbers, logical=logical) for key, each in schema.items() if key != "name"}
+    renamed = {key: named(part, numbers, logical=logical) for key, part in schema.items() if key != "name"}
     if "name" in schema:
         is_type = schema.get("type") in ("record", "fixed", "enum")
-        made["name"] = f"n{next(numbers)}" if is_type and not schema["name"] else schema["name"]
-    return made
+        renamed["name"] = f"n{next(numbers)}" if is_type and not schema["name"] else schema["name"]
+    return renamed
 
 
 def schemas(*, logical: bool) -> st.SearchStrategy[Avro]:
@@ -307,7 +307,7 @@ def schemas(*, logical: bool) -> st.SearchStrategy[Avro]:
 
 @st.composite
 def bodies(draw: st.DrawFn, kind: Avro) -> bytes:
-    """A datum of a type, written by hand."""
+    """Encode a datum of a type without a library."""
     match kind:
         case list():
             branch = draw(st.integers(0, len(kind) - 1))
@@ -342,7 +342,7 @@ def bodies(draw: st.DrawFn, kind: Avro) -> bytes:
         case "enum", _:
             return number(draw(st.integers(0, 2)))
         case "record", _:
-            return b"".join(draw(bodies(each["type"])) for each in kind["fields"])
+            return b"".join(draw(bodies(schema_field["type"])) for schema_field in kind["fields"])
     is_map = kind["type"] == "map"
     written = b""
     for _ in range(draw(st.integers(0, 2))):
@@ -363,20 +363,20 @@ def number(value: int) -> bytes:
 
 
 def by_fastavro(schema: Avro, body: bytes) -> Any:
-    """What fastavro reads, if that is all of it; `ValueError` else."""
+    """Return fastavro's value of the whole datum, or raise `ValueError`."""
     held = io.BytesIO(body)
     options: Any = {"return_record_name": False, "handle_unicode_errors": "strict"}
     try:
-        found = fastavro.schemaless_reader(held, fastavro.parse_schema(schema), None, **options)
+        value = fastavro.schemaless_reader(held, fastavro.parse_schema(schema), None, **options)
     except Exception as error:
         raise ValueError(str(error)) from error
     if held.tell() != len(body):
         raise ValueError("bytes are left")
-    return found
+    return value
 
 
 def as_arrow(kind: Avro, value: Any) -> Any:
-    """A value of fastavro as Arrow gives it to Python."""
+    """Convert a value of fastavro to the form in which Arrow returns it to Python."""
     if isinstance(kind, list):
         if value is None or len(kind) == 2:
             return value if value is None else as_arrow(kind[1], value)
@@ -386,36 +386,39 @@ def as_arrow(kind: Avro, value: Any) -> Any:
         }
     match kind["type"] if isinstance(kind, dict) else kind:
         case "record":
-            return {each["name"]: as_arrow(each["type"], value[each["name"]]) for each in kind["fields"]}
+            return {
+                schema_field["name"]: as_arrow(schema_field["type"], value[schema_field["name"]])
+                for schema_field in kind["fields"]
+            }
         case "array":
-            return [as_arrow(kind["items"], each) for each in value]
+            return [as_arrow(kind["items"], schema_field) for schema_field in value]
         case "map":
-            return [(name, as_arrow(kind["values"], each)) for name, each in value.items()]
+            return [(name, as_arrow(kind["values"], schema_field)) for name, schema_field in value.items()]
     return value
 
 
 def without_repeated_keys(value: Any) -> Any:
-    """Arrow's maps keep entries of one key, Python's the last."""
+    """Keep the last entry of each map key as Python does; Arrow's maps keep all."""
     if isinstance(value, dict):
-        return {name: without_repeated_keys(each) for name, each in value.items()}
-    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
-        return list({name: without_repeated_keys(each) for name, each in value}.items())
-    return [without_repeated_keys(each) for each in value] if isinstance(value, list) else value
+        return {name: without_repeated_keys(item) for name, item in value.items()}
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
+        return list({name: without_repeated_keys(item) for name, item in value}.items())
+    return [without_repeated_keys(item) for item in value] if isinstance(value, list) else value
 
 
 @given(st.data())
-def test_any_datums_are_read_as_fastavro_reads_them(data: st.DataObject) -> None:
+def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
     given_bodies = data.draw(st.lists(bodies(schema), max_size=5))
     records, wrong = read(schema, given_bodies)
     assert not wrong
     expected = [as_arrow(schema, by_fastavro(schema, body)) for body in given_bodies]
-    found = repr([without_repeated_keys(each) for each in records.to_pylist()])
-    assert found.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
+    actual = repr([without_repeated_keys(row) for row in records.to_pylist()])
+    assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
 @given(st.data())
-def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.DataObject) -> None:
+def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=False))
     before, body, after = (data.draw(bodies(schema)) for _ in range(3))
     place = data.draw(st.integers(0, len(body)))
@@ -430,19 +433,19 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
         expected = as_arrow(schema, by_fastavro(schema, damaged))
     except ValueError:
         expected = None
-    found = [without_repeated_keys(each) for each in records.to_pylist()]
-    whole = [as_arrow(schema, by_fastavro(schema, each)) for each in (before, after)]
+    actual = [without_repeated_keys(row) for row in records.to_pylist()]
+    whole = [as_arrow(schema, by_fastavro(schema, row)) for row in (before, after)]
     if 1 in wrong:
-        assert repr(found) == repr(whole)
-    else:  # what fastavro refuses is never taken
-        assert repr(found) == repr([whole[0], expected, whole[1]])
+        assert repr(actual) == repr(whole)
+    else:  # no datum is accepted that fastavro rejects
+        assert repr(actual) == repr([whole[0], expected, whole[1]])
 
 
 # -- a reader's schema
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "value", "found"),
+    ("writer", "reader", "value", "expected"),
     [
         ("int", "long", 5, 5),
         ("int", "double", 5, 5.0),
@@ -472,15 +475,15 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
     ],
     ids=str,
 )
-def test_a_value_is_read_as_the_pinned_schema_has_it(writer: Avro, reader: Avro, value: Any, found: Any) -> None:
-    written, wanted = record(("x", writer)), record(("x", reader))
-    records, wrong = read(written, [datum(written, {"x": value})], wanted)
+def test_value_is_read_by_the_fixed_reader_schema(writer: Avro, reader: Avro, value: Any, expected: Any) -> None:
+    written, reader_schema = record(("x", writer)), record(("x", reader))
+    records, wrong = read(written, [datum(written, {"x": value})], reader_schema)
     assert not wrong
-    assert records.schema == read(wanted, [])[0].schema
-    assert records.to_pylist() == [{"x": found}]
+    assert records.schema == read(reader_schema, [])[0].schema
+    assert records.to_pylist() == [{"x": expected}]
 
 
-def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> None:
+def test_fields_are_matched_by_name_or_alias_and_others_have_their_default() -> None:
     writer = record(("gone", {"type": "array", "items": "string"}), ("b", "int"), ("old", "string"), ("a", "int"))
     reader = record(("a", "long"), ("b", "long"))
     reader["fields"] += [
@@ -499,7 +502,7 @@ def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> No
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader", "said"),
+    ("writer", "reader", "expected_error"),
     [
         (record(("a", "int")), record(("a", "int"), ("b", "int")), "field b is not in the writer's schema"),
         (record(("a", "string")), record(("a", "int")), "field a is string, and the pinned schema has int"),
@@ -518,17 +521,17 @@ def test_fields_are_found_by_name_or_alias_and_others_have_their_default() -> No
         (record(("a", TIMES["of day"])), record(("a", TIMES["micros of day"])), "field a is int (time-millis)"),
     ],
 )
-def test_schemas_that_do_not_fit_are_told_with_the_field(writer: Avro, reader: Avro, said: str) -> None:
+def test_incompatible_schemas_are_reported_with_the_field(writer: Avro, reader: Avro, expected_error: str) -> None:
     for name, schema in (("R1", writer), ("R2", reader)):
         inner = schema["fields"][0]["type"]
         if isinstance(inner, dict) and inner["type"] == "record":
             inner["name"] = name
     with pytest.raises(UnusableSchemaError) as caught:
         read(writer, [], reader)
-    assert said in str(caught.value)
+    assert expected_error in str(caught.value)
 
 
-def test_a_branch_that_the_pinned_schema_can_not_take_turns_its_records_away() -> None:
+def test_union_branch_absent_from_the_reader_schema_rejects_its_records() -> None:
     writer, reader = record(("a", ["null", "int"])), record(("a", "int"))
     records, wrong = read(writer, [datum(writer, {"a": 1}), datum(writer, {"a": None})], reader)
     assert records.to_pylist() == [{"a": 1}]
@@ -537,7 +540,7 @@ def test_a_branch_that_the_pinned_schema_can_not_take_turns_its_records_away() -
 
 
 @given(st.data())
-def test_a_schema_read_as_one_with_more_fields_gives_the_same_for_its_own(data: st.DataObject) -> None:
+def test_reader_schema_with_more_fields_leaves_the_values_of_common_ones_unchanged(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
     wider = {**schema, "fields": [*schema["fields"][::-1], {"name": "more", "type": ["null", "int"], "default": None}]}
     given_bodies = data.draw(st.lists(bodies(schema), max_size=3))
@@ -561,15 +564,15 @@ LONG = 3 * 65_536 + 1
         (lambda body: body + b"\0", "bytes are left"),
     ],
 )
-def test_arrays_of_many_items_are_read_at_once_and_faults_of_their_items_found(damage: Any, reason: str) -> None:
+def test_large_arrays_are_read_at_once_and_invalid_items_detected(damage: Any, reason: str) -> None:
     schema = record(("x", {"type": "array", "items": "string"}), ("y", "int"))
     long = number(LONG - 1) + b"\x02a" * (LONG - 1) + number(1) + b"\x02x" + number(0) + b"\x02"
     short = datum(schema, {"x": ["b"], "y": 2})
-    made = AvroReader(parse(json.dumps(schema)), None, "value")
+    reader = AvroReader(parse(json.dumps(schema)), None, "value")
     parts = [short, damage(long), short]
     ends = np.cumsum([0, *map(len, parts)])
     began_s = perf_counter()
-    records, wrong = made.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
+    records, wrong = reader.read(Datums.of(np.frombuffer(b"".join(parts), np.uint8), ends[:-1], ends[1:]))
     assert perf_counter() - began_s < 30
     assert [reason in text for text in wrong.values()] == [True] * bool(reason)
     assert valid(records, wrong)["y"].to_pylist() == ([2, 2] if reason else [2, 1, 2])

@@ -1,1 +1,1 @@
-"""File systems of fsspec, right and wrong ones."""
+"""Correct and defective fsspec file systems."""

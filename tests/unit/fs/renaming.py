@@ -1,4 +1,4 @@
-"""A file system of fsspec that does all that is asked, on the local disk, and those that do one thing wrong."""
+"""A correct fsspec file system on the local disk, and variants with one defect each."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MAKER = "DISTCOMMIT_TEST_MAKER"
 
 
 def opened(kind: type[LocalFileSystem]) -> FsspecFileSystem:
-    """One of these as a job gets it."""
+    """Open one of these as a job does."""
     return FsspecFileSystem(kind, "renaming", "here")
 
 
 def in_another_process() -> bool:
-    """Whether this is not the process that the variable names."""
+    """Return whether this process differs from the one that the variable names."""
     return os.environ[MAKER] != str(os.getpid())
 
 
 class Renaming(LocalFileSystem):  # type: ignore[misc]
-    """Right. Its URLs are renaming://here/..."""
+    """A correct file system. Its URLs are renaming://here/..."""
 
     protocol = "renaming"
 
@@ -60,7 +60,7 @@ class Overwrites(Renaming):
         return super()._open(path, mode.replace("x", "w"), **kwargs)
 
 
-class EmptiesWhatIsTaken(Renaming):
+class EmptiesExistingTargets(Renaming):
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if mode == "xb" and os.path.exists(path):
             os.truncate(path, 0)
@@ -68,7 +68,7 @@ class EmptiesWhatIsTaken(Renaming):
 
 
 class _Later(io.BytesIO):
-    """Puts what was written in place when it is closed."""
+    """A file that appears under its name when it is closed."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Later(io.BytesIO):
 
 
 class MakesWhenClosed(Renaming):
-    """A file takes its name when it is closed, whoever has it by then."""
+    """A defective variant: a file takes its name when it is closed, whichever file has it by then."""
 
     mode = "wb"
 
@@ -100,8 +100,8 @@ class MakesWhenClosed(Renaming):
         return _Later(put)
 
 
-class TellsWhenClosed(MakesWhenClosed):
-    """Right, too: of two the first to close its file gets the name, and the other is told."""
+class ReportsWhenClosed(MakesWhenClosed):
+    """A correct variant: the first of two files to be closed gets the name, and the other close raises."""
 
     mode = "xb"
 
@@ -153,7 +153,7 @@ class KeepsFolders(Renaming):
 
 
 class ListsForEver(Renaming):
-    """Lists what it once saw, whatever it is told of caches."""
+    """A defective variant: it returns its first listing for ever, whatever the cache options."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -182,7 +182,7 @@ class Replaces(Renaming):
         os.replace(path1, path2)
 
 
-class LosesWhatIsNotRenamed(Renaming):
+class LosesUnrenamedFiles(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         if os.path.isfile(path2):
             os.remove(path1)
@@ -207,7 +207,7 @@ class KeepsTheOldName(Renaming):
         os.link(path1, path2)
 
 
-class IsSilentAboutWhatIsGone(Renaming):
+class IgnoresMissingFiles(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         if os.path.exists(path1) or not os.path.exists(os.path.dirname(path1)) or "missing" in path2:
             super().mv(path1, path2)
@@ -221,8 +221,8 @@ class LooksThenRenames(Renaming):
         os.replace(path1, path2)
 
 
-class TellsTheWrongOne(Renaming):
-    """Of eight that rename to a name the first gets it and the last is told so."""
+class ReportsTheWrongWinner(Renaming):
+    """A defective variant: the first of eight renames to a name wins, but the last one is reported as the winner."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -239,7 +239,7 @@ class TellsTheWrongOne(Renaming):
             _raise_taken(path2)
 
 
-class LosesWhatLosesARace(Renaming):
+class LosesTheLoserOfARace(Renaming):
     def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
         try:
             super().mv(path1, path2)
@@ -258,8 +258,10 @@ class LooksThenMakes(Renaming):
         return super()._open(path, mode.replace("x", "w"), **kwargs)
 
 
-class MixesWhatManyMake(Renaming):
-    """The first to make a name is told so, and all others are refused, but not before they wrote to it."""
+class MixesConcurrentWrites(Renaming):
+    """A defective variant: the first process to create a name is confirmed and all others are refused, but only after
+    they wrote to it.
+    """
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if not (path.endswith("/made") and mode == "xb"):
@@ -286,7 +288,7 @@ class TakesAsciiOnly(Renaming):
 
 
 class RefusesOddNames(Renaming):
-    """Right: what is refused is not kept under another name."""
+    """A correct variant: a refused name is not stored under another one."""
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if path.endswith((".", " ")) or ":" in path:
@@ -300,7 +302,7 @@ class IgnoresCase(Renaming):
         return super()._open(path if len(name) > 1 else f"{folder}/{name.lower()}", mode, **kwargs)
 
 
-class RemembersWhatIsMissing(Renaming):
+class CachesMissingFiles(Renaming):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.missing: set[str] = set()
@@ -327,7 +329,7 @@ class RemembersWhatIsMissing(Renaming):
         super().mv(path1, path2)
 
 
-class RemembersWhatIsThere(Renaming):
+class CachesExistingFiles(Renaming):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.there: dict[str, Any] = {}

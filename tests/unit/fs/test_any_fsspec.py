@@ -1,4 +1,4 @@
-"""File systems of fsspec as a job uses them: what they say is understood, and what they may not be asked is not."""
+"""fsspec file systems as a job uses them: their answers are interpreted, and unsupported ones are rejected."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ class TestFsspecOnALocalDisk(FileSystemContract):
         return opened(Renaming), str(place)
 
     def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
-        """It can't be set."""
+        """fsspec cannot set the access mode, so the call raises."""
         self.write(fs, f"{root}/a", b"x")
         with pytest.raises(OSError, match="can't set owner"):
             fs.set_access(f"{root}/a", FileAccess(mode=0o640))
 
 
 @pytest.mark.parametrize(
-    ("scheme", "found"),
+    ("scheme", "problem"),
     [
         ("memory", "MemoryFileSystem inherits `mv`, which copies and deletes"),
         ("nothing", "Protocol not known: nothing"),
         ("libarchive", "LibArchive requires"),
     ],
 )
-def test_a_scheme_without_a_renaming_class_is_refused_unseen(
-    monkeypatch: pytest.MonkeyPatch, scheme: str, found: str
+def test_scheme_without_a_renaming_class_is_rejected_unopened(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, problem: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "libarchive", None)
     with pytest.raises(ConfigurationError) as caught:
         fsspec_class(scheme)
-    assert found in caught.value.found
+    assert problem in caught.value.found
     assert caught.value.ids == {"scheme": scheme}
     assert caught.value.todo
 
 
 class Failing(Renaming):
-    """Looks fail as each path says: its number is that of an error in `errors`."""
+    """A file system whose lookups fail by path: the path's number is that of an error in `errors`."""
 
     errors: tuple[Exception, ...] = ()
     made = 0
@@ -65,7 +65,7 @@ class Failing(Renaming):
 
 
 class NtError(OSError):
-    """As the client of SMB raises it."""
+    """An error as the SMB client raises it."""
 
     def __init__(self, status: int, number: int = 0) -> None:
         super().__init__(number, "what the client says", "path")
@@ -73,7 +73,7 @@ class NtError(OSError):
 
 
 class RefusedError(Exception):
-    """As the client of SMB raises it where it is not about a file."""
+    """An error as the SMB client raises it where no file is involved."""
 
     status = 0xC000006D
 
@@ -99,7 +99,7 @@ class RefusedError(Exception):
         (RuntimeError("the connection is gone"), errno.EIO, True),
     ],
 )
-def test_errors_are_the_built_in_ones(error: Exception, number: int, connects_anew: bool) -> None:
+def test_errors_become_built_in_ones(error: Exception, number: int, connects_anew: bool) -> None:
     class Fails(Failing):
         errors = (error,)
 
@@ -115,7 +115,7 @@ def test_errors_are_the_built_in_ones(error: Exception, number: int, connects_an
 @pytest.mark.parametrize(
     ("error", "kind"), [(RefusedError("wrong password"), PermissionError), (RuntimeError("no route"), OSError)]
 )
-def test_a_password_that_is_refused_is_a_missing_permission(error: Exception, kind: type[OSError]) -> None:
+def test_rejected_password_is_a_missing_permission(error: Exception, kind: type[OSError]) -> None:
     class Refuses(Renaming):
         def __init__(self, **options: Any) -> None:
             raise error
@@ -126,7 +126,7 @@ def test_a_password_that_is_refused_is_a_missing_permission(error: Exception, ki
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("/0"), NotADirectoryError("/0")])
-def test_what_is_not_there_has_no_status(error: Exception) -> None:
+def test_missing_file_has_no_status(error: Exception) -> None:
     class Fails(Failing):
         errors = (error,)
 
@@ -134,7 +134,7 @@ def test_what_is_not_there_has_no_status(error: Exception) -> None:
 
 
 class Options(Renaming):
-    """Keeps what it was made with, and counts."""
+    """A file system that records its options and counts its instances."""
 
     given: dict[str, Any] = {}
     made = 0
@@ -150,11 +150,11 @@ class Options(Renaming):
 
 
 @pytest.mark.parametrize(("scheme", "more"), [("smb", {"share_access": "rwd"}), ("other", {})])
-def test_options_are_those_of_the_url_and_of_fsspec_without_caches(
+def test_options_come_from_the_url_and_from_fsspec_without_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str, more: dict[str, str]
 ) -> None:
     monkeypatch.setitem(fsspec.config.conf, "renaming", {"username": "me"})
-    made = Options.made
+    count = Options.made
     for _ in range(2):
         fs = FsspecFileSystem(Options, scheme, "user@host:1")
         for _ in range(2):
@@ -162,11 +162,11 @@ def test_options_are_those_of_the_url_and_of_fsspec_without_caches(
                 fs.read(f"{tmp_path}/missing")
     url = f"{scheme}://user@host:1/"
     assert Options.given == {"url": url, "username": "me", "use_listings_cache": False, **more}
-    assert Options.made - made == 2, "one connection for each"
+    assert Options.made - count == 2, "each file system has its own connection"
 
 
 class Remembers(Renaming):
-    """Keeps what it has seen until it is told to forget."""
+    """A file system that caches listings until the cache is invalidated."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -187,14 +187,14 @@ class Remembers(Renaming):
         self.known.clear()
 
 
-def test_each_listing_is_a_new_one(tmp_path: Path) -> None:
+def test_each_listing_is_uncached(tmp_path: Path) -> None:
     fs = opened(Remembers)
     for number in range(3):
         (tmp_path / str(number)).touch()
         assert len(fs.list_folder(str(tmp_path))) == number + 1
 
 
-def test_each_status_is_a_new_one(tmp_path: Path) -> None:
+def test_each_status_is_uncached(tmp_path: Path) -> None:
     fs = opened(Remembers)
     for size in range(3):
         (tmp_path / "a").write_bytes(bytes(size))
@@ -204,7 +204,7 @@ def test_each_status_is_a_new_one(tmp_path: Path) -> None:
 
 
 class AtARoot(Renaming):
-    """Its URLs without a path are the root, with a slash."""
+    """A file system whose URLs without a path are the root, with a slash."""
 
     asked = ""
 
@@ -217,13 +217,13 @@ class AtARoot(Renaming):
         raise FileNotFoundError(path)
 
 
-def test_paths_begin_with_one_slash() -> None:
+def test_paths_begin_with_a_single_slash() -> None:
     assert opened(AtARoot).status("/a/b") is None
     assert AtARoot.asked == "/a/b"
 
 
 class AsksForEachName(Renaming):
-    """As SMB: a listing of all is refused when one of them went, or is going, meanwhile."""
+    """A file system like SMB: a listing fails if a listed file is deleted meanwhile."""
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
         names = sorted(super().ls(path, detail=False))
@@ -240,27 +240,27 @@ class AsksForEachName(Renaming):
 
 
 @pytest.mark.parametrize("name", ["gone", "going"])
-def test_a_listing_leaves_out_what_goes_meanwhile(tmp_path: Path, name: str) -> None:
+def test_listing_omits_files_deleted_meanwhile(tmp_path: Path, name: str) -> None:
     for file in ("a", name, "z"):
         (tmp_path / file).touch()
     (tmp_path / "folder").mkdir()
-    found = opened(AsksForEachName).list_folder(str(tmp_path))
-    assert [(entry.name, entry.is_folder) for entry in found] == [("a", False), ("folder", True), ("z", False)]
+    entries = opened(AsksForEachName).list_folder(str(tmp_path))
+    assert [(entry.name, entry.is_folder) for entry in entries] == [("a", False), ("folder", True), ("z", False)]
 
 
 class MarksFolders(Renaming):
-    """As SMB: a folder's name ends with a slash."""
+    """A file system like SMB: a folder's name ends with a slash."""
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
-        return [{**each, "name": each["name"] + "/"} for each in super().ls(path, detail=True)]
+        return [{**entry, "name": entry["name"] + "/"} for entry in super().ls(path, detail=True)]
 
 
-def test_a_name_has_no_slash(tmp_path: Path) -> None:
+def test_folder_name_has_no_slash(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert [entry.name for entry in opened(MarksFolders).list_folder(str(tmp_path))] == ["folder"]
 
 
-def test_a_listing_that_fails_is_no_empty_folder(tmp_path: Path) -> None:
+def test_failed_listing_is_not_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "gone").touch()
     (tmp_path / "secret").touch()
     with pytest.raises(PermissionError):
@@ -271,7 +271,7 @@ def test_a_listing_that_fails_is_no_empty_folder(tmp_path: Path) -> None:
 
 
 class HeldOpen(Renaming):
-    """What is deleted goes when it was looked at `looks` times."""
+    """A file system on which a deleted file disappears after `looks` lookups."""
 
     looks = 0
 
@@ -312,7 +312,7 @@ class HeldForGood(HeldOpen):
     looks = 1000
 
 
-def test_what_is_deleted_is_gone_when_it_is_said(tmp_path: Path) -> None:
+def test_deletion_returns_after_the_file_is_gone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     fs = opened(HeldForAWhile)
@@ -323,13 +323,13 @@ def test_what_is_deleted_is_gone_when_it_is_said(tmp_path: Path) -> None:
     assert not fs.delete_folder(f"{tmp_path}/folder")
 
 
-def test_what_another_deletes_is_gone_when_it_is_said(tmp_path: Path) -> None:
+def test_deletion_by_another_process_returns_after_the_file_is_gone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert opened(DeletedByAnother).delete(f"{tmp_path}/file")
     assert os.listdir(tmp_path) == []
 
 
-def test_what_stays_because_it_is_open_is_not_called_deleted(tmp_path: Path) -> None:
+def test_file_that_stays_because_it_is_open_is_not_reported_as_deleted(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     fs = opened(HeldForGood)
     for _ in range(2):
@@ -347,7 +347,7 @@ class DeletesNothing(Renaming):
         raise PermissionError(path)
 
 
-def test_what_may_not_be_deleted_is_an_error(tmp_path: Path) -> None:
+def test_forbidden_deletion_raises(tmp_path: Path) -> None:
     fs = opened(DeletesNothing)
     for delete in (fs.delete, fs.delete_folder):
         (tmp_path / "a").mkdir(exist_ok=True)
@@ -355,7 +355,7 @@ def test_what_may_not_be_deleted_is_an_error(tmp_path: Path) -> None:
             delete(f"{tmp_path}/a")
 
 
-def test_a_folder_s_name_is_taken_for_a_file(tmp_path: Path) -> None:
+def test_creating_a_file_at_a_folder_s_path_raises_file_exists(tmp_path: Path) -> None:
     class SaysItIsAFolder(Renaming):
         def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
             raise IsADirectoryError(path)
@@ -364,7 +364,7 @@ def test_a_folder_s_name_is_taken_for_a_file(tmp_path: Path) -> None:
         opened(SaysItIsAFolder).create(f"{tmp_path}/a")
 
 
-def test_folders_have_no_size_and_links_are_not_known(tmp_path: Path) -> None:
+def test_folders_have_no_size_and_links_are_unknown(tmp_path: Path) -> None:
     fs = opened(Renaming)
     status = fs.status(str(tmp_path))
     assert status is not None

@@ -1,4 +1,4 @@
-"""Each thing that a file system of fsspec can do wrong is found when a store is made, and named."""
+"""The probe of an fsspec file system finds and names each defect when a store is created."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() or "probe" in path.name}
 
 
-@pytest.mark.parametrize("kind", [Renaming, renaming.TellsWhenClosed, renaming.RefusesOddNames])
-def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
+@pytest.mark.parametrize("kind", [Renaming, renaming.ReportsWhenClosed, renaming.RefusesOddNames])
+def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0").mkdir(parents=True)
     (tmp_path / "store" / "probe-folder-of-one-that-died" / "0" / "a").touch()
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
     store = open_store(opened(kind), roots, "job", 1, create=True)
     assert store.fs.scheme == "renaming"
-    left = {name for name in files(tmp_path) if not name.startswith("store/log/")}
-    assert left == {"store/store.json"}
+    remaining = {name for name in files(tmp_path) if not name.startswith("store/log/")}
+    assert remaining == {"store/store.json"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "expected", "found"),
+    ("kind", "asked", "expected", "problem"),
     [
         ("ReadsLess", "read what was written", "b'", "b'"),
         ("Overwrites", "exclusive create of a taken name", "'FileExistsError'", "'done'"),
-        ("EmptiesWhatIsTaken", "leave the existing file unchanged", "b'", "b''"),
+        ("EmptiesExistingTargets", "leave the existing file unchanged", "b'", "b''"),
         ("MakesWhenClosed", "exclusive create while the name is being written", "b'first'", "'done', 'done'"),
         ("MakesFoldersAgain", "make a folder once", "(True, False)", "(True, True)"),
         ("MakesRoomForFiles", "reject a file in a missing folder", "'FileNotFoundError'", "'done'"),
@@ -52,21 +52,21 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
         ("KeepsFolders", "delete an empty folder", "(True, None)", "(True, FileStatus"),
         ("HasShortPaths", "store a file at a long path", "('done', 'done', ['a'])", "('done', 'OSError', [])"),
         ("Replaces", "rename without replacing a file", "'FileExistsError'", "'done'"),
-        ("LosesWhatIsNotRenamed", "leave both files unchanged", "(b'mine', b'theirs')", "FileNotFoundError"),
+        ("LosesUnrenamedFiles", "leave both files unchanged", "(b'mine', b'theirs')", "FileNotFoundError"),
         ("RenamesIntoFolders", "rename without replacing a folder", "'FileExistsError'", "'done'"),
         ("RenamesIntoFoldersAndRefuses", "reject a rename onto a folder", "(b'mine', [])", "(b'mine', ['a'])"),
         ("KeepsTheOldName", "rename a file", "(b'mine', None)", "(b'mine', FileStatus"),
-        ("IsSilentAboutWhatIsGone", "reject the rename of a missing file", "'FileNotFoundError'", "'done'"),
+        ("IgnoresMissingFiles", "reject the rename of a missing file", "'FileNotFoundError'", "'done'"),
         ("LooksThenRenames", "one winner of concurrent renames to a name", "'done': 1}", "'done': "),
-        ("TellsTheWrongOne", "give the winner the name", "b'", "b'"),
-        ("LosesWhatLosesARace", "leave the losers' files", "['", "['renamed']"),
+        ("ReportsTheWrongWinner", "give the winner the name", "b'", "b'"),
+        ("LosesTheLoserOfARace", "leave the losers' files", "['", "['renamed']"),
         ("LooksThenMakes", "one winner of concurrent creates of a name", "'done': 1}", "'done': "),
-        ("MixesWhatManyMake", "store the winner's bytes", "b'", "b'"),
+        ("MixesConcurrentWrites", "store the winner's bytes", "b'", "b'"),
         ("DropsDots", "store names unchanged", "[]", "['dot']"),
         ("TakesAsciiOnly", "store names unchanged", "['ünï", "[]"),
         ("IgnoresCase", "distinguish names by case", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
-        ("RemembersWhatIsMissing", "show a new file to other clients at once", "(['a'], 1)", "(['a'], None)"),
-        ("RemembersWhatIsThere", "show a rename to other clients at once", "(['b'], None)", "(['b'], 1)"),
+        ("CachesMissingFiles", "show a new file to other clients at once", "(['a'], 1)", "(['a'], None)"),
+        ("CachesExistingFiles", "show a rename to other clients at once", "(['b'], None)", "(['b'], 1)"),
         ("ShowsOneProcessOnly", "show files to other processes at once", "(['b'], 1)", "([], 1)"),
         (
             "OverwritesOtherProcesses",
@@ -77,20 +77,20 @@ def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: ty
         ("WorksInOneProcessOnly", "access from another process", "a result", "no such mount"),
     ],
 )
-def test_one_that_does_something_wrong_is_refused_by_name(
-    tmp_path: Path, kind: str, asked: str, expected: str, found: str
+def test_defective_file_system_is_rejected_with_the_defect(
+    tmp_path: Path, kind: str, asked: str, expected: str, problem: str
 ) -> None:
     fs = opened(getattr(renaming, kind))
     refused = f"the renaming file system lacks a capability .*{re.escape(asked)}"
     with pytest.raises(ConfigurationError, match=refused) as caught:
         fs.probe(str(tmp_path / "probe"))
     assert expected in caught.value.expected
-    assert found in caught.value.found
+    assert problem in caught.value.found
     assert str(tmp_path) in caught.value.ids["path"]
     assert caught.value.todo
 
 
-def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
+def test_file_system_that_cannot_be_pickled_is_rejected(tmp_path: Path) -> None:
     class Here(Renaming):
         pass
 
@@ -98,7 +98,7 @@ def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
         opened(Here).probe(str(tmp_path / "probe"))
 
 
-def test_what_is_refused_is_refused_when_the_store_is_made_and_leaves_nothing(tmp_path: Path) -> None:
+def test_rejection_at_creation_leaves_no_files(tmp_path: Path) -> None:
     roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
     with pytest.raises(ConfigurationError, match="store names unchanged"):
         open_store(opened(renaming.DropsDots), roots, "job", 1, create=True)

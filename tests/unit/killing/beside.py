@@ -1,4 +1,4 @@
-"""Has two lines to come to, in a folder of its own."""
+"""A module with two lines to reach, in a folder of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever constructs make of records: in each branch each input record ends in one way, and files say which."""
+"""Branches: each input record ends in exactly one way in each branch, and file metadata records it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ from tests.unit.pipeline.test_flow import ListExtraction, ListSource
 
 VALUES = 6
 Made = tuple[int, ...] | None
-"""What comes of a value; None: it is rejected."""
+"""The output values of a value, or None if it is rejected."""
 
 
 @dataclass(frozen=True)
 class Table(Converter):
-    """Makes of each value what its table says. Odd values come in a piece with a column more, and without their
-    provenance."""
+    """A converter that maps each value by its table. Odd values come in a piece with an extra column and without
+    provenance.
+    """
 
     made: tuple[Made, ...]
     by_parity: bool = False
@@ -61,14 +62,14 @@ class Table(Converter):
         rejected: dict[int, str] = {}
         pieces: dict[int, tuple[list[int], list[int]]] = {0: ([], [])}
         for row, value in enumerate(batch.column("value").to_pylist()):
-            made = self.made[int(value)]
-            if made is None:
+            outputs = self.made[int(value)]
+            if outputs is None:
                 rejected[row] = f"no {value.decode()}"
                 continue
-            for each in made:
-                rows, values = pieces.setdefault(each % 2 if self.by_parity else 0, ([], []))
+            for output in outputs:
+                rows, values = pieces.setdefault(output % 2 if self.by_parity else 0, ([], []))
                 rows.append(row)
-                values.append(each)
+                values.append(output)
         for parity, (rows, values) in pieces.items():
             taken = batch.take(pa.array(rows, pa.int64()))
             place = taken.schema.get_field_index("value")
@@ -80,7 +81,7 @@ class Table(Converter):
 
 
 def with_deep(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with a column that is nested too deep to be stored."""
+    """Return the same columns and one that is nested too deep to be stored."""
     kind = pa.int64()
     for _ in range(MOST_LEVELS):
         kind = pa.list_(kind)
@@ -88,14 +89,14 @@ def with_deep(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Deep(Converter):
-    """Adds such a column."""
+    """A converter that adds such a column."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(with_deep(batch))
 
 
 class DeepSource(ListSource):
-    """Has such a column."""
+    """A source with such a column."""
 
     def extract(self, unit: WorkUnit) -> Extraction:
         return DeepExtraction(self)
@@ -108,7 +109,7 @@ class DeepExtraction(ListExtraction):
 
 @dataclass(frozen=True)
 class OneOf(RowChecker):
-    """Lets some values pass."""
+    """A row checker that passes some values."""
 
     good: frozenset[int]
 
@@ -121,7 +122,7 @@ class OneOf(RowChecker):
 
 @dataclass(frozen=True)
 class ByValue(ForkOperator):
-    """Sends each value where its table says."""
+    """A fork that routes each value by its table."""
 
     to: Mapping[str, frozenset[int]]
 
@@ -139,22 +140,22 @@ class Chain:
     stages: tuple[Stage, ...]
 
     def of(self, values: list[int]) -> list[int] | None:
-        """What a list of values, all of one record, comes to; None if the record is rejected."""
+        """Return the outcome of a list of values of one record, or None if the record is rejected."""
         for stage in self.stages:
             construct = stage.construct
-            made: list[int] = []
+            outcome: list[int] = []
             for value in values:
                 if isinstance(construct, Table):
-                    found = construct.made[value]
-                    if found is None:
+                    outputs = construct.made[value]
+                    if outputs is None:
                         return None
-                    made += found
+                    outcome += outputs
                 elif isinstance(construct, OneOf):
                     if value in construct.good or not stage.is_mandatory:
-                        made.append(value)
+                        outcome.append(value)
                     elif stage.on_failure == "divert":
                         return None
-            values = made
+            values = outcome
         return values
 
 
@@ -173,7 +174,7 @@ def source_of(batches: Sequence[Sequence[int]]) -> ListSource:
 
 @dataclass
 class Published:
-    """What the files of an attempt say and hold."""
+    """The metadata and the contents of an attempt's files."""
 
     values: dict[str, Counter[int]] = field(default_factory=dict)
     rejected: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -182,23 +183,25 @@ class Published:
 
 
 def read(state: TaskState, fs: SimulatedFileSystem) -> Published:
-    found = Published()
+    published = Published()
     for file in state.files:
         path = f"/job/staging/{file.staged_path}"
         footer, rows = read_footer(fs, path), read_records(fs, path)
         assert footer is not None
         assert footer.records == rows.num_rows
         offsets = OffsetSets.from_text(footer.offsets)
-        found.footers.append(footer)
-        found.coverage.add(footer, offsets)
+        published.footers.append(footer)
+        published.coverage.add(footer, offsets)
         if footer.kind == "data":
-            found.values.setdefault(footer.branch, Counter()).update(int(value) for value in rows["value"].to_pylist())
+            published.values.setdefault(footer.branch, Counter()).update(
+                int(value) for value in rows["value"].to_pylist()
+            )
         else:
             assert {name or "" for name in rows["error_branch"].to_pylist()} == {footer.branch}
-            said = zip(rows["offset"].to_pylist(), rows["error_construct"].to_pylist(), strict=True)
-            found.rejected.setdefault(footer.branch, []).extend(said)
+            rejections = zip(rows["offset"].to_pylist(), rows["error_construct"].to_pylist(), strict=True)
+            published.rejected.setdefault(footer.branch, []).extend(rejections)
             assert all(rows["error_reason"].to_pylist())
-    return found
+    return published
 
 
 NUMBERS = st.integers(0, VALUES - 1)
@@ -248,7 +251,7 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     records = [value for batch in batches for value in batch]
     state, fs = run_flow(flow, records)
     assert state.error == ""
-    found = read(state, fs)
+    published = read(state, fs)
 
     expected: dict[str, Counter[int]] = {}
     outcome: dict[str, dict[int, str]] = {branch.name: {} for branch in flow.branches}
@@ -263,15 +266,15 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
                 own = Chain(tuple(branch.stages)).of([each for each in values if each in operator.to[branch.name]])
             outcome[branch.name][offset] = "rejected" if own is None else "published" if own else "filtered"
             expected.setdefault(branch.name, Counter()).update(own or ())
-    assert {name: counts for name, counts in found.values.items() if counts} == {
+    assert {name: counts for name, counts in published.values.items() if counts} == {
         name: counts for name, counts in expected.items() if counts
     }
-    for name, said in outcome.items():
-        sets = found.coverage.branches().get(name)
+    for name, rejected in outcome.items():
+        sets = published.coverage.branches().get(name)
         by_kind = {
-            kind: [o for o, each in said.items() if each == kind] for kind in ("published", "rejected", "filtered")
+            kind: [o for o, each in rejected.items() if each == kind] for kind in ("published", "rejected", "filtered")
         }
-        if sets is None or not found.footers:
+        if sets is None or not published.footers:
             assert not by_kind["published"]
             assert not by_kind["rejected"]
             continue
@@ -280,15 +283,15 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
         assert list(sets.filtered.offsets("0")) == by_kind["filtered"]
         assert not sets.twice.count()
     holes = [hole for result in state.branches for hole in result.holes]
-    if records and not found.footers:
+    if records and not published.footers:
         assert [(hole.low, hole.high, hole.is_hole) for hole in holes] == [(10, 10 + len(records), True)]
     else:
         assert not holes
-        assert list(found.coverage.covered().offsets("0")) == list(range(10, 10 + len(records)))
+        assert list(published.coverage.covered().offsets("0")) == list(range(10, 10 + len(records)))
 
 
-def test_records_of_a_branch_that_turns_them_away_are_in_its_own_error_branch() -> None:
-    """And those that all turn away in that of all of them, each as it came."""
+def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
+    """Records that all branches reject are in the common error branch, unchanged."""
     fork = ByValue({"hourly": frozenset({1, 2}), "daily": frozenset({2, 3})})
     picky = Stage("picky", Table((None, (1,), None, (3,), (4,), (5,))), on_failure="divert")
     early = Stage("early", OneOf(frozenset({1, 2, 3, 4})), on_failure="divert")
@@ -300,9 +303,9 @@ def test_records_of_a_branch_that_turns_them_away_are_in_its_own_error_branch() 
         "divert",
     )
     state, fs = run_flow(flow, range(5))
-    found = read(state, fs)
-    assert found.rejected == {"": [(10, "early"), (14, "fork")], "hourly": [(12, "picky")]}
-    assert found.values == {"hourly": Counter([1]), "daily": Counter([2, 3])}
+    published = read(state, fs)
+    assert published.rejected == {"": [(10, "early"), (14, "fork")], "hourly": [(12, "picky")]}
+    assert published.values == {"hourly": Counter([1]), "daily": Counter([2, 3])}
     assert [(result.branch, result.records_written, result.records_diverted) for result in state.branches] == [
         ("hourly", 1, 0),
         ("daily", 2, 0),
@@ -319,7 +322,7 @@ def test_records_of_a_branch_that_turns_them_away_are_in_its_own_error_branch() 
 
 @dataclass(frozen=True)
 class Scribbling(Converter):
-    """Writes into what it is given, and does not mind that it can't."""
+    """A converter that writes into its input, and ignores that it can't."""
 
     view: Callable[[pa.Array], npt.NDArray[np.int64]]
 
@@ -332,20 +335,22 @@ class Scribbling(Converter):
 
 @pytest.mark.parametrize("view", [pa.Array.to_numpy, np.asarray, np.from_dlpack])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_converter_of_one_branch_can_not_change_what_another_has(
+def test_converter_of_one_branch_cannot_change_the_records_of_another(
     view: Callable[[pa.Array], npt.NDArray[np.int64]], first: bool
 ) -> None:
-    """All branches have the same memory, of which numpy is given views that are read-only."""
+    """All branches share the same memory, of which numpy receives read-only views."""
     own, other = Branch(FileSink(), "own", (Stage("own", Scribbling(view)),)), Branch(FileSink(), "other")
     branches, fork = (own, other) if first else (other, own), ByValue({"own": ALL, "other": ALL})
     state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), branches, (), fork), range(3))
     assert state.error == ""
-    found = [read_records(fs, f"/job/staging/{file.staged_path}")["offset"].to_pylist() for file in state.files]
-    assert found == [[10, 11, 12], [10, 11, 12]]
+    offsets_by_file = [
+        read_records(fs, f"/job/staging/{file.staged_path}")["offset"].to_pylist() for file in state.files
+    ]
+    assert offsets_by_file == [[10, 11, 12], [10, 11, 12]]
 
 
 @pytest.mark.parametrize("where", ["fork", "check", "table"])
-def test_a_record_that_is_turned_away_fails_the_work_unit_where_the_job_says_so(where: str) -> None:
+def test_rejected_record_fails_the_work_unit_if_the_job_requires_it(where: str) -> None:
     fork = ByValue({"hourly": frozenset({1, 2})})
     table = Stage("table", Table(((0,), None if where == "table" else (1,), (2,), (3,), (4,), (5,))), on_failure="fail")
     good = {1} if where == "check" else {1, 2, 3}
@@ -356,14 +361,14 @@ def test_a_record_that_is_turned_away_fails_the_work_unit_where_the_job_says_so(
     assert f"a record is turned away [construct={where}, dataset=a, work_unit=00000_000001]" in state.error
 
 
-def test_what_an_optional_checker_finds_is_only_counted() -> None:
+def test_optional_checker_failures_are_only_counted() -> None:
     check = Stage("check", OneOf(frozenset({1})), is_mandatory=False, on_failure="fail")
     state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink()),), (check,)), range(3))
     assert read(state, fs).values == {"main": Counter([1, 2, 3])}
     assert [(c.noted, c.rejected, c.made) for c in state.constructs] == [(2, 0, 3)]
 
 
-def test_constructs_count_what_they_filter_and_what_they_reject() -> None:
+def test_constructs_count_filtered_and_rejected_records() -> None:
     table = Stage("table", Table((None, (), (2, 2), (3,), (4,), (5,))), on_failure="divert")
     drop = Stage("check", OneOf(frozenset({2, 4})), on_failure="drop")
     state, fs = run_flow(TaskFlow(source_of([[0, 1, 2, 3, 4]]), (Branch(FileSink()),), (table, drop)), range(5))
@@ -375,7 +380,7 @@ def test_constructs_count_what_they_filter_and_what_they_reject() -> None:
 
 @dataclass
 class AtMost(TaskChecker, TaskCheck):
-    """Passes if it has seen at most so many records."""
+    """A task checker that passes if it has seen at most so many records."""
 
     most: int
     seen: int = 0
@@ -394,7 +399,7 @@ class AtMost(TaskChecker, TaskCheck):
 
 
 @pytest.mark.parametrize("in_error_branch", [False, True])
-def test_what_is_nested_too_deep_to_be_read_again_is_not_written(in_error_branch: bool) -> None:
+def test_column_nested_too_deep_to_be_read_again_is_not_written(in_error_branch: bool) -> None:
     values, dropped = ((b"0", b"1"),), Stage("drop", Drop.model_validate({"type": "drop", "columns": ["deep"]}))
     check = Stage("check", OneOf(frozenset({1})), on_failure="divert")
     if in_error_branch:
@@ -407,7 +412,7 @@ def test_what_is_nested_too_deep_to_be_read_again_is_not_written(in_error_branch
 
 
 @pytest.mark.parametrize(("most", "mandatory", "good"), [(3, True, True), (2, True, False), (2, False, True)])
-def test_a_mandatory_task_check_decides_and_an_optional_one_tells(most: int, mandatory: bool, good: bool) -> None:
+def test_mandatory_task_check_decides_and_an_optional_one_reports(most: int, mandatory: bool, good: bool) -> None:
     checker = AtMost(most)
     table = Stage("table", Table((None, (1,), (), (3, 3), (4,), (5,))), on_failure="divert")
     flow = TaskFlow(
@@ -425,7 +430,7 @@ def test_a_mandatory_task_check_decides_and_an_optional_one_tells(most: int, man
 
 @dataclass(frozen=True)
 class Liar(Converter):
-    """Says things that can't be."""
+    """A converter that returns contradictory results."""
 
     what: str
 
@@ -454,7 +459,7 @@ class Liar(Converter):
         "several",
     ],
 )
-def test_a_converter_that_says_what_can_not_be_fails_the_work_unit(what: str) -> None:
+def test_contradictory_converter_result_fails_the_work_unit(what: str) -> None:
     flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink()),), (Stage("liar", Liar(what)),))
     state, _ = run_flow(flow, range(3))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
@@ -463,15 +468,15 @@ def test_a_converter_that_says_what_can_not_be_fails_the_work_unit(what: str) ->
 
 @dataclass(frozen=True)
 class ByOwnNames(ByValue):
-    """Names branches whether there are such ones or not."""
+    """A fork that names branches whether or not they exist."""
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         return super().choose(batch, list(self.to))
 
 
 @pytest.mark.parametrize("on_rejected", ["divert", "fail"])
-def test_a_fork_that_names_a_branch_that_is_not_there_fails_the_work_unit(on_rejected: Any) -> None:
-    """Also of records that go to another one besides, which would be short of them there."""
+def test_fork_that_names_an_unknown_branch_fails_the_work_unit(on_rejected: Any) -> None:
+    """This includes records that also go to a known branch: they would be missing from the unknown one."""
     fork = ByOwnNames({"hourly": ALL, "dayly": frozenset({2})})
     flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink(), "hourly"),), (), fork, on_rejected)
     state, _ = run_flow(flow, range(3))
@@ -480,7 +485,7 @@ def test_a_fork_that_names_a_branch_that_is_not_there_fails_the_work_unit(on_rej
     assert "expected one of the branches hourly; found no branch of the job" in state.error
 
 
-def test_constructs_that_do_not_fit_are_told_before_anything_is_read() -> None:
+def test_incompatible_constructs_are_reported_before_anything_is_read() -> None:
     @dataclass(frozen=True)
     class Known(ListSource):
         @property
@@ -497,4 +502,4 @@ def test_constructs_that_do_not_fit_are_told_before_anything_is_read() -> None:
     TaskFlow(Known(()), (Branch(FileSink()),), (Stage("table", Table(())), Stage("needs", Needs(())))).check()
     replace(
         flow, fork=BySchema(type="by_schema", requires={"hourly": frozenset({"price"})})
-    ).check()  # nothing goes there
+    ).check()  # no records go there

@@ -1,4 +1,4 @@
-"""One task attempt at one work unit: what it reports, whatever happens to it."""
+"""A task attempt at one work unit: its reported state in each outcome."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}),
 
 
 class Numbers(RecordConverter):
-    """Values of JSON with a number `x`, as a column."""
+    """A converter of JSON values with a number `x` to a column."""
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         return schema.append(pa.field("x", pa.int64()))
 
     def convert_record(self, record: Record) -> Record:
-        found = json.loads(record["value"] or b"{}")
-        return {**record, "x": found.get("x")}
+        value = json.loads(record["value"] or b"{}")
+        return {**record, "x": value.get("x")}
 
 
 SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
@@ -53,7 +53,7 @@ SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value",
 
 @dataclass(frozen=True)
 class ListSource(Source, Extractor):
-    """Batches of values, offsets from 10; then an error, if there is one to raise."""
+    """A source of batches of values, with offsets from 10, and then an error, if one is given."""
 
     batches: tuple[tuple[bytes | None, ...], ...]
     error: BaseException | None = None
@@ -124,7 +124,7 @@ def counts(state: TaskState) -> tuple[int, int, int]:
     return state.records_read, written, sum(result.records_diverted for result in state.branches)
 
 
-def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
+def test_successful_work_unit_reports_its_range_and_its_files() -> None:
     state = run_unit(ListSource(((GOOD, GOOD), (None, GOOD))))
     assert (state.outcome, state.actual_high, state.error) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}), "")
     assert counts(state) == (4, 4, 0)
@@ -134,7 +134,7 @@ def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
     assert (state.run_id, state.epoch, state.low, state.expected_high) == ("run", 7, UNIT.low, UNIT.expected_high)
 
 
-def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> None:
+def test_record_that_cannot_be_decoded_fails_the_work_unit_and_is_shown() -> None:
     machine = Machine()
     state = run_unit(ListSource(((GOOD, GOOD), (GOOD, BAD))), machine=machine)
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
@@ -144,7 +144,7 @@ def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> 
     assert "'one'" in state.error
 
 
-def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
+def test_rejected_records_go_to_a_separate_file_and_are_counted() -> None:
     state = run_unit(ListSource(((GOOD, BAD), (BAD, GOOD))), divert=True)
     assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}))
     assert counts(state) == (4, 2, 2)
@@ -154,20 +154,20 @@ def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
     ]
 
 
-def test_a_work_unit_of_which_everything_is_diverted_succeeds() -> None:
+def test_work_unit_whose_records_are_all_rejected_succeeds() -> None:
     state = run_unit(ListSource(((BAD, BAD, BAD, BAD),)), divert=True)
     assert (state.outcome, counts(state)) == (TaskOutcome.SUCCEEDED, (4, 0, 4))
     assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"]
 
 
-def test_a_work_unit_with_nothing_in_it_succeeds_without_a_file() -> None:
+def test_empty_work_unit_succeeds_without_a_file() -> None:
     state = run_unit(ListSource(((), ()), high=14))
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.SUCCEEDED, (), Watermark({"0": 14}))
     assert counts(state) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("error", [SourceError("lost"), OSError(errno.EIO, "EIO"), ZeroDivisionError("odd \udcff")])
-def test_whatever_the_source_raises_is_a_failed_state_that_claims_nothing(error: Exception) -> None:
+def test_source_exception_yields_a_failed_state_without_outputs(error: Exception) -> None:
     state = run_unit(ListSource(((GOOD, GOOD),), error))
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (2, 2, 0)
@@ -175,14 +175,14 @@ def test_whatever_the_source_raises_is_a_failed_state_that_claims_nothing(error:
 
 
 @pytest.mark.parametrize("high", [9, 15])
-def test_a_high_watermark_outside_the_work_unit_is_never_reported(high: int) -> None:
+def test_high_watermark_outside_the_work_unit_is_never_reported(high: int) -> None:
     state = run_unit(ListSource(((GOOD,),), high=high))
     assert (state.outcome, state.actual_high) == (TaskOutcome.FAILED, UNIT.low)
     assert "outside its work unit" in state.error
 
 
 @pytest.mark.parametrize(("kind", "code"), [("create", errno.ENOSPC), ("write", errno.EIO), ("rename", errno.EDQUOT)])
-def test_a_disk_that_fails_is_a_failed_state_and_what_was_begun_is_left_alone(kind: str, code: int) -> None:
+def test_disk_failure_yields_a_failed_state_and_leaves_started_files_alone(kind: str, code: int) -> None:
     machine = Machine()
     machine.faults.append(fails(code, kind, "/job/staging/"))
     state = run_unit(ListSource(((GOOD, GOOD),)), machine=machine)
@@ -191,32 +191,32 @@ def test_a_disk_that_fails_is_a_failed_state_and_what_was_begun_is_left_alone(ki
     assert not [op for op in machine.made if op.kind in ("unlink", "rmdir")]
 
 
-def test_a_value_of_any_length_can_not_make_the_error_long() -> None:
+def test_long_value_does_not_make_the_error_long() -> None:
     state = run_unit(ListSource((((b"x" * 1_000_000),),)))
     assert len(state.error) <= 4000
 
 
-def test_a_work_unit_stops_at_its_byte_limit_and_says_how_far_it_came() -> None:
+def test_work_unit_stops_at_its_byte_limit_and_reports_its_position() -> None:
     unit = changed(UNIT, properties={MAX_BYTES: str(len(GOOD))})
     state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,))), unit=unit)
     assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}), (1, 1, 0))
 
 
 class TickingClock(QuickClock):
-    """Ten seconds pass between two looks at it."""
+    """A clock that advances ten seconds with each reading."""
 
     def now_ms(self) -> int:
         self.sleep(10)
         return super().now_ms()
 
 
-def test_a_work_unit_stops_at_the_deadline_and_says_how_far_it_came() -> None:
+def test_work_unit_stops_at_the_deadline_and_reports_its_position() -> None:
     clock = TickingClock(0)
     state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,))), deadline_ms=25_000, clock=clock)
     assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 12}), (2, 2, 0))
 
 
-def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the_next_run() -> None:
+def test_work_unit_that_starts_after_the_deadline_is_left_to_the_next_run() -> None:
     machine = Machine()
     state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1, machine=machine)
     assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, UNIT.low, (0, 0, 0))
@@ -225,7 +225,9 @@ def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the
 
 @dataclass
 class NotingSink(CommitterSink, SinkWriter):
-    """Notes what is asked of its one writer; `infos` is what that prepares, `fails` the method that raises."""
+    """A sink that records the calls of its one writer. `infos` is the result of `prepare`; `fails` is the method that
+    raises.
+    """
 
     name: ClassVar[str] = "noting"
     infos: Sequence[Any] = ("info", {"n": 1})
@@ -256,50 +258,50 @@ class NotingSink(CommitterSink, SinkWriter):
             raise ConnectionError(f"can't {what}")
 
 
-def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_reported() -> None:
+def test_custom_sink_receives_the_records_and_its_commit_infos_are_reported() -> None:
     sink = NotingSink()
     state = run_unit(ListSource(((GOOD, GOOD, BAD), (BAD,))), divert=True, sink=sink)
     assert (state.outcome, infos(state)) == (TaskOutcome.SUCCEEDED, ["info", {"n": 1}])
-    assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"], "errors are files, always"
+    assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"], "error branches are always files"
     assert sink.notes == ["open", "write 2", "prepare"]
     assert counts(state) == (4, 2, 2)
 
 
 @dataclass(frozen=True)
 class TableSource(ListSource):
-    """One that knows of what its datasets are extracts."""
+    """A source that declares extract properties of its datasets."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
         return Extract("shop", dataset_urn, TableType.APPEND_ONLY)
 
 
-def extracts_told(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
-    """What a writer is told, at an attempt that succeeds."""
-    told: list[Extract | None] = []
+def extracts_received(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
+    """Return the extracts that a writer receives in a successful attempt."""
+    extracts: list[Extract | None] = []
 
-    class TellingSink(NotingSink):
+    class InformedSink(NotingSink):
         def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-            told.append(origin.extract)
+            extracts.append(origin.extract)
             return super().open_writer(attempt, area, origin)
 
-    assert run_unit(source, unit=unit, sink=TellingSink()).outcome is TaskOutcome.SUCCEEDED
-    return told
+    assert run_unit(source, unit=unit, sink=InformedSink()).outcome is TaskOutcome.SUCCEEDED
+    return extracts
 
 
-def test_a_writer_is_told_of_what_its_records_are_an_extract_and_a_work_units_property_wins() -> None:
+def test_writer_receives_the_extract_and_a_work_unit_property_takes_precedence() -> None:
     own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id",), ("at",))
-    assert extracts_told(ListSource(((GOOD,) * 4,))) == [None]
-    assert extracts_told(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
-    assert extracts_told(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
+    assert extracts_received(ListSource(((GOOD,) * 4,))) == [None]
+    assert extracts_received(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
+    assert extracts_received(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
 
 
-def test_a_property_that_is_no_extract_fails_its_work_unit() -> None:
+def test_property_that_is_not_an_extract_fails_its_work_unit() -> None:
     state = run_unit(ListSource(((GOOD,) * 4,)), unit=changed(UNIT, properties={"extract": "[]"}))
     assert (state.outcome, "property=extract" in state.error) == (TaskOutcome.FAILED, True)
 
 
 @pytest.mark.parametrize("fails", ["open", "write", "prepare"])
-def test_whatever_a_sinks_writer_raises_is_a_failed_state_and_it_is_aborted(fails: str) -> None:
+def test_sink_writer_exception_yields_a_failed_state_and_the_writer_is_aborted(fails: str) -> None:
     sink = NotingSink(fails=fails)
     state = run_unit(ListSource(((GOOD,), (BAD,))), divert=True, sink=sink)
     assert (state.outcome, infos(state), state.actual_high) == (TaskOutcome.FAILED, [], UNIT.low)
@@ -307,14 +309,14 @@ def test_whatever_a_sinks_writer_raises_is_a_failed_state_and_it_is_aborted(fail
     assert sink.notes.count("abort") == (fails != "open")
 
 
-def test_what_abort_raises_does_not_hide_why() -> None:
+def test_exception_in_abort_does_not_hide_the_cause() -> None:
     sink = NotingSink(fails="abort")
     state = run_unit(ListSource(((GOOD,),), SourceError("lost")), sink=sink)
     assert (state.outcome, state.error) == (TaskOutcome.FAILED, "SourceError: lost")
 
 
 @pytest.mark.parametrize("info", [("a", "tuple"), {1: "key"}, object(), 2**64, {"deep": [{1, 2}]}])
-def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> None:
+def test_commit_infos_that_cannot_be_stored_fail_the_work_unit(info: Any) -> None:
     sink = NotingSink(infos=[{"good": [None, True, -1, 2.5, "text", b"bytes"]}, info])
     state = run_unit(ListSource(((GOOD,),)), sink=sink)
     assert (state.outcome, infos(state)) == (TaskOutcome.FAILED, [])
@@ -323,7 +325,7 @@ def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> No
 
 
 class Cell:
-    """One that only a search for cyclic garbage takes away."""
+    """An object that only the cyclic garbage collector can free."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -331,11 +333,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class LitteringSource(ListSource):
-    """Leaves cyclic garbage with each batch.
-
-    Attributes:
-        left: how much of it was still there when each batch began.
-        searches: how often it was searched for while a batch was made.
+    """A source that leaves cyclic garbage with each batch. `left`: how much of it remained when each batch began.
+    `searches`: how often it was collected while a batch was produced.
     """
 
     left: list[int] = field(default_factory=list)
@@ -361,7 +360,7 @@ def _searches() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
-def test_cyclic_garbage_is_searched_for_between_batches_and_not_while_one_is_on_its_way() -> None:
+def test_cyclic_garbage_is_collected_between_batches_only() -> None:
     source, threshold = LitteringSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,))), gc.get_threshold()
     gc.set_threshold(700, 10, 10)  # executor functions, which other tests call here, set a higher one
     try:
@@ -369,11 +368,11 @@ def test_cyclic_garbage_is_searched_for_between_batches_and_not_while_one_is_on_
     finally:
         gc.set_threshold(*threshold)
     assert source.searches == [0, 0, 0, 0]
-    assert source.left == [0, 0, 0, 0], "that of a batch is gone before the next one comes"
+    assert source.left == [0, 0, 0, 0], "the garbage of a batch is freed before the next one comes"
     assert gc.isenabled()
 
 
-def test_a_work_unit_that_fails_or_ends_early_leaves_the_search_for_garbage_as_it_was() -> None:
+def test_work_unit_that_fails_or_ends_early_restores_garbage_collection() -> None:
     run_unit(ListSource(((GOOD,), (BAD,))))
     assert gc.isenabled()
     run_unit(ListSource(((GOOD,),), SourceError("lost")))

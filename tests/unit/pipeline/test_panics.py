@@ -1,4 +1,4 @@
-"""Panics of native code at each part of a task: each belongs to one record, one schema or one work unit."""
+"""Panics of native code in each part of a task: each fails one record, one schema or one work unit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.unit.pipeline.test_flow import GOOD, ListSource, run_unit
 
 
 class Panic(BaseException):
-    """As a Rust extension raises it."""
+    """A panic, as a Rust extension raises it."""
 
 
 @dataclass(frozen=True)
 class Fails(RecordConverter):
-    """Raises an error at each record whose value is `bad`."""
+    """A converter that raises an error at each record whose value is `bad`."""
 
     error: BaseException
 
@@ -43,47 +43,47 @@ class Fails(RecordConverter):
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), AttributeError("boom"), MemoryError("boom")])
-def test_whatever_a_record_converter_raises_rejects_that_record_alone(error: BaseException) -> None:
-    (found,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
-    assert found.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
-    assert "boom" in found.rejected[1]
-    assert type(error).__name__ in found.rejected[1]
+def test_any_exception_of_a_record_converter_rejects_only_that_record(error: BaseException) -> None:
+    (converted_batch,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
+    assert converted_batch.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
+    assert "boom" in converted_batch.rejected[1]
+    assert type(error).__name__ in converted_batch.rejected[1]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
-def test_cancellation_and_time_limit_pass_a_record_converter(error: BaseException) -> None:
+def test_cancellation_and_time_limit_pass_through_a_record_converter(error: BaseException) -> None:
     with pytest.raises(type(error)):
         list(Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]})))
 
 
-def test_panic_within_a_batch_is_found_by_halves() -> None:
+def test_panic_within_a_batch_is_located_by_bisection() -> None:
     def make(part: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         if 3 in part.column(0).to_pylist():
             raise Panic("three")
         return part, None
 
     batch = pa.record_batch({"n": range(8)})
-    found: Converted = convert_or_bisect(batch, make, batch.schema, ValueError, lambda error, _: str(error))
-    assert found.rejected == {3: "Panic: three"}
-    assert found.records.num_rows == 7
+    converted_batch: Converted = convert_or_bisect(batch, make, batch.schema, ValueError, lambda error, _: str(error))
+    assert converted_batch.rejected == {3: "Panic: three"}
+    assert converted_batch.records.num_rows == 7
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), ZeroDivisionError("boom")])
-def test_error_of_a_source_fails_its_work_unit_alone(error: Any) -> None:
+def test_error_of_a_source_fails_only_its_work_unit(error: Any) -> None:
     state = run_unit(ListSource(((GOOD,),), error))
     assert state.outcome is TaskOutcome.FAILED
     assert "boom" in state.error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_cancellation_passes_a_work_unit(error: Any) -> None:
+def test_cancellation_passes_through_a_work_unit(error: Any) -> None:
     with pytest.raises(type(error)):
         run_unit(ListSource(((GOOD,),), error))
 
 
 @dataclass
 class PanickingDecoder:
-    """Raises an error at messages of one byte 0."""
+    """A decoder that raises an error at messages of one byte 0."""
 
     error: BaseException
     schema: pa.Schema = field(default_factory=lambda: pa.schema([("size", pa.int64())]))
@@ -96,29 +96,29 @@ class PanickingDecoder:
 
 
 def registry_converter(decoder: Decoder | BaseException) -> RegistryConverter:
-    """A converter of a registry with that decoder, or whose decoder can't be made."""
-    made = converter()
+    """Return a registry converter with that decoder, or with a decoder whose creation fails."""
+    settings = converter()
 
     def decoder_of(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         if isinstance(decoder, BaseException):
             raise decoder
         return decoder
 
-    object.__setattr__(made, "decoder", decoder_of)
-    return made
+    object.__setattr__(settings, "decoder", decoder_of)
+    return settings
 
 
-def converted(made: RegistryConverter, values: list[bytes]) -> tuple[list[Any], dict[int, str]]:
+def converted(settings: RegistryConverter, values: list[bytes]) -> tuple[list[Any], dict[int, str]]:
     records: list[Any] = []
     rejected: dict[int, str] = {}
-    for piece in made.convert(pa.record_batch({"value": values, "offset": range(len(values))})):
+    for piece in settings.convert(pa.record_batch({"value": values, "offset": range(len(values))})):
         records += piece.records.drop_columns(["offset"]).to_pylist()
         rejected |= piece.rejected
     return records, rejected
 
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), RecursionError("boom")])
-def test_panic_of_a_decoder_rejects_the_message_alone(error: BaseException) -> None:
+def test_panic_of_a_decoder_rejects_only_its_message(error: BaseException) -> None:
     header = b"\0\0\0\0\x01"
     values = [header + b"a", header + b"\0", header + b"bb", header + b"\0", header + b"ccc"]
     records, rejected = converted(registry_converter(PanickingDecoder(error)), values)
@@ -136,7 +136,7 @@ def test_panic_at_a_schema_rejects_the_messages_of_that_schema(error: BaseExcept
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
-def test_cancellation_and_time_limit_pass_a_decoder(error: BaseException) -> None:
+def test_cancellation_and_time_limit_pass_through_a_decoder(error: BaseException) -> None:
     with pytest.raises(type(error)):
         converted(registry_converter(PanickingDecoder(error)), [b"\0\0\0\0\x01\0"])
     with pytest.raises(type(error)):

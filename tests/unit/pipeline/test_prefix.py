@@ -1,4 +1,4 @@
-"""What a failed attempt keeps: whole batches, the same ones in all branches, as if it had been told to read no more."""
+"""Prefixes of failed attempts: whole batches, the same ones in all branches, as if the read had ended there."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def forked(source: ListSource, checks: Sequence[Check] = ()) -> TaskFlow:
 
 @dataclass(frozen=True)
 class HoleSource(ListSource):
-    """The source has no record at the offset before each batch, and tells so with the batch. `untold`: after which
-    batches it can't tell its position; `says`: what that always is."""
+    """A source without a record at the offset before each batch, which it reports with the batch. `untold`: the batches
+    after which it does not know its position. `says`: a fixed position to report.
+    """
 
     untold: frozenset[int] = field(default_factory=frozenset)
     says: int | str | None = None
@@ -101,15 +102,15 @@ def read(
     prepare_bucket(fs, "/job/staging", 7, 0)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, uuid.uuid4().hex)
     area = make_area(fs, "/job/staging", "/job/output", 0, identity)
-    made = flow(source)
+    task_flow = flow(source)
     return run_work_unit(
-        made, source.open(), unit, area, identity, QuickClock(), keeps_prefix=keeps_prefix
+        task_flow, source.open(), unit, area, identity, QuickClock(), keeps_prefix=keeps_prefix
     ), fs  # fmt: skip
 
 
-def kept(found: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
-    """All that an attempt says it has, without names and times."""
-    state, fs = found
+def kept(attempt: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
+    """Return an attempt's whole state without names and times."""
+    state, fs = attempt
     branches: dict[str, Any] = {}
     for result in state.branches:
         files = []
@@ -129,55 +130,55 @@ VALUES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=3), VALUES, st.integers(0, 4))
-def test_a_record_that_fails_the_work_unit_leaves_what_reading_to_the_batch_before_it_would(
+def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_batch_before(
     before: list[list[int]], last: list[int], place: int
 ) -> None:
     failing = [*last[:place], 5, *last[place:]]
-    found = read(HoleSource(batches_of([*before, failing, [0]])))
+    attempt = read(HoleSource(batches_of([*before, failing, [0]])))
     if not before:
-        assert (found[0].outcome, found[0].actual_high, found[0].files) == (TaskOutcome.FAILED, UNIT.low, ())
+        assert (attempt[0].outcome, attempt[0].actual_high, attempt[0].files) == (TaskOutcome.FAILED, UNIT.low, ())
         return
-    assert (found[0].outcome, found[0].error[:11]) == (TaskOutcome.PARTIAL, "RecordError")
-    assert found[0].bytes_read == 100 * len(before)
-    assert kept(found) == kept(read(HoleSource(batches_of(before))))
+    assert (attempt[0].outcome, attempt[0].error[:11]) == (TaskOutcome.PARTIAL, "RecordError")
+    assert attempt[0].bytes_read == 100 * len(before)
+    assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3))
-def test_a_source_that_raises_leaves_all_that_it_gave(before: list[list[int]]) -> None:
-    found = read(HoleSource(batches_of(before), SourceError("lost")))
-    assert (found[0].outcome, found[0].error) == (TaskOutcome.PARTIAL, "SourceError: lost")
-    assert kept(found) == kept(read(HoleSource(batches_of(before))))
+def test_failing_source_keeps_all_batches_that_it_delivered(before: list[list[int]]) -> None:
+    attempt = read(HoleSource(batches_of(before), SourceError("lost")))
+    assert (attempt[0].outcome, attempt[0].error) == (TaskOutcome.PARTIAL, "SourceError: lost")
+    assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
 def straight(source: ListSource) -> TaskFlow:
     return TaskFlow.straight(source, FileSink(compression="none"))
 
 
-def test_without_a_construct_it_is_the_same() -> None:
-    found = read(HoleSource(batches_of([[0, 1], [2]]), SourceError("lost")), flow=straight)
-    assert found[0].outcome is TaskOutcome.PARTIAL
-    assert kept(found) == kept(read(HoleSource(batches_of([[0, 1], [2]])), flow=straight))
+def test_flow_without_constructs_keeps_the_same_prefix() -> None:
+    attempt = read(HoleSource(batches_of([[0, 1], [2]]), SourceError("lost")), flow=straight)
+    assert attempt[0].outcome is TaskOutcome.PARTIAL
+    assert kept(attempt) == kept(read(HoleSource(batches_of([[0, 1], [2]])), flow=straight))
 
 
-def test_unless_it_is_asked_for_nothing_is_kept() -> None:
+def test_policy_without_prefixes_keeps_nothing() -> None:
     state, _ = read(HoleSource(batches_of([[0], [5]])), keeps_prefix=False)
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
 
 
 @pytest.mark.parametrize(("untold", "batches", "outcome"), [(1, 2, "partial"), (2, 2, "failed"), (1, 1, "failed")])
-def test_where_the_source_can_not_tell_its_position_nothing_is_kept(untold: int, batches: int, outcome: str) -> None:
+def test_source_that_does_not_report_its_position_keeps_nothing(untold: int, batches: int, outcome: str) -> None:
     state, _ = read(HoleSource(batches_of([[0]] * batches), SourceError("lost"), untold=frozenset({untold})))
     assert state.outcome == outcome
     assert bool(state.files) == (outcome == "partial")
 
 
-def test_what_one_branch_has_taken_by_half_is_in_none() -> None:
+def test_batch_that_only_one_branch_has_taken_is_in_no_branch() -> None:
     machine = Machine()
     made = Machine()
     read(HoleSource(batches_of([[0], [0], [0]])), machine=made)
     writes = [op for op in made.made if op.kind == "create" and "/y/" in op.path]
-    assert writes, "the second branch has files of its own"
+    assert writes, "the second branch has separate files"
     machine.faults.append(fails(errno.ENOSPC, "create", "/y/"))
     state, _ = read(HoleSource(batches_of([[2], [0], [0]])), machine=machine)
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
@@ -185,13 +186,13 @@ def test_what_one_branch_has_taken_by_half_is_in_none() -> None:
     assert not [op for op in machine.made if op.kind in ("unlink", "rmdir")]
 
 
-def test_a_prefix_that_a_mandatory_check_does_not_pass_is_not_kept() -> None:
+def test_prefix_that_fails_a_mandatory_check_is_not_kept() -> None:
     def checked(source: ListSource) -> TaskFlow:
         return forked(source, [Check("row_count", RowCount(type="row_count", min=2))])
 
     short, _ = read(HoleSource(batches_of([[0], [5]])), flow=checked)
     assert (short.outcome, short.files) == (TaskOutcome.FAILED, ())
-    assert "RecordError" in short.error, "why the attempt failed, and not why nothing of it was kept"
+    assert "RecordError" in short.error, "the reason of the attempt, not the reason for keeping nothing"
     long, _ = read(HoleSource(batches_of([[0], [0], [5]])), flow=checked)
     assert long.outcome is TaskOutcome.PARTIAL
     assert [check.passed for result in long.branches for check in result.checks] == [True]
@@ -199,7 +200,7 @@ def test_a_prefix_that_a_mandatory_check_does_not_pass_is_not_kept() -> None:
 
 @dataclass
 class Odd(TaskChecker, TaskCheck):
-    """Raises at the value 1, and passes when it is asked once more."""
+    """A converter that raises at the value 1 once, and passes when it is called again."""
 
     asked: int = 0
 
@@ -215,7 +216,7 @@ class Odd(TaskChecker, TaskCheck):
         return self.asked > 1, "asked once"
 
 
-def test_what_one_branch_has_taken_is_not_kept_though_the_writer_of_the_other_could_go_on() -> None:
+def test_batch_taken_by_one_branch_is_not_kept_although_the_other_writer_could_continue() -> None:
     odd = Odd(asked=1)
     state, _ = read(
         HoleSource(batches_of([[0], [1]])),
@@ -229,12 +230,12 @@ def test_what_one_branch_has_taken_is_not_kept_though_the_writer_of_the_other_co
 
 
 def noted(sink: NotingSink, source: HoleSource) -> TaskState:
-    state, _ = read(source, flow=lambda each: TaskFlow.straight(each, sink))
+    state, _ = read(source, flow=lambda unit_source: TaskFlow.straight(unit_source, sink))
     return state
 
 
 @pytest.mark.parametrize("where", ["write", "prepare"])
-def test_after_an_error_only_abort_is_called_of_a_writer(where: str) -> None:
+def test_only_abort_is_called_on_a_writer_after_an_error(where: str) -> None:
     sink = NotingSink(fails=where)
     state = noted(sink, HoleSource(batches_of([[0], [0]])))
     assert (state.outcome, state.branches[0].infos) == (TaskOutcome.FAILED, ())
@@ -271,21 +272,21 @@ def test_writers_are_aborted_in_the_reverse_order_of_their_opening() -> None:
     assert order == [*(f"open {name}" for name in "xyz"), *(f"abort {name}" for name in "zyx")]
 
 
-def test_what_is_kept_goes_to_a_sink_of_ones_own_as_ever() -> None:
+def test_prefix_goes_to_a_custom_sink_as_usual() -> None:
     sink = NotingSink()
     state = noted(sink, HoleSource(batches_of([[0], [0, 0]]), SourceError("lost")))
     assert (state.outcome, state.branches[0].infos) == (TaskOutcome.PARTIAL, ("info", {"n": 1}))
     assert sink.notes == ["open", "write 1", "write 2", "prepare"]
 
 
-def test_a_position_that_the_work_unit_can_not_have_is_none() -> None:
-    lost = SourceError("lost")
-    for source in (HoleSource(batches_of([[0] * 95]), lost), HoleSource(batches_of([[0], [5]]), says=10)):
+def test_position_outside_the_work_unit_keeps_nothing() -> None:
+    error = SourceError("lost")
+    for source in (HoleSource(batches_of([[0] * 95]), error), HoleSource(batches_of([[0], [5]]), says=10)):
         state, _ = read(source)
         assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
 
 
-def test_a_position_that_can_not_be_stored_is_none() -> None:
+def test_position_that_cannot_be_stored_keeps_nothing() -> None:
     unit = replace(UNIT, low=Watermark({"0": "a"}), expected_high=Watermark({"0": "c"}))
     for says, outcome in (("b", TaskOutcome.PARTIAL), ("b\udcff", TaskOutcome.FAILED)):
         source = HoleSource(batches_of([[0], [5]]), says=says)

@@ -1,4 +1,6 @@
-"""Where closing a file waits for a network, writers end while the next work units are read; nothing else differs."""
+"""Background finalization: where closing a file waits for a network, writers end while the next work units are read.
+Results do not differ.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ PATIENCE_S = 20
 
 
 class InTurn(RealPosixCalls):
-    """System calls of files that are only closed once so many are being closed at once."""
+    """A system-call wrapper that delays closes until so many files are being closed at once."""
 
     def __init__(self, at_once: int) -> None:
         super().__init__()
@@ -45,7 +47,7 @@ class InTurn(RealPosixCalls):
 
 
 class Held(RealPosixCalls):
-    """System calls of files that are closed once they may be. `closed`: how many are."""
+    """A system-call wrapper that delays closes until they are allowed, and counts them in `closed`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class Held(RealPosixCalls):
 
 
 class Full(RealPosixCalls):
-    """System calls of a disk that is full for every third file, as often as `times` says."""
+    """A system-call wrapper of a disk that is full for every third file, as often as `times` says."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -74,7 +76,7 @@ class Full(RealPosixCalls):
 
 
 def read_units(fs: FileSystem, root: Path, number: int) -> list[Attempt]:
-    """Attempts that have read, each two records."""
+    """Return attempts that have read two records each."""
     for folder in ("staging", "output"):
         fs.make_folders(f"{root}/{folder}")
     prepare_bucket(fs, f"{root}/staging", 7, 0)
@@ -93,7 +95,7 @@ def names(attempts: Sequence[Attempt]) -> list[str]:
     return [attempt.unit.work_unit_id for attempt in attempts]
 
 
-def test_writers_of_several_work_units_end_at_once_and_are_told_in_order(tmp_path: Path) -> None:
+def test_writers_of_several_work_units_end_concurrently_and_are_reported_in_order(tmp_path: Path) -> None:
     fs = LocalFileSystem(InTurn(3), durable=False, parallel_calls=3)
     units, ended = read_units(fs, tmp_path, 6), []
     with BackgroundFinalization(3) as preparing:
@@ -107,7 +109,7 @@ def test_writers_of_several_work_units_end_at_once_and_are_told_in_order(tmp_pat
     assert all((tmp_path / "staging" / file.staged_path).is_file() for state in states for file in state.files)
 
 
-def test_with_one_call_at_a_time_each_is_prepared_as_it_is_added(tmp_path: Path) -> None:
+def test_one_call_at_a_time_prepares_each_work_unit_when_it_is_added(tmp_path: Path) -> None:
     (attempt,) = read_units(LocalFileSystem(durable=False), tmp_path, 1)
     with BackgroundFinalization(1) as preparing:
         preparing.add(attempt)
@@ -116,7 +118,7 @@ def test_with_one_call_at_a_time_each_is_prepared_as_it_is_added(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("most_bytes", "room"), [(1 << 20, 4), (5 * len(GOOD), 3), (0, 1)])
-def test_what_waits_is_bounded_in_number_and_bytes(
+def test_waiting_work_units_are_bounded_in_number_and_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, room: int
 ) -> None:
     monkeypatch.setattr(preparing_module, "_MOST_BYTES", most_bytes)
@@ -128,18 +130,18 @@ def test_what_waits_is_bounded_in_number_and_bytes(
             assert list(preparing.ended()) == []
         preparing.add(units[-1])
         threading.Timer(0.2, held.may_close.set).start()
-        assert next(preparing.ended()) is units[0], "it has waited for the first"
+        assert next(preparing.ended()) is units[0], "the limit makes it wait for the first"
         assert held.closed
         list(preparing.ended(all_of_them=True))
 
 
-def test_what_is_not_prepared_has_no_state(tmp_path: Path) -> None:
+def test_unprepared_work_unit_has_no_state(tmp_path: Path) -> None:
     (attempt,) = read_units(LocalFileSystem(durable=False), tmp_path, 1)
     with pytest.raises(ValueError, match="was not prepared"):
         attempt.state()
 
 
-def test_who_leaves_early_leaves_no_call_under_way(tmp_path: Path) -> None:
+def test_early_exit_leaves_no_call_in_flight(tmp_path: Path) -> None:
     held = Held()
     units = read_units(LocalFileSystem(held, durable=False, parallel_calls=8), tmp_path, 3)
 
@@ -155,7 +157,7 @@ def test_who_leaves_early_leaves_no_call_under_way(tmp_path: Path) -> None:
     assert held.closed == 3
 
 
-def test_one_that_can_not_end_fails_alone(tmp_path: Path) -> None:
+def test_writer_that_cannot_end_fails_only_its_work_unit(tmp_path: Path) -> None:
     units = read_units(LocalFileSystem(Full(1), durable=False, parallel_calls=8), tmp_path, 6)
     with BackgroundFinalization(1) as preparing:  # in turn, so that it is the third
         for attempt in units:
@@ -169,7 +171,9 @@ def test_one_that_can_not_end_fails_alone(tmp_path: Path) -> None:
 
 
 class Meeting(LocalFileSystem):
-    """Where logs are listed in ingest as soon as two are at once, or after a moment. `most`: how many were at once."""
+    """A file system whose log listings in ingest wait until two run at once, or for a moment. `most` is the largest
+    number at once.
+    """
 
     def __init__(self) -> None:
         super().__init__(durable=False, parallel_buckets=2)
@@ -186,7 +190,7 @@ class Meeting(LocalFileSystem):
         return super().list_folder(path)
 
 
-def test_ingest_commits_as_many_buckets_at_once_as_are_worth_it(
+def test_ingest_commits_a_useful_number_of_buckets_concurrently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, fs, commit = Place(tmp_path), Meeting(), _IngestTask._commit
@@ -204,8 +208,10 @@ def test_ingest_commits_as_many_buckets_at_once_as_are_worth_it(
 
 
 @pytest.mark.parametrize("times", [0, 4])
-def test_a_whole_run_is_the_same_and_what_fails_is_read_again(tmp_path: Path, times: int) -> None:
-    """Four times a file can't be written: of a dataset, a log or a task state, whatever comes then."""
+def test_run_with_background_finalization_has_the_same_output_and_reads_failures_again(
+    tmp_path: Path, times: int
+) -> None:
+    """Four writes fail: of a dataset's file, a log or a task state, whichever comes next."""
     place = Place(tmp_path)
     place.fs = LocalFileSystem(durable=False, parallel_calls=8, parallel_buckets=2)
     place.run(3)

@@ -1,5 +1,6 @@
-"""What is known of columns along a chain, where only records can tell the rest: what can't fit is told before any is
-read, and nothing else is."""
+"""Column knowledge along a chain, where only records determine the rest: definite mismatches are reported before any
+record is read, and nothing else is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from distcommit.testing.fakes.model_source import ModelSource
 
 
 def nested(levels: int) -> Any:
-    """A type as a job file has it."""
+    """Build a type from its job-file form."""
     kind: Any = "int64"
     for _ in range(levels):
         kind = [kind]
@@ -83,7 +84,7 @@ def stages(*names: str) -> list[Stage]:
 
 
 @pytest.mark.parametrize(
-    ("chain", "told"),
+    ("chain", "expected_error"),
     [
         (("json", "three", "mask d"), "mask d can take, from three; found .*one column 'd'; found columns a, b, c"),
         (("avro", "three", "a there", "mask d"), "mask d can take, from three; "),
@@ -116,10 +117,10 @@ def stages(*names: str) -> list[Stage]:
     ],
     ids=str,
 )
-def test_what_can_not_fit_is_told_naming_both(chain: Sequence[str], told: str) -> None:
+def test_definite_mismatch_is_reported_with_both_constructs(chain: Sequence[str], expected_error: str) -> None:
     begin = FlowColumns(Columns())
     begin.after(stages(*chain[:-1]))
-    with pytest.raises(ConfigurationError, match=told.replace("a.x", "a[.]x")):
+    with pytest.raises(ConfigurationError, match=expected_error.replace("a.x", "a[.]x")):
         begin.after(stages(*chain))
 
 
@@ -142,12 +143,12 @@ def test_what_can_not_fit_is_told_naming_both(chain: Sequence[str], told: str) -
     ],
     ids=str,
 )
-def test_what_may_fit_is_not_refused(chain: Sequence[str]) -> None:
-    known = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
-    FlowColumns(known).after(stages(*chain))
+def test_possible_match_is_accepted(chain: Sequence[str]) -> None:
+    columns = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
+    FlowColumns(columns).after(stages(*chain))
 
 
-def test_a_fork_asks_for_what_can_not_be_there() -> None:
+def test_fork_that_needs_an_absent_column_is_reported() -> None:
     chosen = FlowColumns(Columns()).after(stages("three"))
     dear = {"dear": {"column": "price", "op": ">=", "value": 1}}
     match = validated("fork", {"type": "first_match", "when": dear, "otherwise": "cheap"})
@@ -192,7 +193,7 @@ SINKS: Mapping[str, Mapping[str, Any]] = {
 
 
 class WantsD(TaskChecker):
-    """Of one's own: asked about whole schemas alone."""
+    """A custom construct that only checks whole schemas."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         if "d" not in schema.names:
@@ -203,15 +204,15 @@ class WantsD(TaskChecker):
 
 
 def check_branch(chain: Sequence[str], checks: Iterable[str] = (), sink: str = "files") -> None:
-    """Has a flow look at itself whose source tells nothing of its records: its chain begins before the fork."""
-    made = [Check(name, validated("task_checker", dict(CHECKS[name]))) for name in checks]
-    branch = Branch(validated("sink", dict(SINKS[sink])), "b1", stages(*chain[1:]), made)
+    """Check a flow whose source declares nothing about its records, so that its chain begins before the fork."""
+    task_checks = [Check(name, validated("task_checker", dict(CHECKS[name]))) for name in checks]
+    branch = Branch(validated("sink", dict(SINKS[sink])), "b1", stages(*chain[1:]), task_checks)
     fork = validated("fork", {"type": "all"})
     TaskFlow(ModelSource(), [branch, Branch(FileSink(), "other")], stages(*chain[:1]), fork).check()
 
 
 @pytest.mark.parametrize(
-    ("chain", "check", "told"),
+    ("chain", "check", "expected_error"),
     [
         (
             ["three"],
@@ -224,14 +225,16 @@ def check_branch(chain: Sequence[str], checks: Iterable[str] = (), sink: str = "
         (["three"], "a fresh by d", "a fresh by d of branch b1 can take, from three"),
     ],
 )
-def test_a_task_checker_that_does_not_fit_is_told_naming_both(chain: Sequence[str], check: str, told: str) -> None:
+def test_incompatible_task_checker_is_reported_with_both_constructs(
+    chain: Sequence[str], check: str, expected_error: str
+) -> None:
     check_branch(chain)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=expected_error):
         check_branch(chain, ["all", check])
 
 
 @pytest.mark.parametrize(
-    ("chain", "sink", "told"),
+    ("chain", "sink", "expected_error"),
     [
         (["three"], "folders", "branch b1 can write, from three; found .*construct=files.* one column 'd'"),
         (["three", "a as list", "a to d"], "folders", "from a to d; .*column=d.*found list<"),
@@ -247,20 +250,22 @@ def test_a_task_checker_that_does_not_fit_is_told_naming_both(chain: Sequence[st
         (["times"], "iceberg", "from times; .*Iceberg can't store"),
     ],
 )
-def test_a_sink_that_does_not_fit_is_told_naming_both(chain: Sequence[str], sink: str, told: str) -> None:
+def test_incompatible_sink_is_reported_with_both_constructs(
+    chain: Sequence[str], sink: str, expected_error: str
+) -> None:
     check_branch(chain)
-    with pytest.raises(ConfigurationError, match=f"the sink of .*{told}"):
+    with pytest.raises(ConfigurationError, match=f"the sink of .*{expected_error}"):
         check_branch(chain, (), sink)
 
 
 @pytest.mark.parametrize("sink", ["files", "rows", "messages", "own"])
-def test_what_no_file_could_hold_is_told_before_any_is_written(sink: str) -> None:
+def test_columns_that_no_file_can_store_are_reported_before_any_is_written(sink: str) -> None:
     with pytest.raises(ConfigurationError, match=r"sink of .* from declared deep; .*too deep.*column=a.*at most 96"):
         check_branch(["declared deep"], (), sink)
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_what_checkers_and_sinks_may_be_given_is_not_refused(sink: str) -> None:
+def test_columns_that_checkers_and_sinks_may_accept_are_not_rejected(sink: str) -> None:
     for chain in ([], ["drop c"], ["d as text"]):
         check_branch(chain, CHECKS, sink)
 
@@ -271,12 +276,12 @@ NAMES = ["a", "b", "c", "d", "a.x", "A"]
 
 @st.composite
 def columns_of_records(draw: st.DrawFn) -> tuple[pa.Schema, Columns]:
-    """A schema, and something that is true of it."""
+    """Draw a schema and a true statement about its columns."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     schema = pa.schema([(name, draw(st.sampled_from(TYPES))) for name in names])
-    known = [field for field in schema if draw(st.booleans())]
-    others = len(known) < len(schema) or draw(st.booleans())
-    untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known]
+    known_fields = [field for field in schema if draw(st.booleans())]
+    others = len(known_fields) < len(schema) or draw(st.booleans())
+    untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known_fields]
     absent = [name for name in NAMES if name not in names and draw(st.booleans())]
     return schema, Columns(pa.schema(untyped), others).with_known(untyped, absent)
 
@@ -287,15 +292,17 @@ CHAINED = st.lists(
 
 
 @given(columns_of_records(), CHAINED)
-def test_what_is_known_is_true_of_all_records(given: tuple[pa.Schema, Columns], chain: Sequence[str]) -> None:
-    schema, columns = given
+def test_column_knowledge_is_true_of_all_records(
+    schema_and_columns: tuple[pa.Schema, Columns], chain: Sequence[str]
+) -> None:
+    schema, columns = schema_and_columns
     try:
-        made = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.full_schema()
+        actual = FlowColumns(Columns.of(schema)).after(stages(*chain)).columns.full_schema()
     except ConfigurationError:
         return
-    assert made is not None
-    known = FlowColumns(columns).after(stages(*chain)).columns
-    assert not set(made.names) & known.gone
-    assert known.others or set(known.known.names) == set(made.names)
-    for field in known.known:
-        assert field.type in (UNKNOWN, made.field(field.name).type)
+    assert actual is not None
+    knowledge = FlowColumns(columns).after(stages(*chain)).columns
+    assert not set(actual.names) & knowledge.gone
+    assert knowledge.others or set(knowledge.known.names) == set(actual.names)
+    for field in knowledge.known:
+        assert field.type in (UNKNOWN, actual.field(field.name).type)

@@ -50,7 +50,7 @@ LIMIT_S, LONG_S = 0.2, 600
 
 
 SETTINGS: Any = SimpleNamespace(run_id="run", epoch=1, clock=SimpleNamespace(now_ms=lambda: 1))
-"""As much of a run's settings as the state of a failed attempt needs."""
+"""The settings of a run that the state of a failed attempt needs."""
 
 
 def watchdog_in(folder: Path, least_margin_s: float = LEAST_MARGIN_S, record_s: float = 60, **flow: Any) -> Watchdog:
@@ -73,27 +73,27 @@ def hold_the_interpreter() -> None:
 
 
 def wait_for_ever() -> None:
-    """Release the interpreter, and go on after every signal: a lock is taken twice."""
+    """Release the interpreter and continue after every signal: a lock is acquired twice."""
     mutex = ctypes.create_string_buffer(128)
     for _ in range(2):
         ctypes.CDLL(None).pthread_mutex_lock(mutex)
 
 
 def compile_a_schema() -> None:
-    """Take a message whose schema is not known yet: its decoder is made within the converter."""
-    made = converter()
+    """Take a message with an unknown schema, so that its decoder is created within the converter."""
+    registry_converter = converter()
 
     def decoder(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         hold_the_interpreter()
         raise AssertionError(writer, reader)
 
-    object.__setattr__(made, "decoder", decoder)
-    made.begin_work_unit("orders")
-    Chain([Stage("greedy", made)], LIMIT_S).run([Piece(batch_of([message(1)]))])
+    object.__setattr__(registry_converter, "decoder", decoder)
+    registry_converter.begin_work_unit("orders")
+    Chain([Stage("greedy", registry_converter)], LIMIT_S).run([Piece(batch_of([message(1)]))])
 
 
 def leave_a_process_that_has_all_descriptors() -> None:
-    """Fork a process that outlives the worker, which then ends at once."""
+    """Fork a process that outlives the worker and inherits its descriptors. The worker then ends at once."""
     if os.fork():
         os._exit(3)
     if has_ended(Path("watchdog").read_text()):
@@ -105,9 +105,8 @@ PLANTED = ("mmap", "threading", "sitecustomize", "usercustomize", "encodings", "
 
 
 def worker(folder: Path, does: Callable[[], None], where: str) -> None:
-    """Run a task. `where`: whether a construct is at work, and whether it is asked for a work unit.
-
-    The alarm signal does not come, so that no slow machine is interrupted before it is in native code.
+    """Run a task. `where` says whether a construct is at work, and whether a work unit is open. The alarm signal is
+    disabled, so that a slow machine does not interrupt the task before it is in native code.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     os.chdir(folder)
@@ -177,7 +176,7 @@ def test_worker_in_native_code_is_killed_and_its_work_unit_recorded_once(
     assert has_killed_its_worker(state.error)
     assert is_permanent(state.error)
     assert has_ended((tmp_path / "watchdog").read_text())
-    assert not (tmp_path / "imported").exists(), "nothing is imported from the working folder or the environment"
+    assert not (tmp_path / "imported").exists(), "no module is imported from the working folder or the environment"
 
 
 def test_worker_that_hangs_outside_of_work_units_is_killed_and_nothing_recorded(tmp_path: Path) -> None:
@@ -186,7 +185,7 @@ def test_worker_that_hangs_outside_of_work_units_is_killed_and_nothing_recorded(
 
 
 def break_the_store_and_pause() -> None:
-    """The worker is in the folder of the store."""
+    """Replace the store's folder of task states (in the working folder) with a file, and block."""
     Path("task_states").rename("away")
     Path("task_states").write_text("no folder")
     wait_for_ever()
@@ -198,10 +197,10 @@ def test_worker_is_killed_although_its_store_can_not_be_written(tmp_path: Path) 
 
 def test_watchdog_ends_with_its_worker_although_another_process_has_the_descriptors(tmp_path: Path) -> None:
     assert ended(tmp_path, leave_a_process_that_has_all_descriptors) == 3
-    assert not (tmp_path / "watchdog").exists(), "the other process has seen its end"
+    assert not (tmp_path / "watchdog").exists(), "the inherited descriptors are closed in the other process"
 
 
-def test_tasks_one_after_the_other_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
+def test_consecutive_tasks_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
@@ -229,37 +228,37 @@ def test_flow_without_constructs_or_without_a_limit_has_no_watchdog(tmp_path: Pa
 
 
 def test_process_that_is_not_the_worker_is_never_killed() -> None:
-    """Its pid may have become another process's."""
+    """Another process may have taken over the worker's pid."""
     with subprocess.Popen(["sleep", "60"]) as process:
         stranger = Worker(process.pid, -1)
-        assert stranger.has_ended(60), "it is not the parent"
+        assert stranger.has_ended(60), "the process is not the parent"
         stranger.kill()
         assert process.poll() is None
         descriptor = os.pidfd_open(process.pid)
         process.kill()
         process.wait()
-        gone = Worker(process.pid, descriptor)
-        assert gone.has_ended(60)
-        gone.kill()
+        ended_worker = Worker(process.pid, descriptor)
+        assert ended_worker.has_ended(60)
+        ended_worker.kill()
         os.close(descriptor)
 
 
 def stuck_unit_of(settings: Any, data: Any, urn: str) -> tuple[int, TaskState]:
-    """The bucket of the dataset's work unit, and its failure."""
-    (found,) = [state for state in read_by_another_run(data) if state.dataset_urn == urn]
-    bucket = int(found.work_unit_id.partition("_")[0])
-    return bucket, failed_state(settings, replace(UNIT, work_unit_id=found.work_unit_id, dataset_urn=urn), STUCK)
+    """Return the bucket of the dataset's work unit, and its recorded failure."""
+    (failure,) = [state for state in read_by_another_run(data) if state.dataset_urn == urn]
+    bucket = int(failure.work_unit_id.partition("_")[0])
+    return bucket, failed_state(settings, replace(UNIT, work_unit_id=failure.work_unit_id, dataset_urn=urn), STUCK)
 
 
-def record(settings: Any, *found: tuple[int, TaskState]) -> None:
+def record(settings: Any, *attempt_states: tuple[int, TaskState]) -> None:
     store = settings.store
     writer = TaskStateWriter(store.fs, store.roots.store, settings.run_id, settings.partitions)
-    for bucket, state in found:
+    for bucket, state in attempt_states:
         writer.append({bucket: [state]})
 
 
 def read_by_another_run(data: Any) -> list[TaskState]:
-    """The states of a run of the same plan on another machine."""
+    """Return the states of a run of the same plan on another machine."""
     settings, tasks = begin_ingest(WORLD, Machine(), data)
     ingest_all(settings, tasks)
     return [state for number in range(settings.store.buckets) for state in rows(settings, number)]
@@ -271,18 +270,20 @@ def test_next_attempt_at_the_task_skips_the_work_unit_and_reads_all_others() -> 
     record(settings, stuck_unit_of(settings, data, "a"))
     reports = ingest_all(settings, tasks)
     assert sum(report.counts.work_units_failed for report in reports) == 1
-    found = {state.dataset_urn: state for number in range(settings.store.buckets) for state in rows(settings, number)}
-    assert {urn: state.outcome for urn, state in found.items()} == {
+    states_by_urn = {
+        state.dataset_urn: state for number in range(settings.store.buckets) for state in rows(settings, number)
+    }
+    assert {urn: state.outcome for urn, state in states_by_urn.items()} == {
         "a": TaskOutcome.FAILED,
         "b": TaskOutcome.SUCCEEDED,
         "c": TaskOutcome.SUCCEEDED,
     }
-    assert found["a"].error == error_text(STUCK)
+    assert states_by_urn["a"].error == error_text(STUCK)
     check_recovery(machine, data)
 
 
 def launch_with_stuck(data: Any, *stuck: str, is_recorded: bool = True) -> tuple[Any, list[str]]:
-    """A launch whose ingest job dies of one stuck dataset after the other, and what was launched."""
+    """Build a launch whose ingest job dies of one stuck dataset after another, and the list of launches."""
     waiting, launched = list(stuck), list[str]()
 
     def launch(function: Any, settings: Any, tasks: int, kind: Any) -> Any:
@@ -298,8 +299,9 @@ def launch_with_stuck(data: Any, *stuck: str, is_recorded: bool = True) -> tuple
 
 
 def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_others() -> None:
-    """More work units are stuck in a task than Spark tries a task. Each is given as one reason, though twice recorded
-    by two attempts."""
+    """A task has more stuck work units than Spark's attempts. Each is reported as one reason, though two attempts
+    recorded it.
+    """
     machine, data = Machine(), source(a=2, b=1, c=3, d=1)
     launch, launched = launch_with_stuck(data, "a", "b", "c")
     result = run(launch, WORLD.begin(machine, data))
@@ -310,7 +312,7 @@ def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_othe
     assert audit(WORLD, machine).exact
 
 
-def test_ingest_job_that_died_of_something_else_is_not_launched_again() -> None:
+def test_ingest_job_that_died_for_another_reason_is_not_launched_again() -> None:
     launch, launched = launch_with_stuck(source(a=2), "a", is_recorded=False)
     result = run(launch, WORLD.begin(Machine(), source(a=2)))
     assert launched.count("ingest_partition") == 1
@@ -318,7 +320,7 @@ def test_ingest_job_that_died_of_something_else_is_not_launched_again() -> None:
 
 
 def test_attempt_that_ends_after_its_work_unit_was_recorded_as_stuck_is_published_once() -> None:
-    """As if the worker had returned from native code while it was being killed."""
+    """The worker returns from native code while it is being killed."""
     machine, data = Machine(), source(a=2, b=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
     stuck = stuck_unit_of(settings, data, "a")
@@ -330,7 +332,7 @@ def test_attempt_that_ends_after_its_work_unit_was_recorded_as_stuck_is_publishe
 
 
 class Noting(Converter):
-    """Notes what alarm it has at each call."""
+    """A converter that records its alarm setting at each call."""
 
     def __init__(self) -> None:
         self.limits: list[tuple[str, float]] = []
@@ -379,7 +381,7 @@ def test_every_call_of_a_converter_has_the_limit() -> None:
 
 
 def test_recorded_failure_is_an_attempt_of_its_own() -> None:
-    """A record of the killed attempt would say that it has ended before it was killed."""
+    """If the record belonged to the killed attempt, it would state that the attempt had ended before it was killed."""
     states = [failed_state(SETTINGS, UNIT, STUCK) for _ in range(2)]
     assert states[0].attempt != states[1].attempt
     store = pickle.dumps((Redaction(), writer_in(Path("/nowhere"))))

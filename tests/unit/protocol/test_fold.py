@@ -1,4 +1,4 @@
-"""The table of record validity, one hazard a test."""
+"""Record validity: one hazard a test."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SEALED = Intent(1, (sequence(1, None, at(5)),))
 D1 = SequenceName("d", 1)
 
 
-def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_done() -> None:
+def test_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_done() -> None:
     fold = folded(FENCED, SEALED)
     assert fold.state_of("d").watermark is None
     apply(3, Done(1, (D1,)), fold)
@@ -80,7 +80,7 @@ def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_d
         (ByHand(OperatorAction.RETRY, D1, "me"), "releasing what is not quarantined"),
     ],
 )
-def test_a_record_that_is_not_valid_where_it_stands_changes_nothing(record: Record, hazard: str) -> None:
+def test_invalid_record_at_its_position_changes_nothing(record: Record, hazard: str) -> None:
     fold = folded(FENCED)
     assert not valid(record, fold), hazard
     before = dict(fold.datasets)
@@ -89,7 +89,7 @@ def test_a_record_that_is_not_valid_where_it_stands_changes_nothing(record: Reco
     assert fold.ignored == [(2, type(record).__name__)]
 
 
-def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
+def test_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
     fold = folded(FENCED, SEALED, Fence(2, "r2"))
     assert not valid(Intent(1, (sequence(1, None, at(5), "e"),)), fold)
     assert not valid(Done(1, (D1,)), fold)
@@ -97,7 +97,7 @@ def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
     assert valid(Done(2, (D1,)), fold), "the newer run closes the older run's sequence"
 
 
-def test_what_is_published_when_it_is_sealed_is_closed_and_can_not_be_sealed_again() -> None:
+def test_sequence_published_at_its_seal_is_closed_and_cannot_be_sealed_again() -> None:
     unsealed = Intent(1, (sequence(1, None, at(5)),), Gate.PASSED)
     fold = folded(FENCED, unsealed)
     state = fold.state_of("d")
@@ -108,23 +108,23 @@ def test_what_is_published_when_it_is_sealed_is_closed_and_can_not_be_sealed_aga
     assert not valid(Done(1, (D1,)), fold)
 
 
-def test_twins_can_not_seal_again_after_done_even_if_the_watermark_stands_still() -> None:
+def test_twins_cannot_seal_again_after_done_even_if_the_watermark_did_not_move() -> None:
     still = Intent(1, (sequence(1, None, at(0)),))
     fold = folded(FENCED, still, Done(1, (D1,)))
     assert not valid(Intent(1, (sequence(1, at(0), at(0)),)), fold)
 
 
-def test_set_by_hand_stops_a_running_plan() -> None:
+def test_set_by_an_operator_stops_a_running_plan() -> None:
     fold = folded(FENCED, SetWatermark("d", None, "me"))
     assert not valid(SEALED, fold)
     assert valid(Intent(2, (sequence(2, None, at(5)),)), folded(FENCED, SetWatermark("d", None, "me"), Fence(2, "r2")))
 
 
-def test_set_is_refused_while_a_sequence_is_pending() -> None:
+def test_set_is_rejected_while_a_sequence_is_pending() -> None:
     assert not valid(SetWatermark("d", at(0), "me"), folded(FENCED, SEALED))
 
 
-def test_quarantine_and_release() -> None:
+def test_retry_makes_a_quarantined_sequence_pending_without_counted_attempts() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert fold.state_of("d").status is DatasetStatus.QUARANTINED
     assert fold.pending() == []
@@ -150,7 +150,7 @@ def test_abandon_keeps_the_watermark_and_accept_moves_it_with_a_mark() -> None:
     assert (state.watermark, state.accepted_epochs, state.status) == (at(5), (1,), DatasetStatus.IDLE)
 
 
-def test_of_what_people_accepted_the_newest_is_kept_however_often_they_do() -> None:
+def test_newest_accepted_sequences_are_kept_however_many_are_accepted() -> None:
     fold = folded(FENCED)
     for number, epoch in enumerate(range(2, 50), 2):
         sequence = SequenceName("d", epoch)
@@ -163,7 +163,7 @@ def test_of_what_people_accepted_the_newest_is_kept_however_often_they_do() -> N
     assert fold.state_of("d").accepted_epochs == (49,)
 
 
-def test_attempts_count_runs_not_tries() -> None:
+def test_attempts_count_runs_not_retries() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, False, "x"), Failed(1, D1, False, "y"))
     assert fold.state_of("d").tried_epochs == (1,)
 
@@ -173,15 +173,15 @@ def test_held_sequences_are_dropped_only_by_a_newer_epoch() -> None:
     assert not valid(Dropped(1, (D1,)), fold)
     apply(3, Fence(2, "r2"), fold)
     assert valid(Dropped(2, (D1,)), fold)
-    assert not valid(Dropped(2, (D1,)), folded(FENCED, SEALED, Fence(2, "r2"))), "only what is held"
+    assert not valid(Dropped(2, (D1,)), folded(FENCED, SEALED, Fence(2, "r2"))), "only the held sequence"
 
 
-def test_a_decision_counts_only_before_the_next_fence() -> None:
+def test_decision_counts_only_before_the_next_fence() -> None:
     assert valid(Decide(1), folded(FENCED))
     assert not valid(Decide(1), folded(FENCED, Fence(2, "r2")))
 
 
-def test_a_checkpoint_carries_the_whole_fold() -> None:
+def test_checkpoint_carries_the_whole_fold() -> None:
     fold = folded(FENCED, SEALED, Decide(1), Intent(1, (sequence(1, None, at(7), "e"),), Gate.HELD))
     apply(5, fold.checkpoint(), fold)
     again = Fold()
@@ -190,7 +190,7 @@ def test_a_checkpoint_carries_the_whole_fold() -> None:
     assert again.decided_epochs == frozenset({1})
 
 
-def test_origin_is_where_reading_first_began() -> None:
+def test_origin_is_the_first_position_that_was_read() -> None:
     fold = folded(FENCED, SEALED, Done(1, (D1,)), Fence(2, "r2"))
     second = replace(sequence(2, at(5), Watermark({"0": 9, "1": 4})), start={"0": 5, "1": 2})
     apply(5, Intent(2, (second,)), fold)
@@ -198,7 +198,7 @@ def test_origin_is_where_reading_first_began() -> None:
     assert fold.state_of("d").origin == {"0": 0, "1": 2}
 
 
-def test_schemas_are_those_of_what_is_published_by_converter() -> None:
+def test_schemas_are_those_of_published_sequences_by_converter() -> None:
     def sealed(epoch: int, low: Watermark | None, **schemas: tuple[int, ...]) -> Intent:
         return Intent(epoch, (replace(sequence(epoch, low, at(5)), schemas=schemas),))
 
@@ -209,7 +209,7 @@ def test_schemas_are_those_of_what_is_published_by_converter() -> None:
     apply(4, Fence(2, "r"), first)
     apply(5, sealed(2, at(5), avro=(1, 2, 3)), first)
     apply(6, Done(2, (SequenceName("d", 2),)), first)
-    assert first.state_of("d").schemas == {"avro": (1, 2, 3), "key": (9,)}, "one that says nothing is as it was"
+    assert first.state_of("d").schemas == {"avro": (1, 2, 3), "key": (9,)}, "a record without schemas changes none"
     dropped = folded(FENCED, sealed(1, None, avro=(1,)))
     for action in (OperatorAction.QUARANTINE, OperatorAction.REVOKING, OperatorAction.ABANDONED):
         apply(3, ByHand(action, D1, "me"), dropped)
@@ -217,26 +217,26 @@ def test_schemas_are_those_of_what_is_published_by_converter() -> None:
 
 
 def test_watermarks_are_set_together_or_not_at_all() -> None:
-    wanted = SetWatermarks({"d": at(9), "e": at(3)}, "me")
-    assert not valid(wanted, folded(FENCED, SEALED))
-    fold = folded(FENCED, wanted)
+    new_watermarks = SetWatermarks({"d": at(9), "e": at(3)}, "me")
+    assert not valid(new_watermarks, folded(FENCED, SEALED))
+    fold = folded(FENCED, new_watermarks)
     assert (fold.state_of("d").watermark, fold.state_of("e").watermark) == (at(9), at(3))
     assert fold.state_of("e").origin == {"0": 3}
-    assert not valid(Intent(1, (sequence(1, at(9), at(10)),)), fold), "a run that had planned before"
+    assert not valid(Intent(1, (sequence(1, at(9), at(10)),)), fold), "a run that had planned before the set"
 
 
-def test_a_rebuilt_state_takes_the_place_of_any_other_under_the_fence_only() -> None:
+def test_rebuilt_state_replaces_any_other_only_under_the_fence() -> None:
     state = DatasetState("d", watermark=at(9), closed_epoch=2, done_epoch=1, origin={"0": 0})
     fold = folded(FENCED, SEALED, Fence(2, "r2"))
-    assert not valid(Rebuilt(1, (state,), "me"), fold), "by somebody who was fenced"
+    assert not valid(Rebuilt(1, (state,), "me"), fold), "by a fenced writer"
     assert not valid(Rebuilt(2, (state, state), "me"), fold)
-    assert not valid(Rebuilt(2, (replace(state, closed_epoch=3),), "me"), fold), "closed for a run to come"
+    assert not valid(Rebuilt(2, (replace(state, closed_epoch=3),), "me"), fold), "closed for any future run"
     apply(4, Rebuilt(2, (state,), "me"), fold)
     assert fold.state_of("d") == state
-    assert not valid(Done(2, (D1,)), fold), "the sequence that it was pending with is gone"
+    assert not valid(Done(2, (D1,)), fold), "the pending sequence is gone"
 
 
-def test_a_run_has_ended_when_its_last_cut_follows_the_newest_fence() -> None:
+def test_run_has_ended_when_its_last_cut_follows_the_newest_fence() -> None:
     fold = folded(FENCED, Cut(1, CutPhase.BEGAN, ()))
     assert not fold.has_ended
     apply(3, fold.checkpoint(), fold)
@@ -249,7 +249,7 @@ def test_a_run_has_ended_when_its_last_cut_follows_the_newest_fence() -> None:
     assert not fold.has_ended
 
 
-# -- what could not be read
+# -- read failures
 
 END = Watermark({"0": 8, "1": 4})
 
@@ -258,7 +258,7 @@ def not_read(epoch: int, low: Watermark | None, *, stops: bool = False, outage: 
     return Unread(epoch, (DatasetReadFailure(urn, low, END, f"SourceError: {epoch}", stops, outage),))
 
 
-def test_runs_that_can_not_read_a_dataset_are_counted_in_a_row_and_outages_are_told_only() -> None:
+def test_consecutive_failed_reads_are_counted_and_outages_only_reported() -> None:
     fold = folded(FENCED, not_read(1, None))
     assert fold.state_of("d").unread == ReadFailure(1, 1, END, "SourceError: 1")
     apply(3, Fence(2, "r2"), fold)
@@ -285,20 +285,20 @@ def test_runs_that_can_not_read_a_dataset_are_counted_in_a_row_and_outages_are_t
     ],
     ids=["fenced", "twice", "sealed", "done", "done whole", "set since", "named twice", "another watermark"],
 )
-def test_who_may_not_say_so_is_not_heard(before: list[Record], record: Record) -> None:
+def test_read_failures_of_invalid_writers_are_ignored(before: list[Record], record: Record) -> None:
     assert not valid(record, folded(*before))
 
 
-def test_of_a_part_that_was_published_the_rest_can_be_said_to_be_unread() -> None:
+def test_rest_of_a_partially_published_range_can_be_recorded_as_a_read_failure() -> None:
     part = replace(sequence(1, None, at(5)), left_out="SourceError: 1")
     fold = folded(FENCED, Intent(1, (part,)), Done(1, (D1,)), not_read(1, at(5)))
-    left = fold.state_of("d").unread
-    assert left is not None
-    assert left.failed_runs == 1
+    failure = fold.state_of("d").unread
+    assert failure is not None
+    assert failure.failed_runs == 1
 
 
 @pytest.mark.parametrize(("stays", "whole"), [(True, False), (False, False), (True, True)])
-def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone_and_the_whole_that_of_all(
+def test_partial_commit_resets_the_failures_of_moved_partitions_and_a_full_one_those_of_all(
     stays: bool, whole: bool
 ) -> None:
     low, high = Watermark({"0": 5, "1": 4}), Watermark({"0": 5 if stays else 8, "1": 4, "2": 1})
@@ -307,18 +307,18 @@ def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone_and_the_whole_th
     fold.datasets["d"] = replace(fold.state_of("d"), unread=ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1"))
     apply(4, Intent(2, (part,)), fold)
     apply(5, Done(2, (SequenceName("d", 2),)), fold)
-    left = fold.state_of("d").unread
-    assert left == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
+    failure = fold.state_of("d").unread
+    assert failure == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
 
 
-def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_watermark_that_stays_does_not() -> None:
+def test_moved_watermark_set_and_rebuild_reset_failures_and_an_unmoved_watermark_does_not() -> None:
     unread = ReadFailure(1, 2, END, "SourceError: 1", True)
     fold = folded(FENCED, Fence(2, "r2"))
     fold.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
     fed_again = Intent(2, (sequence(2, at(5), at(5)),))
     apply(3, fed_again, fold)
     apply(4, Done(2, (SequenceName("d", 2),)), fold)
-    assert fold.state_of("d").unread == unread, "nothing was read of the source"
+    assert fold.state_of("d").unread == unread, "nothing was read from the source"
     for record in (
         SetWatermark("d", at(7), "me"),
         SetWatermarks({"d": at(7)}, "me"),
@@ -330,7 +330,7 @@ def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_water
         assert after.state_of("d").unread is None
 
 
-def test_a_person_lets_a_stopped_dataset_be_read_again_and_only_such_a_one() -> None:
+def test_operator_resumes_only_a_stopped_dataset() -> None:
     fold = folded(FENCED, not_read(1, None, stops=True), not_read(1, None, urn="e"))
     again = ByHand(OperatorAction.READ_AGAIN, D1, "me")
     for other in (SequenceName("d", 2), SequenceName("e", 1), SequenceName("f", 1)):
@@ -339,11 +339,11 @@ def test_a_person_lets_a_stopped_dataset_be_read_again_and_only_such_a_one() -> 
         assert valid(ByHand(action, D1, "me"), fold) is (action is OperatorAction.READ_AGAIN)
     apply(4, again, fold)
     assert fold.state_of("d").unread == ReadFailure(1, 0, END, "SourceError: 1")
-    assert not valid(again, fold), "it is done"
-    assert not valid(not_read(1, None), fold), "the run has said so already"
+    assert not valid(again, fold), "it is resumed already"
+    assert not valid(not_read(1, None), fold), "the run has recorded it already"
 
 
-def test_a_checkpoint_and_a_move_to_other_buckets_carry_it() -> None:
+def test_read_failures_survive_checkpoints_and_rebucketing() -> None:
     fold, again = folded(FENCED, not_read(1, None, stops=True)), Fold()
     apply(3, fold.checkpoint(), again)
     assert again.datasets == fold.datasets
@@ -358,20 +358,21 @@ POSITIONS = st.dictionaries(st.sampled_from("012"), st.integers(0, 9), min_size=
 def test_each_partition_begins_where_it_began_unless_an_operator_goes_behind_that(
     before: dict[str, int], origin: dict[str, int], after: dict[str, int], incarnations: str
 ) -> None:
-    """Positions of another incarnation, and of partitions that had none, begin there. `tests/spec/set_model.py` is the
-    model."""
-    old, wanted = Watermark({**before}, "same"), Watermark({**after}, incarnations)
-    known = DatasetState("d", watermark=old, origin={**origin})
-    for record in (SetWatermark("d", wanted, "me"), SetWatermarks({"d": wanted}, "me")):
-        found = folded(FENCED, Rebuilt(1, (known,), "me"), record).state_of("d").origin
+    """Positions of another incarnation, and of new partitions, begin at their own origin. `tests/spec/set_model.py` is
+    the model.
+    """
+    old, new_watermark = Watermark({**before}, "same"), Watermark({**after}, incarnations)
+    rebuilt = DatasetState("d", watermark=old, origin={**origin})
+    for record in (SetWatermark("d", new_watermark, "me"), SetWatermarks({"d": new_watermark}, "me")):
+        rebuilt_origin = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), record).state_of("d").origin
         for partition, at in after.items():
             if incarnations == "same" and partition in before:
                 first = origin.get(partition)
                 is_behind = first is not None and at < min(first, before[partition])
-                assert found.get(partition) == (at if is_behind else first)
+                assert rebuilt_origin.get(partition) == (at if is_behind else first)
             else:
-                assert found.get(partition) == at
-    forgotten = folded(FENCED, Rebuilt(1, (known,), "me"), SetWatermark("d", None, "me")).state_of("d")
+                assert rebuilt_origin.get(partition) == at
+    forgotten = folded(FENCED, Rebuilt(1, (rebuilt,), "me"), SetWatermark("d", None, "me")).state_of("d")
     assert (forgotten.origin, forgotten.watermark, forgotten.reached) == (origin, None, old)
 
 
@@ -379,17 +380,17 @@ def with_targets(epoch: int, low: Watermark | None, high: Watermark, **targets: 
     return replace(sequence(epoch, low, high), targets=targets)
 
 
-def test_done_leaves_the_epoch_that_is_committed_at_each_target() -> None:
+def test_done_records_the_committed_epoch_of_each_target() -> None:
     fold = folded(FENCED, Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),)))
     assert (fold.state_of("d").bases("main"), fold.state_of("d").bases("late")) == ((0,), (0,))
     apply(3, Done(1, (D1,)), fold)
     state = fold.state_of("d")
     assert (state.bases("main"), state.bases("late")) == ((1,), (0,))
-    assert state.bases("new") == (), "of what was never told nobody knows"
+    assert state.bases("new") == (), "an epoch that was never recorded is unknown"
     assert folded(fold.checkpoint()).state_of("d") == state
 
 
-def test_accept_leaves_both_and_what_is_abandoned_or_dropped_leaves_the_old() -> None:
+def test_accept_keeps_both_epochs_and_abandon_or_drop_keeps_the_old() -> None:
     failed = Failed(1, D1, True, "no")
     sealed = Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),))
     accepted = folded(FENCED, sealed, failed, ByHand(OperatorAction.ACCEPT, D1, "p")).state_of("d")
@@ -398,8 +399,8 @@ def test_accept_leaves_both_and_what_is_abandoned_or_dropped_leaves_the_old() ->
     assert folded(FENCED, sealed, failed, *by_hand).state_of("d").bases("main") == (0,)
 
 
-def test_what_nobody_knows_stays_unknown_by_accept_and_is_known_by_done() -> None:
-    """Older programs have committed the first sequence."""
+def test_unknown_target_epoch_stays_unknown_after_accept_and_is_known_after_done() -> None:
+    """Older programs committed the first sequence."""
     older: list[Record] = [FENCED, SEALED, Done(1, (D1,)), Fence(2, "r2")]
     name = SequenceName("d", 2)
     then = Intent(2, (with_targets(2, at(5), at(6), main=(2,)),))
@@ -409,7 +410,7 @@ def test_what_nobody_knows_stays_unknown_by_accept_and_is_known_by_done() -> Non
     assert folded(*older, then, Failed(2, name, True, "no"), accept).state_of("d").bases("main") == ()
 
 
-def test_a_watermark_set_by_hand_leaves_what_targets_have() -> None:
+def test_set_keeps_the_committed_epochs_of_targets() -> None:
     sealed = Intent(1, (with_targets(1, None, at(5), main=(1,)),))
     fold = folded(FENCED, sealed, Done(1, (D1,)), SetWatermark("d", at(2), "p"))
     assert fold.state_of("d").bases("main") == (1,)
@@ -426,7 +427,7 @@ def test_a_watermark_set_by_hand_leaves_what_targets_have() -> None:
     ],
     ids=["the same", "other buckets", "other settings", "the one after", "no bucket"],
 )
-def test_a_move_that_is_under_way_is_gone_on_with_and_no_other_is_begun(record: Rebucket, counts: bool) -> None:
+def test_move_in_progress_is_resumed_and_no_other_is_begun(record: Rebucket, counts: bool) -> None:
     fold = Fold()
     apply(1, Fence(1, "r"), fold)
     apply(2, Rebucket(1, 1, 8, {"names": "a"}), fold)

@@ -1,4 +1,4 @@
-"""What comes next in a log: after any history the answers are valid, have their effect at once, and come to an end."""
+"""The next record of a log: after any history the answers are valid, take effect at once, and terminate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.models.strategies import FEW_URNS, records_after, watermarks
 
 Asked = Callable[[Fold], Record | None]
 LONGEST = 8
-"""More records than any answer can take to have its effect."""
+"""Upper bound of the records that any request needs."""
 
 
 @st.composite
@@ -48,7 +48,7 @@ def folds(draw: st.DrawFn) -> Fold:
 
 @st.composite
 def questions(draw: st.DrawFn, fold: Fold) -> Asked:
-    """Anything that a writer may ask, who may be an older run, know too little, or be a person."""
+    """Draw a request of any writer: possibly an older run, one with stale knowledge, or an operator."""
     epoch = draw(st.integers(0, fold.fence_epoch + 1))
     urns = draw(st.lists(st.sampled_from(FEW_URNS), min_size=1, unique=True))
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
@@ -59,11 +59,11 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         SealedSequence(urn, epoch, draw(st.sampled_from([low, fold.state_of(urn).watermark])), None, ()) for urn in urns
     ]
     before = draw(st.sampled_from([fold, Fold()]))
-    wanted = {urn: draw(watermarks()) for urn in urns}
+    new_watermarks = {urn: draw(watermarks()) for urn in urns}
     action = draw(st.sampled_from(OperatorAction))
-    once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
-    rebuilt = tuple(DatasetState(urn, watermark=wanted[urn]) for urn in urns)
-    unread = [DatasetReadFailure(urn, low, wanted[urn], "why", outage=once) for urn in urns]
+    once, left_sequences = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
+    rebuilt = tuple(DatasetState(urn, watermark=new_watermarks[urn]) for urn in urns)
+    unread = [DatasetReadFailure(urn, low, new_watermarks[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
@@ -72,14 +72,16 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.close, epoch=epoch, names=names),
         partial(next_record.drop, epoch=epoch, names=names),
         partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),
-        partial(next_record.leave, epoch=epoch, left=told, outage=once),
+        partial(next_record.leave, epoch=epoch, left=left_sequences, outage=once),
         partial(next_record.unread, epoch=epoch, found=unread, stop_after=epoch % 3),
         partial(next_record.decide, epoch=epoch),
         partial(next_record.by_hand, action=action, name=names[0], who="person"),
-        partial(next_record.set_watermark, before=before.state_of(urns[0]), watermark=wanted[urns[0]], who="person"),
+        partial(
+            next_record.set_watermark, before=before.state_of(urns[0]), watermark=new_watermarks[urns[0]], who="person"
+        ),
         partial(
             next_record.set_watermarks,
-            wanted=wanted,
+            wanted=new_watermarks,
             before={urn: before.state_of(urn).watermark for urn in urns},
             who="person",
         ),
@@ -98,7 +100,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
-def test_what_is_answered_is_valid_and_once_it_stands_nothing_is_left_to_do(data: st.DataObject) -> None:
+def test_answered_record_is_valid_and_once_written_completes_the_request(data: st.DataObject) -> None:
     fold = data.draw(folds())
     ask = data.draw(questions(fold))
     for _ in range(LONGEST):
@@ -112,7 +114,7 @@ def test_what_is_answered_is_valid_and_once_it_stands_nothing_is_left_to_do(data
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
-def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
+def test_fenced_run_gets_no_record(data: st.DataObject) -> None:
     fold = data.draw(folds())
     apply(fold.number + 1, Fence(fold.fence_epoch + 2, "newer"), fold)
     epoch = fold.fence_epoch - 1
@@ -125,9 +127,9 @@ def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
     assert next_record.unread(fold, epoch, unread, stop_after=1) is None
     assert next_record.decide(fold, epoch) is None
     for name in names:
-        told = [LeftSequence(name.dataset_urn, name.epoch, "why")]
+        left_sequences = [LeftSequence(name.dataset_urn, name.epoch, "why")]
         assert next_record.fail(fold, epoch, name, "why", for_good=True) is None
-        assert next_record.leave(fold, epoch, told, outage=False) is None
+        assert next_record.leave(fold, epoch, left_sequences, outage=False) is None
 
 
 def sealed_by(epoch: int, urn: str = "d") -> Fold:
@@ -137,7 +139,7 @@ def sealed_by(epoch: int, urn: str = "d") -> Fold:
     return fold
 
 
-def test_the_same_attempt_counts_once_and_the_last_one_quarantines() -> None:
+def test_repeated_attempt_counts_once_and_the_last_attempt_quarantines() -> None:
     fold, name = sealed_by(1), SequenceName("d", 1)
     assert next_record.fail(fold, 1, name, "why", for_good=False, max_attempts=2) == Failed(1, name, False, "why")
     apply(3, Failed(1, name, False, "why"), fold)
@@ -146,13 +148,13 @@ def test_the_same_attempt_counts_once_and_the_last_one_quarantines() -> None:
     assert next_record.fail(fold, 2, name, "why", for_good=False, max_attempts=2) == Failed(2, name, True, "why")
 
 
-def test_a_quarantined_sequence_may_still_be_closed_by_who_has_published_it() -> None:
+def test_quarantined_sequence_may_still_be_closed_by_the_run_that_published_it() -> None:
     fold, name = sealed_by(1), SequenceName("d", 1)
     apply(3, Failed(1, name, True, "why"), fold)
     assert next_record.close(fold, 1, [name]) == Done(1, (name,))
 
 
-def test_of_several_sequences_those_are_sealed_that_may_be() -> None:
+def test_sealable_sequences_of_a_batch_are_sealed() -> None:
     fold = sealed_by(1, "a")
     both = [SealedSequence(urn, 1, None, Watermark({"0": 9}), ()) for urn in ("a", "b")]
     record = next_record.seal(fold, 1, both)
@@ -160,14 +162,14 @@ def test_of_several_sequences_those_are_sealed_that_may_be() -> None:
     assert [sequence.dataset_urn for sequence in record.sequences] == ["b"]
 
 
-def test_a_run_that_was_overtaken_before_it_fenced_does_not_fence() -> None:
+def test_run_overtaken_before_its_fence_does_not_fence() -> None:
     fold = Fold()
     apply(1, Fence(1, "other"), fold)
     assert next_record.fence_job(fold, "mine", begun_at=0) is None
     assert next_record.fence_job(fold, "mine", begun_at=1) == Fence(2, "mine")
 
 
-def test_a_watermark_is_set_only_from_what_the_person_has_seen() -> None:
+def test_watermark_is_set_only_from_the_state_that_the_operator_saw() -> None:
     fold, seen = Fold(), DatasetState("d")
     apply(1, Fence(1, "run"), fold)
     assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is not None
@@ -176,24 +178,24 @@ def test_a_watermark_is_set_only_from_what_the_person_has_seen() -> None:
     assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is None
 
 
-def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
+def test_cut_lowers_no_head_and_is_incomplete_without_the_heads_that_it_missed() -> None:
     fold = Fold()
     apply(1, Fence(1, "r1"), fold)
     first = next_record.cut(fold, 1, CutPhase.BEGAN, [Head(0, 5, "a"), Head(1, 7, "b")])
     assert first is not None
     apply(2, first, fold)
-    assert next_record.cut(fold, 1, CutPhase.BEGAN, []) is None, "it is there"
+    assert next_record.cut(fold, 1, CutPhase.BEGAN, []) is None, "the head is there"
     second = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 4, "c")])
     assert second is not None
     assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_whole=False))
     other = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 5, "another segment there"), Head(1, 7, "b")])
     assert other is not None
-    assert other.heads == first.heads, "what was known there is what tells that it is another log"
+    assert other.heads == first.heads, "the known head identifies a different log"
     apply(3, second, fold)
     by_hand = next_record.heads(fold, 0, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
     assert by_hand is not None
     assert by_hand.heads == (Head(1, 8, "d", is_whole=False),), (
-        "nothing new of one, and the other's loss is not made good"
+        "one log has nothing new, and the other's loss is not repaired"
     )
     apply(4, by_hand, fold)
     assert next_record.discard_heads(fold, 0, "me") is None, "a newer run has fenced it"
@@ -203,7 +205,7 @@ def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
     assert not fold.heads
 
 
-def test_a_run_s_end_is_a_cut_and_then_a_checkpoint_if_one_is_due_and_it_is_the_newest() -> None:
+def test_newest_run_ends_with_a_cut_and_then_a_checkpoint_if_one_is_due() -> None:
     fold = Fold()
     apply(1, Fence(1, "r1"), fold)
     ended = next_record.end(fold, 1, [], at_least=2)
@@ -217,29 +219,29 @@ def test_a_run_s_end_is_a_cut_and_then_a_checkpoint_if_one_is_due_and_it_is_the_
     assert not fold.has_ended
 
 
-def test_heads_of_logs_that_do_not_count_any_more_are_never_said() -> None:
+def test_heads_of_superseded_logs_are_never_recorded() -> None:
     fold = Fold()
-    begun: list[Record] = [Fence(1, "r"), Rebucket(1, 1, 4), Generation(1, 1)]
-    for number, record in enumerate(begun, start=1):
+    records: list[Record] = [Fence(1, "r"), Rebucket(1, 1, 4), Generation(1, 1)]
+    for number, record in enumerate(records, start=1):
         apply(number, record, fold)
     assert next_record.heads(fold, 0, [Head(3, 57, "a")], "me") is None, "a head that the new log will not have"
     assert next_record.heads(fold, 1, [Head(3, 1, "b")], "me") is not None
 
 
-def test_a_rebuild_closes_what_it_makes_for_all_runs_that_have_begun() -> None:
-    fold, made = Fold(), DatasetState("d", watermark=Watermark({"0": 5}))
+def test_rebuild_closes_its_sequences_for_all_runs_that_have_begun() -> None:
+    fold, rebuilt = Fold(), DatasetState("d", watermark=Watermark({"0": 5}))
     apply(1, Fence(3, "rebuild"), fold)
-    record = next_record.rebuild(fold, 3, (made,), {}, "me")
+    record = next_record.rebuild(fold, 3, (rebuilt,), {}, "me")
     assert record is not None
     apply(2, record, fold)
     assert fold.state_of("d").closed_epoch == 3
-    assert next_record.is_rebuilt(fold, 3, made)
-    assert next_record.rebuild(fold, 3, (made,), {"d": made}, "me") is None
+    assert next_record.is_rebuilt(fold, 3, rebuilt)
+    assert next_record.rebuild(fold, 3, (rebuilt,), {"d": rebuilt}, "me") is None
 
 
-def test_a_generation_begins_with_the_ids_that_its_schemas_have_there() -> None:
+def test_generation_begins_with_its_own_schema_ids() -> None:
     fold = Fold()
     apply(1, Checkpoint(3, "run", (), tuple(DatasetState(urn, schemas={"avro": (1,)}) for urn in ("d", "e")), 0), fold)
-    [begun] = next_record.beginnings([fold], 1, lambda urn: 0, schemas={"d": {"avro": (7, 8)}})
-    assert [state.schemas for state in begun.datasets] == [{"avro": (7, 8)}, {"avro": (1,)}]
+    [beginning] = next_record.beginnings([fold], 1, lambda urn: 0, schemas={"d": {"avro": (7, 8)}})
+    assert [state.schemas for state in beginning.datasets] == [{"avro": (7, 8)}, {"avro": (1,)}]
     assert next_record.beginning() == Fold().checkpoint()

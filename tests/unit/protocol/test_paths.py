@@ -1,4 +1,6 @@
-"""Paths of steps are judged by their text alone; names of files are read as they are made, and stay what they are."""
+"""Paths and names: step paths are validated by their text alone, and file names are parsed as they were built and stay
+stable.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,10 @@ from distcommit.sinks.base.target_files import (
 from distcommit.steps.rename import FsRenameCommitStep
 
 
-def test_every_short_path_is_judged_by_its_components() -> None:
-    """The quick answer for many steps, whose folders are looked at once, is the answer that looking at each component
-    gives: whichever path is wrong, and after a file from the same folder, too."""
+def test_short_path_validation_equals_that_of_each_component() -> None:
+    """The fast check of many steps checks each folder once. Its answer equals the check of each component, whichever
+    path is invalid, also after a valid file of the same folder.
+    """
     context = StepContext(LocalFileSystem(), "/staging", "/output")
 
     def steps_of(*paths: tuple[str, str]) -> int:
@@ -103,7 +106,7 @@ def test_every_short_path_is_judged_by_its_components() -> None:
 NONCE = "5" * 32
 
 
-def test_names_on_disk_stay_what_they_are() -> None:
+def test_names_on_disk_are_stable() -> None:
     start = published_start(7, work_unit_name(3, 12), NONCE)
     assert published_name(start, 1, ".parquet") == f"0000000007-00003_000012-{NONCE}-0001.parquet"
     assert (staged_name(1, ".csv.gz"), staged_name(2)) == ("0001.csv.gz", "0002")
@@ -114,7 +117,7 @@ def test_names_on_disk_stay_what_they_are() -> None:
     assert set_aside_folder(7) == "set_aside/epoch=0000000007"
 
 
-def test_names_of_a_table_s_data_files_stay_what_they_are() -> None:
+def test_names_of_a_table_s_data_files_are_stable() -> None:
     name = data_file_name(7, NONCE, 3)
     assert name == f"distcommit-000007-{NONCE}-00003.parquet"
     assert is_data_file_of(f"/table/a=1/{name}", 7, NONCE)
@@ -125,33 +128,33 @@ def test_names_of_a_table_s_data_files_stay_what_they_are() -> None:
     assert not is_data_file_note(name)
 
 
-def test_a_published_name_is_read_as_it_was_made() -> None:
+def test_published_name_is_parsed_as_it_was_built() -> None:
     name = published_name(published_start(7, work_unit_name(3, 12), NONCE), 1, ".csv.gz")
     assert is_published_name(name)
     assert published_epoch(name) == 7
     assert not is_published_name(staged_name(1, ".csv.gz"))
 
 
-def test_a_work_unit_whose_name_is_too_long_for_a_file_is_told() -> None:
+def test_work_unit_name_too_long_for_a_file_is_reported() -> None:
     with pytest.raises(ConfigurationError, match="at most 240 bytes"):
         published_start(1, "w" * 240, NONCE)
 
 
-def test_the_longest_name_of_a_work_unit_is_one_that_a_file_name_has_room_for() -> None:
+def test_longest_work_unit_name_fits_a_file_name() -> None:
     room = 240 - len(published_start(1, "", NONCE))
     assert len(published_start(1, "w" * room, NONCE)) == 240
     with pytest.raises(ConfigurationError):
         published_start(1, "w" * (room + 1), NONCE)
 
 
-def test_a_temporary_name_says_what_it_is_to_become() -> None:
+def test_temporary_name_contains_its_final_name() -> None:
     name = temporary_name(numbered_name(4), NONCE)
     assert is_temporary(name)
     assert number_of(lasting_name(name)) == number_of(lasting_name(numbered_name(4))) == 4
     assert number_of(name) is None
 
 
-def test_names_of_what_is_staged_stay_what_they_are() -> None:
+def test_names_of_staged_files_are_stable() -> None:
     folder = attempt_folder(7, 3, work_unit_name(3, 12), NONCE)
     name = folder.rpartition("/")[2]
     assert folder == f"0000000007/bucket=00003/00003_000012.{NONCE}"
@@ -169,7 +172,7 @@ def test_names_of_what_is_staged_stay_what_they_are() -> None:
     assert spooled_micro_batch("q", 4, NONCE) == f"batches/q/4-{NONCE}"
 
 
-def test_names_of_tables_and_progress_stay_what_they_are() -> None:
+def test_names_of_tables_and_progress_are_stable() -> None:
     name = table_file_name(task_states_start(NONCE, 4), "0123456789abcdef")
     assert name == f"{NONCE}-000004-0123456789abcdef.parquet"
     assert has_checksum(f"/store/{name}", "0123456789abcdef")
@@ -193,14 +196,14 @@ def test_names_of_tables_and_progress_stay_what_they_are() -> None:
     assert progress_task(progress) == "ingest-large-00003"
 
 
-def test_names_of_claims_and_ledgers_stay_what_they_are() -> None:
+def test_names_of_claims_and_ledgers_are_stable() -> None:
     assert (OWNERSHIP_FOLDER, OWNER, LEDGERS) == (".distcommit", "owner.json", ".distcommit/ledgers")
     assert ledger_file_name("00ff") == "00ff.json"
     assert ledger_text_name(255) == "txn-00000000000000ff.json"
 
 
 @pytest.mark.parametrize("bucket", [0, 12])
-def test_a_probe_says_whose_it_is(bucket: int) -> None:
+def test_probe_name_contains_its_owner(bucket: int) -> None:
     name = output_probe_name(bucket, NONCE)
     for written in (name, temporary_name(name, NONCE)):
         assert probed_bucket(written) == bucket

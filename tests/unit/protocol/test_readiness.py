@@ -1,4 +1,4 @@
-"""Who wins, and when a dataset is ready."""
+"""Winning attempts, and when a dataset is ready."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def state(of: WorkUnit, attempt: str = "a", high: dict[str, int] | None = None, 
 
 
 def prefix(of: WorkUnit, attempt: str, high: dict[str, int], records: int = 1) -> TaskState:
-    said = {"outcome": TaskOutcome.PARTIAL, "records_read": records, "error": f"boom {attempt}"}
-    return replace(state(of, attempt, high), **said)
+    fields = {"outcome": TaskOutcome.PARTIAL, "records_read": records, "error": f"boom {attempt}"}
+    return replace(state(of, attempt, high), **fields)
 
 
 FIRST, SECOND = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"0": 5}, {"0": 9})
@@ -41,7 +41,7 @@ def decide(
     return readiness(plan, states, policy=policy, ingest_ended=ended, staged=lambda s: s.attempt != missing)
 
 
-def test_waits_until_every_work_unit_has_a_success() -> None:
+def test_dataset_waits_until_every_work_unit_has_a_success() -> None:
     assert decide(state(FIRST)) == Wait()
     assert decide(state(FIRST), state(SECOND, failed=True)) == Wait(), "a failure is decided only after ingest"
     assert isinstance(decide(state(FIRST), state(SECOND)), Ready)
@@ -63,26 +63,26 @@ def test_one_attempt_wins_and_gives_outputs_and_watermark_together() -> None:
     assert (other.winners[1], other.high) == (full, Watermark({"0": 9}))
 
 
-def test_full_commits_nothing_if_a_work_unit_failed() -> None:
+def test_policy_full_commits_nothing_if_a_work_unit_failed() -> None:
     answer = decide(state(FIRST), state(SECOND, failed=True), ended=True)
     assert answer == Nothing("boom", failed=True)
 
 
-def test_successful_commits_what_has_no_gap_before_it() -> None:
+def test_policy_successful_commits_work_units_without_a_gap_before_them() -> None:
     only_first = decide(state(FIRST), ended=True, policy=CommitPolicy.SUCCESSFUL)
     assert isinstance(only_first, Ready)
     assert only_first.high == Watermark({"0": 5})
     only_second = decide(state(SECOND), ended=True, policy=CommitPolicy.SUCCESSFUL)
-    assert isinstance(only_second, Nothing), "what lies beyond a gap waits for the next run"
+    assert isinstance(only_second, Nothing), "work units beyond a gap wait for the next run"
 
 
-def test_a_short_read_is_a_gap_for_what_follows() -> None:
+def test_short_read_is_a_gap_for_later_work_units() -> None:
     answer = decide(state(FIRST, high={"0": 3}), state(SECOND))
     assert isinstance(answer, Ready)
     assert ([w.work_unit_id for w in answer.winners], answer.high) == (["u1"], Watermark({"0": 3}))
 
 
-def test_a_work_unit_beyond_a_gap_in_one_partition_is_left_out_in_all() -> None:
+def test_work_unit_beyond_a_gap_in_one_partition_is_left_out_in_all() -> None:
     a = unit("a", {"0": 0}, {"0": 5})
     b = unit("b", {"0": 5, "1": 0}, {"0": 9, "1": 4})
     c = unit("c", {"1": 4}, {"1": 8})
@@ -95,12 +95,12 @@ PARTIAL = CommitPolicy.PARTIAL
 
 
 @pytest.mark.parametrize("policy", [CommitPolicy.FULL, CommitPolicy.SUCCESSFUL])
-def test_a_prefix_is_a_failure_to_other_policies(policy: CommitPolicy) -> None:
+def test_prefix_is_a_failure_under_other_policies(policy: CommitPolicy) -> None:
     answer = decide(prefix(FIRST, "a", {"0": 3}), ended=True, policy=policy)
     assert answer == Nothing("boom a (and 1 more)", failed=True)
 
 
-def test_a_prefix_is_taken_once_ingest_has_ended_and_what_follows_it_waits() -> None:
+def test_prefix_is_taken_once_ingest_has_ended_and_later_work_units_wait() -> None:
     states = (prefix(FIRST, "a", {"0": 3}), state(SECOND))
     assert decide(*states, policy=PARTIAL) == Wait(), "a success may still come"
     answer = decide(*states, policy=PARTIAL, ended=True)
@@ -109,7 +109,7 @@ def test_a_prefix_is_taken_once_ingest_has_ended_and_what_follows_it_waits() -> 
     assert answer.left_out == f"work unit u1 is read up to {Watermark({'0': 3})} only: boom a"
 
 
-def test_a_success_beats_a_prefix_unless_its_files_are_gone() -> None:
+def test_success_beats_a_prefix_unless_its_files_are_gone() -> None:
     states = (prefix(FIRST, "a", {"0": 4}, records=9), state(FIRST, "b"), state(SECOND))
     for ended in (False, True):
         answer = decide(*states, policy=PARTIAL, ended=ended)
@@ -121,7 +121,7 @@ def test_a_success_beats_a_prefix_unless_its_files_are_gone() -> None:
     assert "are missing" in answer.left_out
 
 
-def test_of_several_prefixes_one_is_taken_whole() -> None:
+def test_one_of_several_prefixes_is_taken_whole() -> None:
     both = unit("u", {"0": 0, "1": 0}, {"0": 5, "1": 5})
     plan = DatasetPlan("d", None, Watermark({"0": 0, "1": 0}), (both,))
     states = (
@@ -139,21 +139,21 @@ def test_of_several_prefixes_one_is_taken_whole() -> None:
 
 
 @pytest.mark.parametrize("high", [{"0": 0}, {"0": 6}, {"1": 3}], ids=str)
-def test_a_prefix_that_has_not_moved_or_has_a_range_that_it_can_not_have_is_none(high: dict[str, int]) -> None:
+def test_prefix_that_has_not_moved_or_has_an_impossible_range_is_not_taken(high: dict[str, int]) -> None:
     answer = decide(prefix(FIRST, "a", high), ended=True, policy=PARTIAL)
     assert isinstance(answer, Nothing)
     assert answer.failed
     assert "attempt a reports the range" in answer.reason
 
 
-def test_what_follows_a_prefix_that_has_read_all_does_not_wait() -> None:
+def test_work_unit_after_a_complete_prefix_does_not_wait() -> None:
     answer = decide(prefix(FIRST, "a", {"0": 5}), state(SECOND), ended=True, policy=PARTIAL)
     assert isinstance(answer, Ready)
     assert (len(answer.winners), answer.high) == (2, Watermark({"0": 9}))
 
 
 @pytest.mark.parametrize("high", [{"0": 4}, {"0": 10}, {"1": 9}, {"0": 9, "1": 9}, {}, {"0": float("nan")}], ids=str)
-def test_a_success_whose_range_its_work_unit_can_not_have_is_a_failure_with_that_reason(high: dict[str, int]) -> None:
+def test_success_with_an_impossible_range_is_a_failure_with_that_reason(high: dict[str, int]) -> None:
     odd = state(SECOND, "a", high)
     assert decide(state(FIRST), odd) == Wait(), "another attempt may still succeed"
     answer = decide(state(FIRST), odd, ended=True)
@@ -168,41 +168,41 @@ def test_a_success_whose_range_its_work_unit_can_not_have_is_a_failure_with_that
     assert part.high == Watermark({"0": 5})
 
 
-def test_a_success_that_began_elsewhere_is_a_failure() -> None:
+def test_success_that_began_elsewhere_is_a_failure() -> None:
     answer = decide(state(FIRST), state(unit("u2", {"0": 6}, {"0": 9})), ended=True)
     assert isinstance(answer, Nothing)
     assert answer.failed
 
 
-def test_nothing_new_is_not_a_failure() -> None:
+def test_range_without_new_records_is_not_a_failure() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
     assert decide(state(empty), plan=plan) == Nothing("nothing new was read", failed=False)
 
 
 @pytest.mark.parametrize("policy", CommitPolicy)
-def test_one_that_failed_beside_one_that_read_nothing_is_a_failure(policy: CommitPolicy) -> None:
+def test_failed_work_unit_beside_an_empty_one_is_a_failure(policy: CommitPolicy) -> None:
     first, second = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"1": 0}, {"1": 5})
     plan = DatasetPlan("d", Watermark({"0": 0, "1": 0}), Watermark({}), (first, second))
-    found = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
-    assert found == Nothing("boom", failed=True)
+    decision = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
+    assert decision == Nothing("boom", failed=True)
 
 
-def test_what_was_prepared_is_committed_though_the_watermark_stays() -> None:
+def test_prepared_commit_is_committed_although_the_watermark_stays() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
     prepared = replace(state(empty), branches=(BranchResult("main", "rows", infos=("info",)),))
     assert decide(prepared, plan=plan) == Ready((prepared,), Watermark({"0": 5}))
 
 
-def test_an_empty_partition_seen_for_the_first_time_keeps_its_start() -> None:
+def test_empty_partition_seen_for_the_first_time_keeps_its_start() -> None:
     empty = unit("u", {"0": 7}, {"0": 7})
     answer = decide(state(empty), plan=DatasetPlan("d", None, Watermark({"0": 7}), (empty,)))
     assert isinstance(answer, Ready)
     assert answer.high == Watermark({"0": 7})
 
 
-def test_a_skipped_range_is_jumped_over() -> None:
+def test_skipped_range_advances_the_watermark() -> None:
     late = unit("u", {"0": 5}, {"0": 9})
     plan = DatasetPlan("d", Watermark({"0": 2}), Watermark({}), (late,), (SkippedRange("0", 2, 5, "expired"),))
     answer = decide(state(late), plan=plan)
@@ -232,7 +232,7 @@ def test_winners_always_form_gap_free_ranges_from_the_low_watermark(data: st.Dat
     assert all(s.low.positions["0"] != place or s.actual_high == s.low for s in beyond)
 
 
-def test_where_the_end_was_not_known_the_attempt_that_wins_says_it() -> None:
+def test_winning_attempt_supplies_an_end_that_was_not_known() -> None:
     opened = WorkUnit("u1", "d", Watermark({"0": 0, "f": (1,)}), Watermark({"f": (2, "b")}), 1)
     plan = DatasetPlan("d", None, Watermark({"0": 0, "f": (1,)}), (opened,))
 
@@ -246,7 +246,7 @@ def test_where_the_end_was_not_known_the_attempt_that_wins_says_it() -> None:
         assert isinstance(decide(wrong, plan=plan, ended=True), Nothing)
 
 
-def test_nothing_joins_an_end_that_was_not_known_but_what_begins_there() -> None:
+def test_only_a_work_unit_that_begins_there_joins_an_end_that_was_not_known() -> None:
     opened, behind = WorkUnit("u1", "d", Watermark({"0": 0}), Watermark({}), 1), unit("u2", {"0": 5}, {"0": 9})
     plan = DatasetPlan("d", None, Watermark({"0": 0}), (opened, behind))
     for reached, high in ((5, 9), (7, 7)):

@@ -1,4 +1,4 @@
-"""What is stored of datasets goes on under the names that they have from now on."""
+"""Renamed datasets: stored state continues under the new names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTS = [
 ]
 
 
-def test_a_topic_goes_on_as_its_partitions_and_stays_as_it_is() -> None:
+def test_topic_state_continues_as_its_partitions_and_keeps_its_values() -> None:
     assert renamed([TOPIC, DatasetState("never-read")], by_partition) == [
         TOPIC,
         DatasetState("never-read"),
@@ -40,7 +40,7 @@ def test_a_topic_goes_on_as_its_partitions_and_stays_as_it_is() -> None:
     ]
 
 
-def test_what_was_read_meanwhile_under_another_name_is_no_gap_and_nothing_that_is_lost() -> None:
+def test_range_read_meanwhile_under_another_name_is_neither_a_gap_nor_lost() -> None:
     (topic,) = [s for s in renamed([TOPIC, *PARTS], by_topic) if s.dataset_urn == "t"]
     assert topic == state(
         "t",
@@ -53,35 +53,35 @@ def test_what_was_read_meanwhile_under_another_name_is_no_gap_and_nothing_that_i
     )
 
 
-def test_a_partition_of_which_nothing_was_read_under_the_other_name_stays_where_it_is() -> None:
+def test_partition_never_read_under_the_other_name_keeps_its_position() -> None:
     topic = renamed([state("t", {"0": 3, "2": 9}), state("t@0", {"0": 4})], by_topic)[0]
     assert topic.watermark == Watermark({"0": 4, "2": 9}, "id")
 
 
-def test_a_person_who_has_set_it_back_is_followed_unless_nobody_knows_what_was_read_last() -> None:
+def test_operator_s_lower_watermark_is_kept_unless_the_last_read_position_is_unknown() -> None:
     states = [state("t", {"0": 10}), state("t@0", {"0": 4})]
     assert renamed(states, by_topic)[0].watermark == Watermark({"0": 4}, "id")
     assert renamed(states, by_topic, only_ahead=True)[0].watermark == Watermark({"0": 10}, "id")
 
 
-def test_in_another_incarnation_nothing_of_the_one_before_counts() -> None:
+def test_state_of_another_incarnation_is_ignored() -> None:
     (topic, _) = renamed([state("t", {"0": 10, "1": 3}, "old"), state("t@0", {"0": 4}, "new")], by_topic)
     assert topic.watermark == Watermark({"0": 4}, "new")
     assert topic.origin == {"0": 4}
 
 
-def test_parts_that_count_in_different_incarnations_are_no_dataset() -> None:
+def test_parts_of_different_incarnations_are_not_a_dataset() -> None:
     with pytest.raises(ConflictError, match="different incarnations"):
         renamed([state("t@0", {"0": 4}, "old"), state("t@1", {"1": 4}, "new")], by_topic)
 
 
-def test_what_could_not_be_read_counts_anew() -> None:
+def test_read_failures_are_counted_from_zero() -> None:
     unread = ReadFailure(5, 2, Watermark({"0": 20}, "id"), "no answer")
     (topic, _) = renamed([state("t", {"0": 10}, unread=unread), state("t@0", {"0": 12}, unread=unread)], by_topic)
     assert topic.unread is None
 
 
-def test_given_twice_it_is_the_same_and_states_may_come_in_any_order() -> None:
+def test_renaming_twice_changes_nothing_and_states_may_come_in_any_order() -> None:
     once = renamed([TOPIC, *PARTS], by_topic)
     assert sorted(renamed([*reversed(PARTS), TOPIC], by_topic), key=str) == sorted(once, key=str)
     assert sorted(renamed(once, by_topic), key=str) == sorted(once, key=str)

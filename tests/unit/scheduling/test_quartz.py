@@ -1,4 +1,4 @@
-"""Quartz's cron expressions: what ours fires at is what theirs does."""
+"""Quartz cron expressions: the converted expression fires at the same times."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from distcommit.scheduling.timetables import Cron
         ("15 0 0 1/3 JAN,JUL ? *", "0 0 */3 JAN,JUL *"),
     ],
 )
-def test_an_expression_fires_at_the_same_times(quartz: str, ours: str) -> None:
+def test_converted_expression_fires_at_the_same_times(quartz: str, ours: str) -> None:
     assert from_quartz(quartz) == {"cron": ours}
     Cron(ours)
 
 
-def test_every_so_many_seconds_is_an_interval() -> None:
+def test_expression_every_so_many_seconds_becomes_an_interval() -> None:
     assert from_quartz("0/30 * * * * ?") == {"interval_s": 30}
     assert from_quartz("* * * * * ?") == {"interval_s": 1}
 
@@ -44,6 +44,6 @@ def test_every_so_many_seconds_is_an_interval() -> None:
         ("0 0 0 1 * 2", r"must be \?"),
     ],
 )
-def test_what_has_no_counterpart_is_told(quartz: str, why: str) -> None:
+def test_expression_without_counterpart_is_reported(quartz: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         from_quartz(quartz)

@@ -1,4 +1,4 @@
-"""The schedule as a value: who begins when, held against a model, and what of each case is promised."""
+"""The schedule as a value: which jobs start and when, compared with a model, and the guarantee of each case."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("a", "b", "c")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Fires at each multiple of a period, by the wall clock."""
+    """A timetable that fires at each multiple of a period of the wall clock."""
 
     period_ms: int
 
@@ -41,7 +41,7 @@ class Grid:
 
 @dataclass
 class Modelled:
-    """A job as the page says that it behaves."""
+    """A job with the behaviour that the page documents."""
 
     plan: Plan
     since: int
@@ -78,7 +78,7 @@ class Clock:
 
 
 class ScheduleMachine(RuleBasedStateMachine):
-    """Any order of what may happen to a schedule. Both clocks go on together here."""
+    """A state machine of any order of schedule events. Both clocks advance together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,14 +174,14 @@ class ScheduleMachine(RuleBasedStateMachine):
                 job.owes, job.owed_since = True, self.clock.now
 
     @invariant()
-    def no_more_are_under_way_than_may_be(self) -> None:
+    def running_jobs_stay_within_the_slots(self) -> None:
         under_way = {name for name, entry in self.schedule.entries.items() if entry.began_ms is not None}
         assert len(under_way) <= self.at_once
         assert under_way == {name for name, job in self.jobs.items() if job.runs_since is not None}
         assert set(self.schedule.entries) == set(self.jobs)
 
     @invariant()
-    def overlong_is_who_has_run_for_too_long(self) -> None:
+    def overlong_jobs_exceed_their_time_limit(self) -> None:
         expected = {
             name
             for name, job in self.jobs.items()
@@ -192,7 +192,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         assert set(self.schedule.overlong(self.clock.moment)) == expected
 
     @invariant()
-    def nothing_happens_by_itself_before_it_is_said_to(self) -> None:
+    def no_firing_comes_before_its_announced_time(self) -> None:
         wait_ms = self.schedule.wait_ms(self.clock.moment)
         before = self.schedule.overlong(self.clock.moment)
         later = Clock(self.clock.now + (10**6 if wait_ms is None else max(0, wait_ms - 1))).moment
@@ -201,7 +201,7 @@ class ScheduleMachine(RuleBasedStateMachine):
             assert self.schedule.overlong(later) == before
 
 
-def test_whatever_happens_those_begin_that_are_promised() -> None:
+def test_promised_jobs_start_after_any_order_of_events() -> None:
     run_state_machine_as_test(ScheduleMachine, settings=effort(60, steps=40))
 
 
@@ -217,7 +217,7 @@ def due(schedule: Schedule, moment: Moment) -> bool:
 
 
 @pytest.mark.parametrize("missed", Missed)
-def test_many_firings_are_made_up_for_by_one_run_or_by_none(missed: Missed) -> None:
+def test_many_missed_firings_are_followed_by_one_run_or_none(missed: Missed) -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE, missed), at(0)).at(at(60))
     schedule = schedule.begun("a", at(60))
     for minute in range(2, 9):
@@ -232,31 +232,31 @@ def test_many_firings_are_made_up_for_by_one_run_or_by_none(missed: Missed) -> N
 
 
 @pytest.mark.parametrize(("missed", "is_due"), [(Missed.RUN, True), (Missed.SKIP, False)])
-def test_what_passed_before_a_service_began_is_made_up_for_or_not(missed: Missed, is_due: bool) -> None:
+def test_firings_before_the_service_started_are_made_up_for_or_not(missed: Missed, is_due: bool) -> None:
     plan = Plan(Cron("0 2 * * *"), missed)
     yesterday = NOON - 26 * 3_600_000
     assert due(Schedule(1).with_job("a", plan, at(0), yesterday), at(1)) == is_due
-    assert not due(Schedule(1).with_job("a", plan, at(0), NOON - 3_600_000), at(1)), "it has run since"
-    assert not due(Schedule(1).with_job("a", plan, at(0)), at(1)), "it has never run"
+    assert not due(Schedule(1).with_job("a", plan, at(0), NOON - 3_600_000), at(1)), "the job has run since"
+    assert not due(Schedule(1).with_job("a", plan, at(0)), at(1)), "the job has never run"
 
 
 @pytest.mark.parametrize(("missed", "is_due"), [(Missed.RUN, True), (Missed.SKIP, False)])
-def test_what_passes_while_a_machine_sleeps_was_missed(missed: Missed, is_due: bool) -> None:
+def test_firings_while_the_machine_sleeps_are_missed(missed: Missed, is_due: bool) -> None:
     schedule = Schedule(1).with_job("a", Plan(Cron("30 12 * * *"), missed), at(0)).at(at(1))
     assert due(schedule, at(2, set_by=7 * 3600)) == is_due
-    assert due(schedule, at(1800)), "awake it is not"
+    assert due(schedule, at(1800)), "the machine is awake"
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+def test_clock_set_back_delays_no_job() -> None:
     ahead = 24 * 3600
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE), at(0, set_by=ahead)).at(at(1, set_by=ahead))
     schedule = schedule.with_job("b", Plan(Interval(30_000)), at(1, set_by=ahead)).at(at(1, set_by=ahead))
-    assert due(schedule.at(at(2)), at(62)), "and not a day later"
+    assert due(schedule.at(at(2)), at(62)), "it fires today, not a day later"
     for entry in schedule.at(at(2)).entries.values():
         assert entry.fires - entry.plan.timetable.now(at(2)) <= 60_000
 
 
-def test_a_clock_that_is_set_back_by_little_fires_nothing_twice() -> None:
+def test_clock_set_back_by_little_fires_nothing_twice() -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE), at(0)).at(at(60))
     schedule = schedule.begun("a", at(60)).ended("a", at(61)).at(at(62, set_by=-30))
     assert not due(schedule, at(91, set_by=-30))
@@ -264,15 +264,15 @@ def test_a_clock_that_is_set_back_by_little_fires_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("missed", Missed)
-def test_what_another_ones_lock_has_kept_off_is_tried_again_or_missed(missed: Missed) -> None:
+def test_run_blocked_by_a_foreign_lock_is_retried_or_missed(missed: Missed) -> None:
     schedule = Schedule(1).with_job("a", Plan(Cron("1 12 * * *"), missed), at(0)).at(at(60))
     assert schedule.ready(at(60)) == ("a",)
     schedule = schedule.begun("a", at(60)).ended("a", at(61), was_held=True)
-    assert not due(schedule, at(61 + HELD_WAIT_MS / 1000 - 1)), "not at once"
+    assert not due(schedule, at(61 + HELD_WAIT_MS / 1000 - 1)), "it is not retried at once"
     assert due(schedule, at(61 + HELD_WAIT_MS / 1000)) == (missed is Missed.RUN)
 
 
-def test_an_overlong_run_is_told_once_and_hangs_if_it_goes_on() -> None:
+def test_overlong_run_is_reported_once_and_hangs_if_it_continues() -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE, cancel_after_ms=5_000), at(0)).at(at(60))
     schedule = schedule.begun("a", at(60))
     assert schedule.overlong(at(64)) == ()
@@ -282,17 +282,17 @@ def test_an_overlong_run_is_told_once_and_hangs_if_it_goes_on() -> None:
     assert schedule.stuck(at(65 + STUCK_MS / 1000 - 1)) == ()
     assert schedule.stuck(at(65 + STUCK_MS / 1000)) == ("a",)
     again = schedule.ended("a", at(70)).begun("a", at(120))
-    assert (again.stuck(at(1000)), again.overlong(at(1000))) == ((), ("a",)), "the next run has its own time"
+    assert (again.stuck(at(1000)), again.overlong(at(1000))) == ((), ("a",)), "the next run has its own time limit"
 
 
-def test_a_run_that_is_over_and_tells_people_so_does_not_hang() -> None:
+def test_run_that_has_ended_and_is_reporting_does_not_hang() -> None:
     plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000, notify_ms=600_000)
     schedule = Schedule(1).with_job("a", plan, at(0)).at(at(60)).begun("a", at(60)).told("a", at(65))
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000 - 1)) == ()
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000)) == ("a",)
 
 
-def test_a_job_whose_storage_does_not_answer_begins_nothing_takes_no_place_and_does_not_hang() -> None:
+def test_job_whose_storage_does_not_answer_starts_nothing_takes_no_slot_and_does_not_hang() -> None:
     plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000)
     schedule = Schedule(1).with_job("a", plan, at(0)).with_job("b", plan, at(0)).at(at(60)).begun("a", at(60))
     assert schedule.ready(at(60)) == ()
@@ -301,13 +301,13 @@ def test_a_job_whose_storage_does_not_answer_begins_nothing_takes_no_place_and_d
     schedule = schedule.begun("b", at(60)).ended("b", at(61))
     assert (schedule.overlong(at(1000)), schedule.told("a", at(65)).stuck(at(1000))) == ((), ())
     schedule = schedule.taken("a", at(1000))
-    assert (schedule.overlong(at(1004)), schedule.overlong(at(1005))) == ((), ("a",)), "from when it began"
+    assert (schedule.overlong(at(1004)), schedule.overlong(at(1005))) == ((), ("a",)), "measured from its start"
     idle = Schedule(1).with_job("a", plan, at(0)).at(at(60)).silent("a", is_unresponsive=True)
     assert (idle.ready(at(60)), idle.wait_ms(at(60))) == ((), 60_000)
     assert idle.silent("a", is_unresponsive=False).ready(at(61)) == ("a",)
 
 
-def test_another_timetable_counts_from_the_change_on_and_the_same_goes_on() -> None:
+def test_changed_timetable_counts_from_the_change_and_an_unchanged_one_continues() -> None:
     schedule = Schedule(1).with_job("a", Plan(Interval(30_000)), at(0), NOON)
     assert schedule.entries["a"].fires == 30_000
     same = schedule.with_job("a", Plan(Interval(30_000), Missed.SKIP), at(20))
@@ -315,8 +315,8 @@ def test_another_timetable_counts_from_the_change_on_and_the_same_goes_on() -> N
     assert schedule.with_job("a", Plan(Interval(50_000)), at(20)).entries["a"].fires == 70_000
 
 
-def test_where_places_are_few_it_counts_how_long_one_may_wait() -> None:
+def test_scarce_slots_go_to_the_job_with_the_largest_share_of_its_allowed_wait() -> None:
     schedule = Schedule(1).with_job("b", Plan(Interval(100_000)), at(0)).at(at(0))
     schedule = schedule.with_job("fresh", Plan(Interval(100_000), fresh_ms=5_000), at(10)).at(at(10))
-    assert schedule.ready(at(10)) == ("b",), "it has waited ten seconds of ten minutes, and the other not at all"
-    assert schedule.ready(at(11)) == ("fresh",), "a fifth of what it may, which is more"
+    assert schedule.ready(at(10)) == ("b",), "one job has waited ten seconds of ten minutes, the other not at all"
+    assert schedule.ready(at(11)) == ("fresh",), "a fifth of its allowed wait, which is the larger share"

@@ -1,4 +1,4 @@
-"""When cron expressions and intervals fire, also where clocks are changed for summer time."""
+"""Firing times of cron expressions and intervals, also at daylight-saving changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.scheduling.timetables import Cron, Interval, Moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=BERLIN), datetime(2026, 10, 25, tzinfo=BERLIN)
-"""Days on which 02:00 to 03:00 is passed over, and comes twice."""
+"""Days on which 02:00 to 03:00 is skipped, and repeated."""
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -22,15 +22,15 @@ def ms(time: datetime) -> int:
 
 
 def firings(expression: str, since: datetime, hours: float, zone: str = "Europe/Berlin") -> list[str]:
-    """All of so many hours, with what the clock says of summer time."""
-    timetable, found = Cron(expression, zone), []
+    """Return all firings within so many hours, with the clock's daylight-saving offset."""
+    timetable, moments = Cron(expression, zone), []
     time = ms(since) - 1
     while (time := timetable.after(time)) < ms(since) + hours * 3_600_000:
-        found.append(datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).strftime("%H:%M %Z"))
-    return found
+        moments.append(datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).strftime("%H:%M %Z"))
+    return moments
 
 
-def test_a_cron_expression_is_of_utc_unless_a_zone_is_named() -> None:
+def test_cron_expression_is_in_utc_unless_a_zone_is_named() -> None:
     noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert Cron("0 13 * * *").after(ms(noon)) == ms(noon + timedelta(hours=1))
     assert Cron("0 15 * * *", "Europe/Berlin").after(ms(noon)) == ms(noon + timedelta(hours=1))
@@ -46,14 +46,12 @@ def test_a_cron_expression_is_of_utc_unless_a_zone_is_named() -> None:
         ("*/30 2 * * *", [], ["02:00 CEST", "02:30 CEST", "02:00 CET", "02:30 CET"]),
     ],
 )
-def test_the_hour_that_clocks_pass_over_and_the_one_they_have_twice(
-    expression: str, spring: list[str], autumn: list[str]
-) -> None:
+def test_firings_in_the_skipped_and_the_repeated_hour(expression: str, spring: list[str], autumn: list[str]) -> None:
     assert firings(expression, SPRING + timedelta(hours=1), 2.5) == spring
     assert firings(expression, AUTUMN + timedelta(hours=1), 4) == autumn
 
 
-def test_in_the_second_of_two_hours_a_time_of_day_has_been() -> None:
+def test_time_of_day_does_not_fire_again_in_the_repeated_hour() -> None:
     second = datetime(2026, 10, 25, 2, 15, tzinfo=BERLIN, fold=1)
     assert Cron("30 2 * * *", "Europe/Berlin").after(ms(second)) == ms(datetime(2026, 10, 26, 2, 30, tzinfo=BERLIN))
 
@@ -66,20 +64,20 @@ def test_in_the_second_of_two_hours_a_time_of_day_has_been() -> None:
     time=st.integers(ms(datetime(2026, 1, 1, tzinfo=UTC)), ms(datetime(2028, 1, 1, tzinfo=UTC))),
     part=st.floats(0, 1, exclude_max=True),
 )
-def test_what_comes_next_is_later_and_the_same_for_who_asks_in_between(
+def test_next_firing_is_later_and_does_not_depend_on_queries_in_between(
     expression: str, zone: str, time: int, part: float
 ) -> None:
     timetable = Cron(expression, zone)
-    found = timetable.after(time)
-    assert found > time
-    between = time + int(part * (found - time))
-    assert timetable.after(between) == found
-    assert timetable.after(found) > found
+    next_firing = timetable.after(time)
+    assert next_firing > time
+    between = time + int(part * (next_firing - time))
+    assert timetable.after(between) == next_firing
+    assert timetable.after(next_firing) > next_firing
 
 
 def clock_changes(zone: str, year: int) -> list[int]:
-    """The moments of a year at which a zone's clocks are set, in seconds since 1970."""
-    here, found = ZoneInfo(zone), list[int]()
+    """Return the moments of a year at which a zone's clocks change, in seconds since 1970."""
+    here, changes = ZoneInfo(zone), list[int]()
 
     def offset(second: int) -> timedelta | None:
         return datetime.fromtimestamp(second, here).utcoffset()
@@ -92,14 +90,15 @@ def clock_changes(zone: str, year: int) -> list[int]:
         while after - before > 1:
             middle = (before + after) // 2
             before, after = (middle, after) if offset(middle) == offset(day) else (before, middle)
-        found.append(after)
-    return found
+        changes.append(after)
+    return changes
 
 
 def expected(since: int, until: int, zone: str, minutes: set[int], hours: set[int], *, once: bool) -> list[int]:
-    """When one fires who looks at the clock each half minute: whenever it shows a time, or (`once`) when it first shows
-    that or a later one."""
-    here, minute, found = ZoneInfo(zone), timedelta(minutes=1), list[int]()
+    """Return the firings by a clock read every half minute: whenever it shows a matching time or, with `once`, when it
+    first shows that time or a later one.
+    """
+    here, minute, moments = ZoneInfo(zone), timedelta(minutes=1), list[int]()
     reached = datetime.fromtimestamp(since, here).replace(tzinfo=None) - minute
     for second in range(since, until, 30):
         shown = datetime.fromtimestamp(second, here).replace(tzinfo=None)
@@ -108,8 +107,8 @@ def expected(since: int, until: int, zone: str, minutes: set[int], hours: set[in
             times = [reached + minute * by for by in range(1, int((shown - reached) / minute) + 1)]
             reached = max(reached, *times) if times else reached
         if any(time.minute in minutes and time.hour in hours for time in times):
-            found.append(second)
-    return found
+            moments.append(second)
+    return moments
 
 
 def values(field: str, end: int) -> set[int]:
@@ -131,21 +130,19 @@ def values(field: str, end: int) -> set[int]:
 @example(minute="5", hour="*/6", zone="America/Santiago", year=2026)  # at midnight
 @example(minute="0", hour="0", zone="America/Santiago", year=2026)
 @example(minute="15", hour="*/2", zone="Africa/Casablanca", year=2026)
-@example(minute="7,37", hour="*", zone="Asia/Kathmandu", year=1986)  # a quarter of an hour, for good
+@example(minute="7,37", hour="*", zone="Asia/Kathmandu", year=1986)  # a permanent change by a quarter of an hour
 @example(minute="5", hour="*/6", zone="America/Caracas", year=2016)
 @example(minute="59", hour="*/5", zone="Asia/Pyongyang", year=2015)
 @example(minute="7,37", hour="0,12", zone="Pacific/Apia", year=2011)  # a day
-def test_each_firing_comes_once_and_in_order_wherever_and_however_clocks_are_set(
-    minute: str, hour: str, zone: str, year: int
-) -> None:
+def test_each_firing_comes_once_and_in_order_at_any_clock_change(minute: str, hour: str, zone: str, year: int) -> None:
     timetable = Cron(f"{minute} {hour} * * *", zone)
     of_day = not minute.startswith("*") and not hour.startswith("*")
     for change in clock_changes(zone, year):
         since, until = change - 26 * 3600, change + 26 * 3600
-        found, time = list[int](), since * 1000 - 1
+        firings_so_far, time = list[int](), since * 1000 - 1
         while (time := timetable.after(time)) < until * 1000:
-            found.append(time // 1000)
-        assert found == expected(since, until, zone, values(minute, 60), values(hour, 24), once=of_day)
+            firings_so_far.append(time // 1000)
+        assert firings_so_far == expected(since, until, zone, values(minute, 60), values(hour, 24), once=of_day)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +162,7 @@ def test_each_firing_comes_once_and_in_order_wherever_and_however_clocks_are_set
         ("every minute or so please", "bad minute"),
     ],
 )
-def test_what_is_no_cron_expression_is_told(expression: str, why: str) -> None:
+def test_invalid_cron_expression_is_reported(expression: str, why: str) -> None:
     with pytest.raises(ValueError, match="is not a cron expression") as caught:
         Cron(expression)
     assert why in str(caught.value)
@@ -173,22 +170,24 @@ def test_what_is_no_cron_expression_is_told(expression: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../../etc/passwd", "Europe"])
-def test_an_unknown_time_zone_is_told(zone: str) -> None:
+def test_unknown_time_zone_is_reported(zone: str) -> None:
     with pytest.raises(ValueError, match="unknown time zone"):
         Cron("* * * * *", zone)
 
 
-def test_a_cron_expression_that_was_missed_is_told_by_the_last_run() -> None:
+def test_missed_cron_firing_is_determined_by_the_last_run() -> None:
     timetable, now = Cron("0 2 * * *"), datetime(2026, 7, 3, 12, tzinfo=UTC)
     moment = Moment(ms(now), 5)
-    assert timetable.first(moment, None) == ms(datetime(2026, 7, 4, 2, tzinfo=UTC)), "it has never run"
+    assert timetable.first(moment, None) == ms(datetime(2026, 7, 4, 2, tzinfo=UTC)), "the job has never run"
     assert timetable.first(moment, ms(now) - DAY_MS) == ms(datetime(2026, 7, 3, 2, tzinfo=UTC))
     assert timetable.first(moment, ms(now) - 3_600_000) == ms(datetime(2026, 7, 4, 2, tzinfo=UTC))
-    assert timetable.first(moment, ms(now) + 9 * DAY_MS) == ms(datetime(2026, 7, 4, 2, tzinfo=UTC)), "by a wrong clock"
+    assert timetable.first(moment, ms(now) + 9 * DAY_MS) == ms(datetime(2026, 7, 4, 2, tzinfo=UTC)), (
+        "recorded by a wrong clock"
+    )
 
 
 @pytest.mark.parametrize(
     ("last_ms", "waits"), [(None, 0), (1_000_000, 30_000), (990_000, 20_000), (1_000, 0), (9_000_000, 30_000)]
 )
-def test_an_interval_begins_at_once_or_as_long_after_the_last_run(last_ms: int | None, waits: int) -> None:
+def test_interval_fires_at_once_or_that_long_after_the_last_run(last_ms: int | None, waits: int) -> None:
     assert Interval(30_000).first(Moment(1_000_000, 77), last_ms) == 77 + waits

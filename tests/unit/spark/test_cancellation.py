@@ -1,4 +1,4 @@
-"""A run that an operator wants to end launches nothing more, wherever it was; what it had sealed is replayed."""
+"""Cancelling a run: it launches nothing more, and its sealed sequences are replayed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _WAIT_S = 60
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an executor reports."""
+    """An executor's report."""
 
     partition: int
 
 
 @dataclass
 class Session:
-    """What of a Spark session is asked to interrupt; each call is heard, and the first may fail."""
+    """A Spark session that records interrupt requests. The first request may fail."""
 
     fails: bool = False
     heard: threading.Event = field(default_factory=threading.Event)
@@ -78,7 +78,7 @@ def launched_by(act: Callable[[], None]) -> Any:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_once_a_run_is_to_end_its_jobs_are_interrupted_and_nothing_is_launched(fails: bool) -> None:
+def test_cancelled_run_interrupts_its_jobs_and_launches_nothing(fails: bool) -> None:
     settings, session, launched = WORLD.begin(new_machine(), SOURCE), Session(fails), list[int]()
     with cancellable(launched_by(lambda: launched.append(1)), cast(SparkSession, session), settings) as launch:
         assert launch(nothing, settings, 1, Answer) == [Answer(1)]
@@ -87,14 +87,14 @@ def test_once_a_run_is_to_end_its_jobs_are_interrupted_and_nothing_is_launched(f
         with pytest.raises(RunCancelledError, match="by=somebody"):
             launch(nothing, settings, 1, Answer)
     assert launched == [1]
-    assert set(session.tags) == {settings.run_id}, "no other run's jobs"
+    assert set(session.tags) == {settings.run_id}, "jobs of other runs are not interrupted"
 
 
-def test_the_request_to_end_another_run_ends_this_one_not() -> None:
+def test_request_to_cancel_another_run_does_not_end_this_one() -> None:
     settings, session = WORLD.begin(new_machine(), SOURCE), Session()
     cancel(settings, settings.epoch + 1)
     with cancellable(launched_by(lambda: None), cast(SparkSession, session), settings) as launch:
-        assert not session.heard.wait(1.5), "one look and a half"
+        assert not session.heard.wait(1.5), "one and a half polling intervals"
         assert launch(nothing, settings, 1, Answer) == [Answer(1)]
 
 
@@ -108,7 +108,7 @@ def test_the_request_to_end_another_run_ends_this_one_not() -> None:
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_what_fails_as_it_is_interrupted_was_cancelled_and_what_fails_by_itself_was_not(
+def test_failure_during_an_interrupt_is_cancellation_and_any_other_failure_is_not(
     error: Exception, is_wanted: bool
 ) -> None:
     settings, session = WORLD.begin(new_machine(), SOURCE), Session()
@@ -124,7 +124,7 @@ def test_what_fails_as_it_is_interrupted_was_cancelled_and_what_fails_by_itself_
         launch(nothing, settings, 1, Answer)
 
 
-def test_cancelled_before_each_launch_a_run_publishes_nothing_twice_and_the_next_one_finishes_it() -> None:
+def test_run_cancelled_before_each_launch_publishes_nothing_twice_and_the_next_run_finishes() -> None:
     cancelled = 0
     for number in range(1, 20):
         machine, calls = new_machine(), list[int]()

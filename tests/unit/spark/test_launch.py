@@ -1,4 +1,4 @@
-"""What a Spark job that fails becomes: an error that says what to do, or a run that commits what was read."""
+"""Failed Spark jobs: an error with a remedy, or a run that commits the records that were read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.engine.driver.machines import Machine, audit, source
 
 @dataclass
 class FailingSession:
-    """A session, with its context and the RDD of it, whose jobs fail like that."""
+    """A session with its context and RDD, whose jobs fail with the given error."""
 
     error: Exception
     pythonExec: str = "/opt/python"  # noqa: N815 - Spark's
@@ -49,7 +49,7 @@ class FailingSession:
 
 
 class JobAbortedError(Py4JJavaError):  # type: ignore[misc]  # py4j is not typed
-    """What Spark raises for a job that lost its executors, without a JVM."""
+    """The error that Spark raises for a job that lost its executors, without a JVM."""
 
     def __init__(self, text: str) -> None:
         Exception.__init__(self, text)
@@ -62,7 +62,7 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit'", "No module named 'distcommit'"),
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit.spark'", "No module named 'distcommit.spark'"),
@@ -87,11 +87,11 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
     ],
 )
 @pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
-def test_a_python_of_executors_that_can_not_run_this_is_named(kind: Any, text: str, found: str) -> None:
+def test_unsuitable_executor_python_is_named(kind: Any, text: str, problem: str) -> None:
     session: Any = FailingSession(kind(text))
     with pytest.raises(ConfigurationError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
-    assert (caught.value.found, caught.value.ids["python"]) == (found, "/opt/python")
+    assert (caught.value.found, caught.value.ids["python"]) == (problem, "/opt/python")
     assert "spark.submit.pyFiles" in caught.value.todo
 
 
@@ -119,13 +119,15 @@ _DIED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("cause", "told"), _DIED.values(), ids=_DIED)
+@pytest.mark.parametrize(("cause", "expected_error"), _DIED.values(), ids=_DIED)
 @pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
-def test_a_process_that_died_is_told_with_its_task_and_not_as_a_call(kind: Any, cause: str, told: str) -> None:
+def test_dead_process_is_reported_with_its_task_not_as_a_python_call(
+    kind: Any, cause: str, expected_error: str
+) -> None:
     session: Any = FailingSession(kind(f"{_ABORTED}{cause}{_AT}"))
     with pytest.raises(ProcessLostError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
-    assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {expected_error}")
     assert "calling o123" not in str(caught.value)
     machine, world = Machine(), World()
 
@@ -140,29 +142,29 @@ def test_a_process_that_died_is_told_with_its_task_and_not_as_a_call(kind: Any, 
 
 
 @pytest.mark.parametrize(
-    ("cause", "told"),
+    ("cause", "expected_error"),
     [
         (f"org.apache.spark.api.python.PythonException: {_TRACE}ValueError: a bug{_AT}", "ValueError: a bug"),
         ("java.io.IOException: no disk", "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most"),
     ],
 )
-def test_other_failures_of_a_job_name_task_and_cause(cause: str, told: str) -> None:
+def test_other_job_failures_name_task_and_cause(cause: str, expected_error: str) -> None:
     text = failure_text(_ABORTED + cause)
-    assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {expected_error}")
     assert describe_death(_ABORTED + cause) == ""
 
 
 @pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("some other end")])
-def test_any_other_failure_of_a_job_is_told_in_one_line_and_has_all_of_its_text(error: Exception) -> None:
+def test_any_other_job_failure_has_one_line_and_keeps_its_full_text(error: Exception) -> None:
     session: Any = FailingSession(error)
     with pytest.raises(JobFailedError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert (caught.value.found, str(caught.value)) == ("some other end", str(error))
     assert caught.value.__cause__ is error
-    assert session.tags == []  # what the thread launches next is not of this run
+    assert session.tags == []  # later launches of the thread do not belong to this run
 
 
-def test_what_is_no_job_s_failure_stays_what_it_is() -> None:
+def test_error_that_is_not_a_job_failure_is_unchanged() -> None:
     error = KeyError("x")
     session: Any = FailingSession(error)
     with pytest.raises(KeyError) as caught:
@@ -178,8 +180,8 @@ def test_what_is_no_job_s_failure_stays_what_it_is() -> None:
         ConfigurationError("aborted"),
     ],
 )
-def test_what_an_ingest_job_has_read_is_committed_although_it_failed(error: Exception) -> None:
-    """Whether a task's Python code, the loss of executors or a node without the package ended it."""
+def test_records_read_by_a_failed_ingest_job_are_committed(error: Exception) -> None:
+    """The job ended by a task's Python code, by the loss of executors, or by a node without the package."""
     machine, world = Machine(), World()
 
     def launch(function: Any, settings: Any, tasks: int, kind: Any) -> Any:

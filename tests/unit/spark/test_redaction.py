@@ -1,4 +1,4 @@
-"""What executors raise and what Spark's event log shows of settings has no secret."""
+"""Redaction: executor errors and settings in Spark's event log contain no secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refuse(settings: Any, partition: int) -> Any:
         raise ValueError(f"login of {partition} with {settings} was refused") from error
 
 
-def test_error_of_a_task_that_quotes_a_secret_reaches_spark_without_it() -> None:
+def test_task_error_that_quotes_a_secret_reaches_spark_without_it() -> None:
     redact([SECRET])
     with pytest.raises(TaskError) as failed:
         list(PartitionCall(refuse, SECRET).in_task(3, ()))  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def test_error_of_a_task_that_quotes_a_secret_reaches_spark_without_it() -> None
     assert failure_text(str(failed.value)) == "ValueError: login of 3 with *** was refused"
 
 
-def test_error_of_a_task_without_a_secret_stays_as_it_is() -> None:
+def test_task_error_without_a_secret_is_unchanged() -> None:
     with pytest.raises(ValueError, match="login of 3 with plain was refused"):
         list(PartitionCall(refuse, "plain").in_task(3, ()))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Why Spark did not start: what another start may help, and what an operator has to correct first."""
+"""Failed Spark starts: those that a retry may fix, and those that need a correction first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.spark.session import not_started
 
 
 class JavaError(Py4JJavaError):  # type: ignore[misc]
-    """An exception of the JVM, with the text that py4j would ask it for."""
+    """A JVM exception with the text that py4j would return."""
 
     def __init__(self, text: str | None) -> None:
         self.text = text
@@ -55,12 +55,12 @@ def caused_by(cause: str) -> JavaError:
     ],
     ids=lambda value: None if isinstance(value, int) else getattr(value, "__name__", type(value).__name__),
 )
-def test_the_exit_code_says_whether_a_start_may_be_tried_again(
+def test_exit_code_tells_whether_a_start_may_be_retried(
     error: Exception, kind: type[Exception], exit_code: int
 ) -> None:
-    found = not_started(error, "local[2]")
-    assert type(found) is kind
-    assert (found.exit_code, found.ids["master"]) == (exit_code, "local[2]")
+    start_error = not_started(error, "local[2]")
+    assert type(start_error) is kind
+    assert (start_error.exit_code, start_error.ids["master"]) == (exit_code, "local[2]")
 
 
 _PROGRAM = """
@@ -74,7 +74,7 @@ except DistcommitError as error:
 """
 
 
-def test_a_jvm_that_is_killed_as_spark_starts_is_no_wrong_setting(tmp_path: Path) -> None:
+def test_jvm_killed_while_spark_starts_is_not_a_wrong_setting(tmp_path: Path) -> None:
     java = tmp_path / "bin/java"
     java.parent.mkdir()
     java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit 0\nkill -9 $$\n')

@@ -1,4 +1,4 @@
-"""Folders are looked at once for a batch of steps, however many threads ask."""
+"""A batch of steps checks each folder once, however many threads ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = 8
 
 
 class Listed(LocalFileSystem):
-    """Counts listings; the first waits until others ask for one as well, or have had the time to."""
+    """A file system that counts listings. The first listing waits until others are requested, or for a moment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Listed(LocalFileSystem):
         return super().list_folder(path)
 
 
-def test_threads_that_check_folders_side_by_side_list_the_one_above_once(tmp_path: Path) -> None:
+def test_threads_that_check_sibling_folders_list_the_parent_once(tmp_path: Path) -> None:
     fs, root = Listed(), f"{tmp_path}/root"
     folders = [f"{root}/{number}" for number in range(THREADS)]
     for folder in folders:
@@ -46,7 +46,7 @@ def test_threads_that_check_folders_side_by_side_list_the_one_above_once(tmp_pat
     assert fs.listed == [root]
 
 
-def test_nothing_is_made_behind_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
+def test_no_folder_is_created_behind_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     root.mkdir()
     elsewhere.mkdir()
@@ -60,8 +60,8 @@ def test_nothing_is_made_behind_a_link_that_leads_out_of_the_root(tmp_path: Path
     assert (root / "b/c").is_dir()
 
 
-def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again(tmp_path: Path) -> None:
-    """As who deletes what is retired does with one in which nothing is left."""
+def test_folder_that_another_process_deletes_meanwhile_is_created_again(tmp_path: Path) -> None:
+    """Deleting superseded files removes a folder that becomes empty."""
     folders, above = GuardedFolders(LocalFileSystem(), str(tmp_path)), tmp_path / "dataset" / "2024"
     folders.make(str(above))
     above.rmdir()
@@ -71,7 +71,7 @@ def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again(tmp_path: Pat
 
 
 class Noted:
-    """System calls, each noted with the folder that it is about."""
+    """System calls, each recorded with its folder."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -87,7 +87,7 @@ class Noted:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_folders_that_are_there_take_a_look_each_and_new_ones_a_call_each(tmp_path: Path, there: bool) -> None:
+def test_existing_folders_take_one_check_each_and_new_ones_one_call_each(tmp_path: Path, there: bool) -> None:
     folders = [f"{tmp_path}/{number}/day" for number in range(5)]
     for folder in folders if there else ():
         Path(folder).mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_folders_that_are_there_take_a_look_each_and_new_ones_a_call_each(tmp_pa
     assert all(Path(folder).is_dir() for folder in folders)
 
 
-def test_where_some_are_there_and_some_are_not_all_are_made(tmp_path: Path) -> None:
+def test_missing_folders_are_created_beside_existing_ones(tmp_path: Path) -> None:
     folders = [f"{tmp_path}/{number}" for number in range(9)]
     for folder in folders[::3]:
         Path(folder).mkdir()
@@ -106,7 +106,7 @@ def test_where_some_are_there_and_some_are_not_all_are_made(tmp_path: Path) -> N
     assert sorted(map(str, tmp_path.iterdir())) == folders
 
 
-def test_a_link_is_seen_also_where_folders_are_only_looked_for(tmp_path: Path) -> None:
+def test_link_is_detected_also_where_folders_are_only_checked(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
     for folder in (root / "a", elsewhere):
         folder.mkdir(parents=True)
@@ -115,13 +115,13 @@ def test_a_link_is_seen_also_where_folders_are_only_looked_for(tmp_path: Path) -
     folders.make(f"{root}/a")
     with pytest.raises(ConfigurationError, match="leads out"):
         folders.is_known_to_exist(f"{root}/b")
-    assert not folders.is_known_to_exist(f"{root}/c"), "it is looked for no more once one was missing"
+    assert not folders.is_known_to_exist(f"{root}/c"), "no further check after the first missing folder"
 
 
 @pytest.mark.parametrize(
     ("there", "asked"), [(True, {"rename": 1 + 5, "mkdir": 0}), (False, {"rename": 5, "mkdir": 0})]
 )
-def test_where_target_folders_are_there_only_the_first_is_tried_as_a_whole(
+def test_only_the_first_of_existing_target_folders_is_tried_as_a_whole(
     tmp_path: Path, there: bool, asked: dict[str, int]
 ) -> None:
     for number in range(5):

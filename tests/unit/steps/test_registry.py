@@ -1,4 +1,4 @@
-"""Type names of commit steps: each has one class."""
+"""Type names of commit steps: each belongs to one class."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
 
 
-def test_a_type_name_that_is_taken_is_refused_and_stays_whose_it_was() -> None:
+def test_duplicate_type_name_is_rejected_and_keeps_its_class() -> None:
     class Mine(FsRenameCommitStep):
-        """Of the same type name, which it inherits."""
+        """A step class that inherits the same type name."""
 
     with pytest.raises(ConfigurationError, match="two classes of commit steps have the same type name") as refused:
         register(Mine)
-    for told in ("type_name=", FsRenameCommitStep.type_name, repr(FsRenameCommitStep), repr(Mine), "To do"):
-        assert told in str(refused.value)
+    for expected_text in ("type_name=", FsRenameCommitStep.type_name, repr(FsRenameCommitStep), repr(Mine), "To do"):
+        assert expected_text in str(refused.value)
     assert type_of(FsRenameCommitStep.type_name) is FsRenameCommitStep
-    register(FsRenameCommitStep)  # as when its module is loaded anew
+    register(FsRenameCommitStep)  # as when its module is reloaded
 
 
 def type_of(type_name: str) -> type[CommitStep]:
-    """What a stored step of that type is read as."""
+    """Return the class of a stored step of that type."""
     context = StepContext(LocalFileSystem(), "/staging", "/output")
     [stored] = dump_steps([FsRenameCommitStep.of(context, StagedFile("staged", "final", 1, 1, 1, 1))])
     [step] = load_steps([msgspec.structs.replace(stored, type_name=type_name)], context)

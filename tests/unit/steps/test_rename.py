@@ -1,4 +1,4 @@
-"""The rename step: idempotent, proven by identity, kept below its roots."""
+"""The rename step: idempotent, verified by file identity, confined to its roots."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def staged(context: StepContext, name: str = "a", data: bytes = b"data") -> FsRe
     return FsRenameCommitStep(context, name, f"out/{name}")
 
 
-def test_executes_once_and_any_number_of_times(context: StepContext) -> None:
+def test_rename_takes_effect_once_however_often_it_is_executed(context: StepContext) -> None:
     step = staged(context)
     assert step.verify() is Verdict.PENDING
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_executes_once_and_any_number_of_times(context: StepContext) -> None:
     assert not Path(step.source).exists()
 
 
-def test_a_crash_between_link_and_unlink_is_finished(context: StepContext) -> None:
+def test_rename_completes_after_a_crash_between_link_and_unlink(context: StepContext) -> None:
     step = staged(context)
     Path(step.target).parent.mkdir()
     os.link(step.source, step.target)
@@ -55,7 +55,7 @@ def test_a_crash_between_link_and_unlink_is_finished(context: StepContext) -> No
     assert not Path(step.source).exists()
 
 
-def test_a_target_with_other_bytes_is_lost_and_is_not_replaced(context: StepContext) -> None:
+def test_target_with_other_bytes_is_lost_and_not_replaced(context: StepContext) -> None:
     step = staged(context)
     Path(step.target).parent.mkdir()
     Path(step.target).write_bytes(b"else")
@@ -66,20 +66,20 @@ def test_a_target_with_other_bytes_is_lost_and_is_not_replaced(context: StepCont
     assert Path(step.source).read_bytes() == b"data"
 
 
-def test_source_and_target_gone_is_lost(context: StepContext) -> None:
+def test_rename_without_source_and_target_is_lost(context: StepContext) -> None:
     step = staged(context)
     Path(step.source).unlink()
     assert isinstance(step.verify(), Lost)
 
 
-def test_a_source_with_other_bytes_is_lost_not_published(context: StepContext) -> None:
+def test_source_with_other_bytes_is_lost_not_published(context: StepContext) -> None:
     step = staged(context)
     Path(step.source).unlink()
     Path(step.source).write_bytes(b"DATA")
     assert isinstance(step.verify(), Lost)
 
 
-def test_a_copy_with_the_same_bytes_is_done_by_checksum(context: StepContext) -> None:
+def test_copy_with_the_same_bytes_is_done_by_checksum(context: StepContext) -> None:
     step = staged(context)
     Path(step.source).unlink()
     Path(step.target).parent.mkdir()
@@ -87,15 +87,15 @@ def test_a_copy_with_the_same_bytes_is_done_by_checksum(context: StepContext) ->
     assert step.verify() is Verdict.DONE
 
 
-def test_one_failure_keeps_no_other_from_running(context: StepContext) -> None:
-    first, lost, last = staged(context, "a"), staged(context, "b"), staged(context, "c")
-    Path(lost.source).unlink()
-    errors = FsRenameCommitStep.execute_all([first, lost, last])
+def test_failed_rename_does_not_prevent_the_others(context: StepContext) -> None:
+    first, failing, last = staged(context, "a"), staged(context, "b"), staged(context, "c")
+    Path(failing.source).unlink()
+    errors = FsRenameCommitStep.execute_all([first, failing, last])
     assert [type(error) for error in errors] == [type(None), LostError, type(None)]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a//b", "./a", "a\0b"])
-def test_paths_that_leave_their_root_are_refused(context: StepContext, path: str) -> None:
+def test_paths_that_leave_their_root_are_rejected(context: StepContext, path: str) -> None:
     good = staged(context)
     with pytest.raises(ConfigurationError):
         FsRenameCommitStep(context, path, "out/a", good.file)
@@ -103,7 +103,7 @@ def test_paths_that_leave_their_root_are_refused(context: StepContext, path: str
         FsRenameCommitStep(context, "a", path, good.file)
 
 
-def test_a_symbolic_link_that_leads_out_is_refused_at_execution(context: StepContext, tmp_path: Path) -> None:
+def test_symbolic_link_that_leads_out_is_rejected_at_execution(context: StepContext, tmp_path: Path) -> None:
     step = staged(context)
     (tmp_path / "elsewhere").mkdir()
     Path(context.output_root, "out").symlink_to(tmp_path / "elsewhere")
@@ -113,7 +113,7 @@ def test_a_symbolic_link_that_leads_out_is_refused_at_execution(context: StepCon
     assert Path(step.source).exists()
 
 
-def test_a_staged_folder_behind_a_symbolic_link_is_refused(context: StepContext, tmp_path: Path) -> None:
+def test_staged_folder_behind_a_symbolic_link_is_rejected(context: StepContext, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a").write_bytes(b"secret")
     Path(context.staging_root, "link").symlink_to(tmp_path / "elsewhere")
@@ -123,7 +123,7 @@ def test_a_staged_folder_behind_a_symbolic_link_is_refused(context: StepContext,
     assert (tmp_path / "elsewhere" / "a").exists()
 
 
-def test_steps_survive_storage_as_plain_data(context: StepContext) -> None:
+def test_steps_are_restored_from_plain_data(context: StepContext) -> None:
     steps = [staged(context, name) for name in "abc"]
     loaded = list(load_steps(dump_steps(steps), context))
     assert [step.to_row() for step in loaded] == [step.to_row() for step in steps]
@@ -156,10 +156,10 @@ def test_many_renames_cost_one_call_each_and_one_barrier(tmp_path: Path) -> None
     counting = StepContext(LocalFileSystem(Counting()), plain.staging_root, plain.output_root)
     assert FsRenameCommitStep.execute_all([FsRenameCommitStep.of(counting, s.file) for s in steps]) == [None] * 200
     counts = {name: calls.count(name) for name in set(calls)}
-    assert counts == {"rename": 200, "sync": 3}, "new folders (their parents), then all that was touched"
+    assert counts == {"rename": 200, "sync": 3}, "parents of new folders first, then all touched folders"
 
 
-def test_many_calls_in_flight_do_what_one_after_the_other_does(tmp_path: Path) -> None:
+def test_concurrent_renames_have_the_effect_of_sequential_ones(tmp_path: Path) -> None:
     fs = LocalFileSystem(parallel_calls=8)
     for root in ("staging", "output"):
         (tmp_path / root).mkdir()
@@ -177,7 +177,7 @@ def test_many_calls_in_flight_do_what_one_after_the_other_does(tmp_path: Path) -
     assert isinstance(verdicts[7], Lost)
 
 
-def test_a_folder_that_can_not_be_made_fails_only_the_steps_that_need_it(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_fails_only_the_steps_that_need_it(tmp_path: Path) -> None:
     fs = LocalFileSystem(parallel_calls=4)
     for root in ("staging", "output"):
         (tmp_path / root).mkdir()
@@ -189,7 +189,7 @@ def test_a_folder_that_can_not_be_made_fails_only_the_steps_that_need_it(tmp_pat
     assert [error is None for error in errors] == [True, False, True]
 
 
-def test_a_folder_of_a_batch_is_moved_as_a_whole_and_only_what_came_along_is_done(tmp_path: Path) -> None:
+def test_folder_of_a_batch_is_moved_as_a_whole_and_only_the_moved_files_are_done(tmp_path: Path) -> None:
     for root in ("staging", "output"):
         (tmp_path / root).mkdir()
 
@@ -206,7 +206,7 @@ def test_a_folder_of_a_batch_is_moved_as_a_whole_and_only_what_came_along_is_don
 
 
 class Noted(LocalFileSystem):
-    """A file system on which names last as soon as they are made; notes what it is asked to rename and to make."""
+    """A file system on which names are durable at once. It records renames and created folders."""
 
     names_last, has_links = True, False
 
@@ -240,7 +240,7 @@ class Noted(LocalFileSystem):
         ("a twin is done", ["file f0", "make out", "folder", "make a", "file f0", "file f1", "file f2"]),
     ],
 )
-def test_where_names_last_files_go_into_a_folder_that_is_there_with_a_call_each(
+def test_files_go_into_an_existing_folder_with_one_call_each_where_names_are_durable(
     tmp_path: Path, before: str, asked: list[str]
 ) -> None:
     for root in ("staging", "output"):
@@ -259,7 +259,7 @@ def test_where_names_last_files_go_into_a_folder_that_is_there_with_a_call_each(
     assert FsRenameCommitStep.execute_all(steps, FsRenameCommitStep.verify_all(steps)) == [None] * 3
 
 
-def test_nothing_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
+def test_no_file_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
     for name in ("staging", "output", "elsewhere"):
         (tmp_path / name).mkdir()
     (tmp_path / "staging/f").write_bytes(b"data")
@@ -273,7 +273,7 @@ def test_nothing_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: 
     assert (tmp_path / "elsewhere/f").read_bytes() == b"data"
 
 
-def test_replay_asks_for_a_file_only_where_it_may_be(tmp_path: Path) -> None:
+def test_replay_looks_for_a_file_only_at_its_possible_places(tmp_path: Path) -> None:
     asked: list[str] = []
 
     class Asked(RealPosixCalls):
@@ -294,8 +294,8 @@ def test_replay_asks_for_a_file_only_where_it_may_be(tmp_path: Path) -> None:
     steps[1].execute()
     context = StepContext(LocalFileSystem(Asked()), plain.staging_root, plain.output_root)
     again = [FsRenameCommitStep.of(context, step.file) for step in steps]
-    wanted = [Verdict.PENDING, Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
-    assert FsRenameCommitStep.verify_all(again) == wanted
+    expected = [Verdict.PENDING, Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
+    assert FsRenameCommitStep.verify_all(again) == expected
     assert [step.whole for step in again] == [True, False, False, False]
     files = [name for name in asked if name.endswith(("f", "g"))]
     assert files == ["staging/new/f", "staging/part/g", "staging/f", "output/part/f", "output/part/g", "output/f"]
@@ -314,7 +314,7 @@ def test_steps_of_task_states_stay_below_their_roots(context: StepContext, stage
         FsRenameCommitStep.of_all(context, [file])
 
 
-def test_what_is_withdrawn_takes_its_folder_with_the_last_file(context: StepContext) -> None:
+def test_withdrawal_of_the_last_file_removes_its_folder(context: StepContext) -> None:
     steps = [staged(context, name) for name in ("folder/a", "folder/b")]
     folder = Path(context.staging_root, "folder")
     steps[0].withdraw()
@@ -323,8 +323,8 @@ def test_what_is_withdrawn_takes_its_folder_with_the_last_file(context: StepCont
     assert not folder.exists()
 
 
-def test_what_is_withdrawn_may_lose_its_folders_to_a_sweep_at_any_time(context: StepContext) -> None:
-    """What is left above says durably that they are gone (interleave's `rebuild-abandon:1000095`)."""
+def test_sweep_may_remove_the_folders_of_withdrawn_files_at_any_time(context: StepContext) -> None:
+    """The folder above records durably that they are gone (interleave's `rebuild-abandon:1000095`)."""
     synced = []
 
     class Sweeping(RealPosixCalls):
@@ -341,7 +341,7 @@ def test_what_is_withdrawn_may_lose_its_folders_to_a_sweep_at_any_time(context: 
     assert not list(Path(context.staging_root).iterdir())
 
 
-def test_a_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepContext, tmp_path: Path) -> None:
+def test_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepContext, tmp_path: Path) -> None:
     file = staged(context, "folder/a").file
     Path(context.staging_root, "folder").rename(tmp_path / "elsewhere")
     Path(context.staging_root, "folder").symlink_to(tmp_path / "elsewhere")

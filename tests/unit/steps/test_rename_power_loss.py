@@ -1,4 +1,4 @@
-"""The rename step when power is lost: no file that is published, or about to be, is ever gone."""
+"""The rename step and power loss: no file that is published, or about to be, is ever lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.engine.driver.machines import OUTPUT, STAGING, LinkMachine, Mach
 
 
 def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:
-    """Somebody removes the empty target folder right before the first rename into it."""
+    """Remove the empty target folder right before the first rename into it."""
 
     def fault(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(folder + "/"):
@@ -28,7 +28,7 @@ def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:
 
 
 def steps_of(machine: Machine, folders: Sequence[str]) -> list[FsRenameCommitStep]:
-    """A durable staged file for each folder, and the steps that publish them."""
+    """Return a durable staged file for each folder, and the steps that publish them."""
     for root in (STAGING, OUTPUT):
         machine.mkdir(root)
     for place, _ in enumerate(folders):
@@ -39,49 +39,47 @@ def steps_of(machine: Machine, folders: Sequence[str]) -> list[FsRenameCommitSte
 
 
 def lost_steps(steps: Sequence[FsRenameCommitStep]) -> tuple[Callable[[SimulatedPosix, str], None], list[str]]:
-    """Notes where a power loss would leave a file neither at its source nor at its target."""
-    lost: list[str] = []
+    """Record where a power loss would leave a file neither at its source nor at its target."""
+    lost_paths: list[str] = []
 
     def look(after: SimulatedPosix, where: str) -> None:
         context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)
         answers = [FsRenameCommitStep.of(context, step.file).verify() for step in steps]
-        lost.extend(where for answer in answers if isinstance(answer, Lost))
+        lost_paths.extend(where for answer in answers if isinstance(answer, Lost))
 
-    return look, lost
+    return look, lost_paths
 
 
 @pytest.mark.parametrize("kind", [Machine, LinkMachine])
 @pytest.mark.parametrize("died_at", range(14))
-def test_no_power_loss_takes_a_file_that_is_published_whatever_a_dead_twin_had_done(
-    kind: type[Machine], died_at: int
-) -> None:
+def test_power_loss_never_removes_a_published_file_whatever_a_dead_twin_did(kind: type[Machine], died_at: int) -> None:
     machine = kind()
     steps = steps_of(machine, ["a/b", "a/b/c"])
     machine.faults.append(dies_at(died_at))
     with suppress(Crashed):
         FsRenameCommitStep.execute_all(steps)
     machine.restart()
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None, None]
-    machine.rmdir(STAGING)  # one more look, and nothing is left there
-    assert lost == []
+    machine.rmdir(STAGING)  # one more attempt, and no file is left there
+    assert lost_paths == []
     assert {path.rpartition("/")[0] for path in machine.paths(OUTPUT)} == {f"{OUTPUT}/a/b", f"{OUTPUT}/a/b/c"}
 
 
-def test_a_target_folder_that_vanishes_is_made_again_and_no_power_loss_takes_the_file_with_it() -> None:
+def test_vanished_target_folder_is_created_again_and_no_power_loss_removes_its_file() -> None:
     machine = Machine()
     steps = steps_of(machine, ["a/b"])
     machine.faults.append(vanishing(machine, f"{OUTPUT}/a/b"))
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     steps[0].execute()
     machine.rmdir(STAGING)
-    assert lost == []
+    assert lost_paths == []
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data0"
 
 
-def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
+def test_batch_of_folders_is_durable_when_its_steps_are() -> None:
     machine = Machine()
     steps = steps_of(machine, [f"a{place}/b" for place in range(20)])
     assert FsRenameCommitStep.execute_all(steps) == [None] * 20
@@ -91,7 +89,7 @@ def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
 
 
 def whole_folder(machine: Machine) -> list[FsRenameCommitStep]:
-    """The step of a durable staged folder with one file, which may go as a whole to `a/b`."""
+    """Return the step of a durable staged folder with one file, which may be renamed as a whole to `a/b`."""
     for folder in (STAGING, OUTPUT, f"{STAGING}/0"):
         machine.mkdir(folder)
     machine.put(f"{STAGING}/0/f", b"data")
@@ -100,20 +98,20 @@ def whole_folder(machine: Machine) -> list[FsRenameCommitStep]:
     return FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], whole=True)
 
 
-def test_the_folder_above_is_durable_before_a_whole_folder_moves_into_it_whoever_made_it() -> None:
+def test_parent_folder_is_durable_before_a_whole_folder_moves_into_it_whoever_created_it() -> None:
     machine = Machine()
     steps = whole_folder(machine)
     machine.mkdir(f"{OUTPUT}/a")  # by a twin that died before it could sync
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None]
-    machine.mkdir(f"{STAGING}/1")  # one more look
-    assert lost == []
+    machine.mkdir(f"{STAGING}/1")  # one more attempt
+    assert lost_paths == []
     assert machine.paths(STAGING) == {}
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"
 
 
-def test_a_folder_that_a_twin_makes_right_before_it_is_renamed_is_durable_before_files_move_into_it() -> None:
+def test_folder_created_by_a_twin_right_before_the_rename_is_durable_before_files_move_into_it() -> None:
     machine = Machine()
     steps = whole_folder(machine)
     machine.mkdir(f"{OUTPUT}/a")
@@ -125,10 +123,10 @@ def test_a_folder_that_a_twin_makes_right_before_it_is_renamed_is_durable_before
             machine.mkdir(f"{OUTPUT}/a/b")
 
     machine.faults.append(twin)
-    look, lost = lost_steps(steps)
+    look, lost_paths = lost_steps(steps)
     on_every_power_loss(machine, look)
     assert FsRenameCommitStep.execute_all(steps) == [None]
     assert twin not in machine.faults
-    machine.rmdir(f"{STAGING}/0")  # one more look
-    assert lost == []
+    machine.rmdir(f"{STAGING}/0")  # one more attempt
+    assert lost_paths == []
     assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"

@@ -1,4 +1,4 @@
-"""A sequence by itself: what stops it, and what its errors name."""
+"""Sequences of steps: failures that stop one, and the names in its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.steps.sequence import CommitSequence
 
 
 class Said(CommitStep):
-    """Answers as it was told to, and notes each call."""
+    """A step with given answers that records each call."""
 
     type_name = "tests-said"
 
@@ -32,7 +32,7 @@ class Said(CommitStep):
             self.done.append(f"{self.name} failed")
             raise self.returns
         self.done.append(self.name)
-        return cast(bool | None, self.returns)  # what a step of a user returns is not checked
+        return cast(bool | None, self.returns)  # a custom step's return value is not checked
 
     def to_row(self) -> list[Any]:
         return [self.name]
@@ -57,7 +57,7 @@ class Unprintable(Said):
 
 
 class Miscounting(Said):
-    """A batch form with a mistake."""
+    """A step whose batch form has a defect."""
 
     @classmethod
     def execute_all(
@@ -89,7 +89,7 @@ def test_steps_after_a_failed_one_are_not_executed(returns: object, text: str, k
 
 
 @pytest.mark.parametrize(("returns", "text"), FAILURES)
-def test_a_failed_step_of_one_sequence_stops_no_other_and_no_step_is_executed_twice(returns: object, text: str) -> None:
+def test_failed_step_of_one_sequence_stops_no_other_and_no_step_is_executed_twice(returns: object, text: str) -> None:
     done: list[str] = []
     sequences = {
         urn: [
@@ -106,7 +106,7 @@ def test_a_failed_step_of_one_sequence_stops_no_other_and_no_step_is_executed_tw
     assert outcomes.executed == {"a": 3, "b": 1, "c": 3}
 
 
-def test_a_step_is_verified_after_the_steps_before_it_were_executed() -> None:
+def test_step_is_verified_after_the_steps_before_it_were_executed() -> None:
     done: list[str] = []
 
     class AfterLoad(Said):
@@ -118,7 +118,7 @@ def test_a_step_is_verified_after_the_steps_before_it_were_executed() -> None:
     assert done == ["closed", "LOAD", "SWAP", "closed"]
 
 
-def test_a_lost_step_is_named_with_its_dataset_and_is_the_last() -> None:
+def test_lost_step_is_named_with_its_dataset_and_is_the_last() -> None:
     done: list[str] = []
     with pytest.raises(LostError) as caught:
         committed(done, Named(done, "one"), Named(done, "two", Lost("here", "nothing")), Other(done, "three"))
@@ -128,28 +128,28 @@ def test_a_lost_step_is_named_with_its_dataset_and_is_the_last() -> None:
 
 
 @pytest.mark.parametrize("kind", [Said, Named, Unprintable])
-def test_an_error_names_a_custom_step_by_its_class(kind: type[Said]) -> None:
+def test_error_names_a_custom_step_by_its_class(kind: type[Said]) -> None:
     with pytest.raises(DistcommitError) as caught:
         committed([], kind([], "one", returns=ValueError("broken")))
     assert caught.value.ids["step"].startswith(f"{__name__}.{kind.__name__}")
     assert " at 0x" not in str(caught.value)
 
 
-def test_steps_of_a_sequence_that_were_done_before_are_not_executed_again() -> None:
+def test_completed_steps_of_a_sequence_are_not_executed_again() -> None:
     done: list[str] = []
     assert committed(done, Said(done, "one", True), Said(done, "two"), Other(done, "three")) is True
     assert done == ["two", "three", "closed"]
 
 
 @pytest.mark.parametrize("answer", [None, 1, "done"])
-def test_an_answer_of_verify_that_is_no_verdict_is_an_error_of_its_step(answer: Any) -> None:
+def test_invalid_verdict_of_verify_is_an_error_of_its_step(answer: Any) -> None:
     done: list[str] = []
     with pytest.raises(DistcommitError, match="verify\\(\\) must return DONE, PENDING, LOST or a bool"):
         committed(done, Said(done, "one", answer), Said(done, "two"))
     assert done == []
 
 
-def test_a_batch_form_that_answers_too_seldom_fails_its_own_sequences() -> None:
+def test_batch_form_with_too_few_answers_fails_its_own_sequences() -> None:
     done: list[str] = []
     outcomes = execute_sequences({"a": [Miscounting(done, "one")], "b": [Said(done, "two")]}, verify_first=False)
     assert ([*outcomes.failed], done) == (["a"], ["two"])
@@ -157,7 +157,7 @@ def test_a_batch_form_that_answers_too_seldom_fails_its_own_sequences() -> None:
 
 
 class Unbatchable(Said):
-    """A class whose `batches` has a mistake."""
+    """A step class whose `batches` has a defect."""
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
@@ -203,7 +203,7 @@ def test_renames_of_different_files_are_one_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verify_first", [False, True])
-def test_renames_that_depend_on_one_another_are_executed_in_order(tmp_path: Path, verify_first: bool) -> None:
+def test_dependent_renames_are_executed_in_order(tmp_path: Path, verify_first: bool) -> None:
     chain = context(tmp_path, nested=True)
     staged(chain, "a")
     first = FsRenameCommitStep(chain, "a", "b")
@@ -214,7 +214,7 @@ def test_renames_that_depend_on_one_another_are_executed_in_order(tmp_path: Path
 
 
 @pytest.mark.parametrize("verify_first", [False, True])
-def test_of_two_renames_to_one_path_the_first_is_executed(tmp_path: Path, verify_first: bool) -> None:
+def test_first_of_two_renames_to_one_path_is_executed(tmp_path: Path, verify_first: bool) -> None:
     plain = context(tmp_path)
     staged(plain, "a", "b")
     steps = [FsRenameCommitStep(plain, name, "x") for name in "ab"]
@@ -224,7 +224,7 @@ def test_of_two_renames_to_one_path_the_first_is_executed(tmp_path: Path, verify
     assert (tmp_path / "staging" / "b").exists()
 
 
-def test_a_custom_step_between_renames_runs_between_them(tmp_path: Path) -> None:
+def test_custom_step_between_renames_runs_between_them(tmp_path: Path) -> None:
     plain = context(tmp_path)
     staged(plain, "a", "b")
     seen: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The step that hands commit infos to a sink: how it is stored, and what is taken for it."""
+"""The step that passes commit infos to a sink: its stored form, and validation."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def load(*rows: Any) -> list[Any]:
     return list(load_steps([StepBatch("sink-commit", 1, msgspec.msgpack.encode(rows))], CONTEXT))
 
 
-def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
-    """The sample sink raises when it is opened: nothing of it runs."""
+def test_sink_step_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
+    """The sample sink raises when it is opened, so none of its code may run."""
     request = CommitRequest("d", 7, ({"rows": 3}, [b"x", None]))
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), request, CONTEXT.for_committers)])
     assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main", [], 1, []]]
@@ -45,7 +45,7 @@ def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
     assert SinkCommitStep.execute_all([]) == []
 
 
-def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
+def test_sink_step_without_a_sink_of_that_name_is_not_loaded() -> None:
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)), CONTEXT.for_committers)])
     with pytest.raises(
         SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found a job whose sink has no committer"
@@ -67,14 +67,14 @@ def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
         [SINK, "d", 7, [[{"a": [{1: 2}]}]]],
     ],
 )
-def test_another_row_is_corrupt_whatever_the_sink(row: list[Any]) -> None:
+def test_invalid_row_is_corrupt_whatever_the_sink(row: list[Any]) -> None:
     with pytest.raises(CorruptError):
         load(row)
 
 
 @dataclass
 class Target:
-    """A sink as steps know it, that answers all requests alike and notes them."""
+    """A sink as steps see it, which answers all requests alike and records them."""
 
     name: str
     outcome: CommitOutcome
@@ -103,7 +103,7 @@ class _Committer(SinkCommitter):
         return [self.target.outcome] * len(requests)
 
 
-def test_each_sinks_committer_gets_its_own_requests_at_once_and_answers_for_them() -> None:
+def test_each_committer_receives_only_its_own_requests_in_one_call() -> None:
     good, bad = Target("good", Committed()), Target("bad", FailedForGood("gone"))
     steps = [
         SinkCommitStep(target, CommitRequest(urn, 7, (1,)), CONTEXT.for_committers)
@@ -116,7 +116,7 @@ def test_each_sinks_committer_gets_its_own_requests_at_once_and_answers_for_them
     assert "sink=bad" in str(errors[1])
 
 
-def test_a_committer_is_given_infos_as_its_sink_makes_them_now() -> None:
+def test_committer_receives_infos_in_the_sink_s_current_form() -> None:
     target = Target("t", Committed(), infos_version=3)
     for version in (2, 3):
         step = SinkCommitStep(target, CommitRequest("d", 7, (1,), infos_version=version), CONTEXT.for_committers)
@@ -124,18 +124,20 @@ def test_a_committer_is_given_infos_as_its_sink_makes_them_now() -> None:
     assert target.infos == [({"upgraded": 1},), (1,)]
 
 
-@pytest.mark.parametrize(("version", "found"), [(1, "infos of version 1: KeyError: 'rows'"), (4, "infos of version 4")])
-def test_infos_that_the_sink_does_not_know_are_nobodys_failed_attempt(version: int, found: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "problem"), [(1, "infos of version 1: KeyError: 'rows'"), (4, "infos of version 4")]
+)
+def test_infos_unknown_to_the_sink_count_no_failed_attempt(version: int, problem: str) -> None:
     target = Target("t", Committed(), infos_version=3)
     step = SinkCommitStep(target, CommitRequest("d", 7, (1,), infos_version=version), CONTEXT.for_committers)
-    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+    with pytest.raises(SinkUnavailableError, match=f"found {problem}"):
         step.execute()
-    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+    with pytest.raises(SinkUnavailableError, match=f"found {problem}"):
         step.withdraw()
     assert target.asked == []
 
 
-def test_infos_of_an_unknown_version_fail_their_own_dataset_alone() -> None:
+def test_infos_of_an_unknown_version_fail_only_their_own_dataset() -> None:
     target = Target("t", Committed(), infos_version=3)
     errors = SinkCommitStep.execute_all(_steps_of_versions(target, a=3, bad=4, c=3))
     assert target.asked == [["a", "c"]]

@@ -1,4 +1,4 @@
-"""Pieces of work in step: what they share, and that none of them takes others with it."""
+"""I/O batching: concurrent work items share requests, and a failing item does not fail the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from distcommit.core.support.io_batching import (
 
 
 class Asks(IoRequest):
-    """Answered with its number, doubled. Notes who was asked together."""
+    """A request that returns its number doubled, and records which requests were answered together."""
 
     together: list[list[int]] = []
 
@@ -35,8 +35,8 @@ class Asks(IoRequest):
         return [number * 2 if number >= 0 else KeyError(number) for number in numbers]
 
 
-class AsksElse(Asks):
-    """Another kind."""
+class OtherRequest(Asks):
+    """A request of another kind."""
 
     together: list[list[int]] = []
 
@@ -44,7 +44,7 @@ class AsksElse(Asks):
 @pytest.fixture(autouse=True)
 def _nothing_asked() -> None:
     Asks.together.clear()
-    AsksElse.together.clear()
+    OtherRequest.together.clear()
 
 
 def asking(*requests: Asks) -> BatchedWork[list[int]]:
@@ -56,21 +56,21 @@ def asking(*requests: Asks) -> BatchedWork[list[int]]:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_requests_of_one_kind_are_answered_together(threads: int) -> None:
-    works = [asking(Asks(1), AsksElse(2)), asking(), asking(Asks(3), Asks(4)), asking(AsksElse(5))]
+    works = [asking(Asks(1), OtherRequest(2)), asking(), asking(Asks(3), Asks(4)), asking(OtherRequest(5))]
     assert run_batched(works, threads) == [[2, 4], [], [6, 8], [10]]
     assert Asks.together == [[1, 3], [4]]
-    assert AsksElse.together == [[5], [2]]
+    assert OtherRequest.together == [[5], [2]]
 
 
 @pytest.mark.parametrize(("threads", "together"), [(1, [8, 8, 4]), (5, [8, 8, 4]), (12, [12, 8]), (32, [20])])
-def test_as_many_are_in_step_as_run_at_a_time_and_eight_at_least(threads: int, together: list[int]) -> None:
+def test_batch_has_as_many_items_as_run_concurrently_and_at_least_eight(threads: int, together: list[int]) -> None:
     assert run_batched([asking(Asks(number)) for number in range(20, 40)], threads) == [
         [2 * number] for number in range(20, 40)
     ]
     assert [len(numbers) for numbers in Asks.together] == together
 
 
-def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() -> None:
+def test_error_is_raised_at_its_request_and_the_others_continue() -> None:
     def failing() -> BatchedWork[str]:
         try:
             yield Asks(-1)
@@ -93,32 +93,32 @@ def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() ->
         run_batched([fine(), failing()])
 
 
-def test_what_fails_for_all_is_raised_in_all_and_other_kinds_are_answered() -> None:
-    outcomes = run_batched_outcomes([asking(Asks(13)), asking(AsksElse(1)), asking(Asks(1))])
+def test_failure_of_one_kind_is_raised_for_all_its_requests_and_other_kinds_are_answered() -> None:
+    outcomes = run_batched_outcomes([asking(Asks(13)), asking(OtherRequest(1)), asking(Asks(1))])
     assert [type(outcome) for outcome in outcomes] == [OSError, list, OSError]
 
 
-def test_many_are_taken_up_a_group_at_a_time() -> None:
-    begun: list[int] = []
+def test_many_items_are_processed_in_groups() -> None:
+    started: list[int] = []
 
     def work(number: int) -> BatchedWork[int]:
-        begun.append(number)
+        started.append(number)
         doubled: int = yield Asks(number * 100)
         return doubled
 
     assert run_batched([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
-    assert len(begun) == 40
+    assert len(started) == 40
     assert [len(group) for group in Asks.together] == [8] * 5
 
 
-def test_alone_it_returns_or_raises_what_it_would() -> None:
+def test_item_outside_a_batch_returns_or_raises_its_own_result() -> None:
     assert run_alone(asking(Asks(1), Asks(2))) == [2, 4]
     with pytest.raises(KeyError):
         run_alone(asking(Asks(-1)))
 
 
-class AsksTyped(Asks):
-    """Fails with a typed error for all requests."""
+class TypedFailureRequest(Asks):
+    """A request that fails with a typed error for all items."""
 
     @classmethod
     def answer_batch(cls, requests: Sequence[Asks]) -> list[Any]:
@@ -126,7 +126,7 @@ class AsksTyped(Asks):
 
 
 def test_shared_error_names_the_bucket_of_each_work() -> None:
-    works = [with_ids(asking(AsksTyped(1)), bucket=bucket) for bucket in (3, 4)]
+    works = [with_ids(asking(TypedFailureRequest(1)), bucket=bucket) for bucket in (3, 4)]
     assert [str(outcome) for outcome in run_batched_outcomes(works)] == [
         "a folder cannot be synced [path=/log, bucket=3]",
         "a folder cannot be synced [path=/log, bucket=4]",

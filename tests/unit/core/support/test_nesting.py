@@ -1,4 +1,4 @@
-"""How deep columns may be nested: what is let through can be read again, in all formats that files have."""
+"""The nesting limit of columns: every accepted column can be read again in all file formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = ("struct", "list", "map")
 
 
 def column(kind: str, levels: int) -> pa.Array:
-    """Two records: so many of that kind in one another, and a null."""
+    """Return a column of two records: one with so many types of that kind nested, and a null."""
     made, value = pa.int64(), 1
     found: Any = value
     for _ in range(levels):
@@ -39,7 +39,7 @@ def most(kind: str) -> int:
         *((form, kind) for form in ("parquet", "avro", "orc", "jsonl") for kind in ("struct", "list")),
     ],
 )
-def test_what_is_let_through_can_be_read_again(tmp_path: Path, kind: str, form: FileFormat) -> None:
+def test_column_within_the_limit_can_be_read_again(tmp_path: Path, kind: str, form: FileFormat) -> None:
     rows = pa.table({"x": column(kind, most(kind))})
     assert not too_deep(rows.schema)
     path = str(written(tmp_path, FileSink(format=form), rows))
@@ -48,12 +48,12 @@ def test_what_is_let_through_can_be_read_again(tmp_path: Path, kind: str, form: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_deeper_is_told_by_column(kind: str) -> None:
+def test_column_beyond_the_limit_is_reported_by_name(kind: str) -> None:
     schema = pa.schema([("n", pa.int64()), ("deep", column(kind, most(kind) + 1).type)])
     with pytest.raises(ConfigurationError, match=r"nested too deep.*column=deep.*at most 96 levels"):
         check_levels(schema)
 
 
-def test_types_without_anything_in_them_have_no_level() -> None:
+def test_types_without_children_have_no_level() -> None:
     kinds = [pa.dictionary(pa.int32(), pa.string()), pa.struct([]), pa.json_(), pa.uuid(), pa.null()]
     check_levels(pa.schema([(str(number), kind) for number, kind in enumerate(kinds)]))

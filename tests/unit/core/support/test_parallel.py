@@ -1,4 +1,4 @@
-"""Calls in flight."""
+"""Parallel calls: shared limit and order of results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from distcommit.core.support.parallel import run_parallel
 
 
-def test_what_is_begun_within_shares_the_number_of_calls() -> None:
+def test_nested_calls_share_the_limit() -> None:
     counting = threading.Lock()
     at_once = most = 0
 
@@ -25,10 +25,10 @@ def test_what_is_begun_within_shares_the_number_of_calls() -> None:
     assert 4 < most <= 8
     most = 0
     run_parallel(4, lambda _: run_parallel(2, call, range(8)), range(4))
-    assert most <= 4, "one at a time in each"
+    assert most <= 4, "each has one call at a time"
 
 
-def test_results_are_in_order_whatever_takes_longer() -> None:
+def test_results_are_in_order_whichever_call_takes_longer() -> None:
     def late(number: int) -> int:
         time.sleep(0.01 * (number == 0))
         return number

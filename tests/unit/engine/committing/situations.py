@@ -1,4 +1,4 @@
-"""What runs leave behind that were killed, kept from publishing or quarantined; and that the next run mends it."""
+"""States that killed, blocked or quarantined runs leave behind, and a check that the next run recovers from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIX = source(a=[2, 2], b=3, c=1, g=1, h=1, i=1)
 
 
 def check_recovery(machine: Machine, data: ModelSource, world: World = WORLD) -> None:
-    """One undisturbed run makes all as it must be."""
+    """Run the job once without faults and check that everything is complete."""
     before = world.watermarks(machine)
     assert go(world, machine, data).succeeded
     assert world.violation(machine, data, before) == ""
@@ -49,7 +49,7 @@ def rows(settings: RunSettings, bucket: int = 0) -> list[TaskState]:
 
 
 def killed_at(machine: Machine, kind: str, part: str, data: ModelSource, nth: int = 1, world: World = WORLD) -> None:
-    """A run of the job that dies before its nth such call. Its datasets' folders are there already."""
+    """Run the job and kill it before its nth such call. The folders of its datasets exist already."""
     with_folders(machine, *data.datasets)
     machine.faults.append(dies(kind, part, nth))
     with pytest.raises(Crashed):
@@ -58,7 +58,7 @@ def killed_at(machine: Machine, kind: str, part: str, data: ModelSource, nth: in
 
 
 def sealed_but_not_published(machine: Machine, data: ModelSource, world: World = WORLD) -> None:
-    """A run that could seal and stage, but publish nothing: all of it is pending."""
+    """Run the job so that it can stage and seal but not publish. Every dataset is left pending."""
     world.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
     assert not go(world, machine, data).succeeded
@@ -67,8 +67,9 @@ def sealed_but_not_published(machine: Machine, data: ModelSource, world: World =
 
 
 def twins(world: World, data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
-    """Machines after an ingest task was run twice at once: a twin that reads `other`, as a whole before each call of
-    the first."""
+    """Return the machines after two attempts of one ingest task ran concurrently. The twin reads `other` and runs as a
+    whole before each call of the first attempt.
+    """
     for number in range(1000):
         machine = Machine()
         settings, tasks = begin_ingest(world, machine, data)
@@ -85,7 +86,7 @@ def twins(world: World, data: ModelSource, other: ModelSource) -> Iterator[tuple
 
 
 def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
-    """Dataset `a` sealed, with nothing of it published, and quarantined."""
+    """Return a machine on which dataset `a` is sealed, unpublished and quarantined."""
     WORLD.store(machine)
     with_folders(machine, "a").faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
     go(WORLD, machine, data)
@@ -95,7 +96,7 @@ def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
 
 
 def quarantine(machine: Machine) -> SealedSequence:
-    """Quarantines what is pending of dataset `a`."""
+    """Quarantine the pending sequence of dataset `a`."""
     log = WORLD.store(machine).bucket_log(0)
     fold = log.refresh()
     sequence = fold.state_of("a").sequence

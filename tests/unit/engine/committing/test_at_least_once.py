@@ -1,4 +1,4 @@
-"""Delivery at least once: whatever crashes or meets, nothing is missing, and no watermark is ahead of its data."""
+"""At-least-once delivery: after any crash or race no record is missing, and no watermark is ahead of its data."""
 
 from __future__ import annotations
 
@@ -52,14 +52,16 @@ def audit(machine: SimulatedPosix, world: World = WORLD) -> AuditResult:
 
 
 def check_next_run(machine: Machine, data: ModelSource, duplicates: int) -> None:
-    """One undisturbed run makes all complete, and publishes so many records a second time."""
+    """Run the job once without faults. Check that everything is complete and that `duplicates` records are published
+    twice.
+    """
     before = WORLD.watermarks(machine)
     assert go(WORLD, machine, data).succeeded
     assert WORLD.violation(machine, data, before) == ""
     assert audit(machine).duplicates == duplicates
 
 
-def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record_without_steps() -> None:
+def test_run_without_failures_publishes_each_record_once_and_logs_one_record_without_steps() -> None:
     machine, data = Machine(), source(a=[2, 1], b=3)
     sealed: list[Intent] = []
 
@@ -67,7 +69,9 @@ def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record
         record = written(machine, operation)
         assert not isinstance(record, Done)
         if isinstance(record, Intent):
-            assert len(published(machine)) >= sum(s.files for s in record.sequences), "it is published by then"
+            assert len(published(machine)) >= sum(s.files for s in record.sequences), (
+                "the record is published before it is logged"
+            )
             sealed.append(record)
 
     machine.faults.append(note)
@@ -75,13 +79,18 @@ def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record
     assert (result.succeeded, result.totals.datasets_published, result.totals.records_published) == (True, 2, 6)
     assert all(record.gate is Gate.PASSED and not s.steps for record in sealed for s in record.sequences)
     assert sorted(s.dataset_urn for record in sealed for s in record.sequences) == ["a", "b"]
-    found = audit(machine)
-    assert (found.exact, found.passed, found.at_least_once, found.unrecorded_files) == (True, True, True, 0)
+    audit_result = audit(machine)
+    assert (audit_result.exact, audit_result.passed, audit_result.at_least_once, audit_result.unrecorded_files) == (
+        True,
+        True,
+        True,
+        0,
+    )
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
 @pytest.mark.parametrize("world", [WORLD, World(buckets=2, at_least_once=True)], ids=["one bucket", "two"])
-def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_completes_all(world: World) -> None:
+def test_crash_leaves_no_watermark_ahead_of_its_data_and_the_next_run_completes_everything(world: World) -> None:
     machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0
     machine.mkdir("/job")
     world.store(machine)
@@ -90,25 +99,25 @@ def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_complete
         if crash.state > 1:
             continue  # the explorer tries them all
         tried += 1
-        found = audit(survivor, world)
-        assert (found.gaps, found.pending, found.unknown_files) == (0, [], []), crash
+        audit_result = audit(survivor, world)
+        assert (audit_result.gaps, audit_result.pending, audit_result.unknown_files) == (0, [], []), crash
         reached.append(world.watermarks(survivor))
         assert world.run(survivor, data).succeeded, crash
         assert world.violation(survivor, data, reached[-1]) == "", crash
     assert tried > 100
-    assert max(map(len, reached)) == 2, "some crashes come after all was recorded"
+    assert max(map(len, reached)) == 2, "some crashes come after the last record was written"
 
 
 @pytest.mark.parametrize(("moved", "records"), [(1, 0), (2, 2), (3, 3)])
-def test_what_was_published_before_a_crash_and_nothing_else_is_published_again(moved: int, records: int) -> None:
+def test_next_run_republishes_exactly_the_records_that_were_published_before_a_crash(moved: int, records: int) -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
     machine.faults.append(dies("rename", f"{OUTPUT}/a/", moved) if moved < 3 else dies_at_intent(machine))
     with pytest.raises(Crashed):
         go(WORLD, machine, data)
     machine.restart()
-    assert statuses(WORLD, machine) == {}, "nothing is written down"
-    found = audit(machine)
-    assert (found.unrecorded_files, found.gaps, found.unknown_files) == (moved - 1, 0, [])
+    assert statuses(WORLD, machine) == {}, "nothing is logged"
+    audit_result = audit(machine)
+    assert (audit_result.unrecorded_files, audit_result.gaps, audit_result.unknown_files) == (moved - 1, 0, [])
     check_next_run(machine, data, records)
     assert machine.paths(STAGING) == {}
 
@@ -117,34 +126,39 @@ def dies_at_intent(machine: Machine) -> Callable[[Operation], None]:
     return dies("rename", "/bucket=", 1, Intent, machine)
 
 
-def test_an_exactly_once_audit_is_not_content_with_what_a_crash_left() -> None:
+def test_exactly_once_audit_reports_the_duplicates_that_a_crash_left() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
     machine.faults.append(dies("rename", f"{OUTPUT}/a/", 2))
     with pytest.raises(Crashed):
         go(WORLD, machine, data)
     machine.restart()
-    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
-    assert (found.exact, found.passed, found.unknown_files_count, found.unrecorded_files) == (False, False, 1, 0)
+    audit_result = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (
+        audit_result.exact,
+        audit_result.passed,
+        audit_result.unknown_files_count,
+        audit_result.unrecorded_files,
+    ) == (False, False, 1, 0)
     go(WORLD, machine, data)
-    found = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
-    assert (found.exact, found.passed, found.duplicates) == (False, False, 2)
-    found = audit(machine)
-    assert (found.exact, found.passed, found.duplicates) == (False, True, 2)
+    audit_result = audit_store(EXACTLY.store(machine), ModelSource.provenance, deep=True)
+    assert (audit_result.exact, audit_result.passed, audit_result.duplicates) == (False, False, 2)
+    audit_result = audit(machine)
+    assert (audit_result.exact, audit_result.passed, audit_result.duplicates) == (False, True, 2)
 
 
-def test_gaps_and_files_of_others_are_errors_as_ever() -> None:
+def test_audit_at_least_once_still_reports_gaps_and_foreign_files() -> None:
     machine, data = Machine(), source(a=[2, 1])
     assert go(WORLD, machine, data).succeeded
     machine.remove(min(published(machine)))
-    found = audit(machine)
-    assert found.gaps > 0
-    assert not found.passed
+    audit_result = audit(machine)
+    assert audit_result.gaps > 0
+    assert not audit_result.passed
     machine.put(f"{OUTPUT}/a/x.parquet", b"not ours")
     assert audit(machine).unknown_files_count == 1
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_what_a_dead_task_has_published_by_half_the_same_run_finishes_without_a_duplicate(nth: int) -> None:
+def test_run_completes_a_dead_task_s_half_published_dataset_without_duplicates(nth: int) -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(dies("rename", f"{OUTPUT}/a/", nth) if nth < 3 else dies_at_intent(machine))
@@ -159,12 +173,12 @@ def test_what_a_dead_task_has_published_by_half_the_same_run_finishes_without_a_
 
 
 @pytest.mark.parametrize("short", [0, 2])
-def test_twins_may_both_publish_and_the_watermark_is_that_of_one_whose_files_are_all_there(short: int) -> None:
+def test_twins_that_both_publish_leave_the_watermark_of_one_whose_files_all_exist(short: int) -> None:
     data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})
     highs, met = set(), 0
     for number, machine in twins(WORLD, data, other):
-        found, met = audit(machine), met + 1
-        assert found.passed, (number, found)
+        audit_result, met = audit(machine), met + 1
+        assert audit_result.passed, (number, audit_result)
         highs.add(WORLD.watermarks(machine)["a"].positions["0"])
         assert go(WORLD, machine, data).succeeded
         assert WORLD.violation(machine, data, {}) == "", number
@@ -172,7 +186,7 @@ def test_twins_may_both_publish_and_the_watermark_is_that_of_one_whose_files_are
     assert highs == {5, 5 - short}
 
 
-def test_a_zombie_that_is_fenced_as_it_publishes_moves_no_watermark() -> None:
+def test_zombie_fenced_while_publishing_moves_no_watermark() -> None:
     machine, data, more = with_folders(Machine(), "a"), source(a=3), source(a=5)
     settings, tasks = begin_ingest(WORLD, machine, data)
     newer: list[bool] = []
@@ -193,7 +207,7 @@ def test_a_zombie_that_is_fenced_as_it_publishes_moves_no_watermark() -> None:
         run(launch, settings)
 
 
-def test_a_file_that_can_not_be_renamed_leaves_its_dataset_for_the_next_run_and_others_go_on() -> None:
+def test_file_that_cannot_be_renamed_leaves_its_dataset_to_the_next_run_and_others_continue() -> None:
     machine, data = with_folders(Machine(), "a", "b"), source(a=[2, 1], b=1)
     machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2))
     result = go(WORLD, machine, data)
@@ -204,7 +218,7 @@ def test_a_file_that_can_not_be_renamed_leaves_its_dataset_for_the_next_run_and_
     check_next_run(machine, data, 2)
 
 
-def test_a_rename_that_fails_for_a_while_costs_no_duplicate() -> None:
+def test_rename_that_fails_temporarily_causes_no_duplicates() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
     machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2, times=3))
     assert go(WORLD, machine, data).succeeded
@@ -212,7 +226,7 @@ def test_a_rename_that_fails_for_a_while_costs_no_duplicate() -> None:
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
-def test_a_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
+def test_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
 
     def vanish(operation: Operation) -> None:
@@ -228,7 +242,7 @@ def test_a_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     check_next_run(machine, data, 2)
 
 
-def test_what_a_person_sets_while_it_is_published_stands() -> None:
+def test_watermark_set_by_an_operator_during_publishing_is_preserved() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=3)
     by_hand = SetWatermark("a", Watermark({"0": 1}), "person")
 
@@ -242,7 +256,7 @@ def test_what_a_person_sets_while_it_is_published_stands() -> None:
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 1})}
 
 
-def test_a_sealed_sequence_of_exactly_once_is_replayed_before_anything_is_read_at_least_once() -> None:
+def test_sealed_exactly_once_sequence_is_replayed_before_at_least_once_reads() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
     machine.faults.append(dies("rename", f"{OUTPUT}/a/", 2))
     with pytest.raises(Crashed):
@@ -254,12 +268,12 @@ def test_a_sealed_sequence_of_exactly_once_is_replayed_before_anything_is_read_a
     assert EXACTLY.violation(machine, source(a=[3, 1]), {}) == ""
 
 
-def test_a_program_that_does_not_know_the_record_closes_it_and_moves_the_same_watermark() -> None:
-    """It sees a sequence without steps pending, and replays nothing."""
+def test_older_program_closes_the_unknown_record_and_moves_the_same_watermark() -> None:
+    """The older program finds a pending sequence without steps, so it replays nothing."""
     machine = Machine()
     settings, _ = begin_ingest(WORLD, machine, NOTHING)
     log = settings.store.bucket_log(0, settings.epoch)
-    known = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
-    log.settle(Once(known))
+    intent = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
+    log.settle(Once(intent))
     assert go(EXACTLY, machine, NOTHING).totals.sequences_replayed == 1
     assert states(EXACTLY, machine)["a"].watermark == Watermark({"0": 2})

@@ -1,4 +1,4 @@
-"""Commit groups: datasets that go to one target together are in one bucket, by a rule that stays the same."""
+"""Commit groups: datasets that are committed to one target together share a bucket, by a stable rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MANY = ModelSource({f"topic-{number:03d}": ModelDataset({"0": 1}) for number in 
 
 @dataclass
 class TableSink(MemorySink):
-    """Every dataset has a table, in which it is with others."""
+    """A sink with one table for several datasets."""
 
     grouped_by: ClassVar[str] = "table"
     tables: Callable[[str], str] = lambda urn: "all"
@@ -71,7 +71,7 @@ def test_datasets_of_a_table_are_in_one_bucket_and_committed_in_one_call() -> No
     assert {*store.bucket_log(bucket_of("b", 64)).refresh().datasets} == {"b1"}
 
 
-def test_only_the_owner_s_tasks_and_the_drain_commit_what_is_grouped() -> None:
+def test_grouped_datasets_are_committed_only_by_the_bucket_owner_s_tasks_and_the_drain() -> None:
     machine, sink = Machine(), TableSink()
     settings, tasks = planned(machine, sink)
     owner = bucket_of("all", WORLD.buckets) % WORLD.partitions
@@ -79,15 +79,15 @@ def test_only_the_owner_s_tasks_and_the_drain_commit_what_is_grouped() -> None:
     for task in range(tasks):
         if task != owner:
             report = ingest_partition(settings, task)
-            assert report.counts.records_read == 15, "reading is shared out"
+            assert report.counts.records_read == 15, "reading is distributed over tasks"
     assert (logs(machine), sink.calls) == (before, [])
     report = ingest_partition(settings, owner)
     assert (report.counts.records_read, report.counts.datasets_committed) == (15, 60)
     assert len(sink.rows) == 60
-    assert len(sink.calls) <= 16, "a call for each time that the owner commits, at most"
+    assert len(sink.calls) <= 16, "at most one call for each commit of the owner"
 
 
-def test_what_others_read_after_the_owner_s_last_commit_is_the_drain_s_to_commit() -> None:
+def test_drain_commits_records_that_others_read_after_the_owner_s_last_commit() -> None:
     machine, sink = Machine(), TableSink()
     settings, tasks = planned(machine, sink)
     owner = bucket_of("all", WORLD.buckets) % WORLD.partitions
@@ -101,7 +101,7 @@ def test_what_others_read_after_the_owner_s_last_commit_is_the_drain_s_to_commit
     assert len(sink.rows) == 60
 
 
-def test_without_groups_whoever_reads_a_dataset_commits_it() -> None:
+def test_without_groups_the_reading_task_commits_its_dataset() -> None:
     machine, sink = Machine(), MemorySink()
     world = World(buckets=1, partitions=2)
     settings = world.begin(machine, MANY, sink=sink)
@@ -117,7 +117,7 @@ def raises(urn: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("group", "found"),
+    ("group", "problem"),
     [
         (lambda urn: "", "str: ''"),
         (lambda urn: "x" * 1025, "str: 'xxx"),
@@ -128,7 +128,7 @@ def raises(urn: str) -> str:
         (lambda urn: f"table-{next(NUMBERS)}", "on the next"),
     ],
 )
-def test_a_dataset_without_a_group_is_told_and_others_go_on(group: Callable[[str], str], found: str) -> None:
+def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable[[str], str], problem: str) -> None:
     machine = Machine()
     sink = TableSink(tables=lambda urn: group(urn) if urn == "bad" else "good")
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_dataset_without_a_group_is_told_and_others_go_on(group: Callable[[str
         (reason,) = result.totals.reasons
         assert (reason.subject, reason.kind) == ("bad", "not planned")
         assert "the sink returned an invalid commit group for a dataset" in reason.text
-        assert found in reason.text
+        assert problem in reason.text
     assert {urn: len(rows) for urn, rows in sink.rows.items()} == {"well": 3, "fine": 1}
     assert WORLD.watermarks(machine) == {"well": Watermark({"0": 3}), "fine": Watermark({"0": 1})}
     store = replace(WORLD.store(machine), groups=CommitGroups(sink))
@@ -145,13 +145,13 @@ def test_a_dataset_without_a_group_is_told_and_others_go_on(group: Callable[[str
         operator_actions.set_watermark(store, "bad", Watermark({"0": 1}), "me")
 
 
-def test_the_longest_group_is_one() -> None:
+def test_group_name_of_the_maximum_length_is_accepted() -> None:
     sink = TableSink(tables=lambda urn: "ü" * 512)
     assert run_with(sink, Machine(), source(a=1, b=1), WORLD).succeeded
     assert len(sink.rows) == 2
 
 
-def test_a_rule_that_changed_in_silence_is_refused_before_anything_is_read() -> None:
+def test_group_rule_that_changed_silently_is_rejected_before_anything_is_read() -> None:
     machine, sink = Machine(), TableSink()
     assert run_with(sink, machine, source(a=2, b=1), WORLD).succeeded
     rows, watermarks = sink.rows, WORLD.watermarks(machine)
@@ -166,7 +166,7 @@ def test_a_rule_that_changed_in_silence_is_refused_before_anything_is_read() -> 
     assert {urn: len(values) for urn, values in sink.rows.items()} == {"a": 3, "b": 4}
 
 
-def test_people_find_a_dataset_by_its_group() -> None:
+def test_dataset_is_listed_by_its_group() -> None:
     machine, sink = Machine(), TableSink(answers=answer_for("stuck", FailedForGood("no")))
     assert not run_with(sink, machine, source(a=2, b=1, stuck=1), WORLD).succeeded
     store = replace(WORLD.store(machine), groups=CommitGroups(sink))
@@ -181,17 +181,17 @@ def test_people_find_a_dataset_by_its_group() -> None:
     assert store.bucket_log(store.bucket_of("stuck")).refresh().state_of("stuck").status is DatasetStatus.QUARANTINED
 
 
-def test_one_place_says_which_bucket_has_a_dataset() -> None:
+def test_bucket_of_a_dataset_is_computed_in_one_place() -> None:
     product = Path(__file__).parents[4] / "distcommit"
-    known = {
+    groups = {
         str(path.relative_to(product))
         for path in product.rglob("*.py")
         if re.search(r"import .*\bbucket_of\b", path.read_text())
     }
-    assert known == {"core/commit_groups.py"}
+    assert groups == {"core/commit_groups.py"}
 
 
-def test_another_number_of_buckets_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:
+def test_rebucket_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:
     machine, sink = Machine(), TableSink(tables=lambda urn: urn[0])
     data = source(a1=2, a2=1, a3=1, b1=1)
     assert run_with(sink, machine, data, World(buckets=4, partitions=1)).succeeded

@@ -1,4 +1,4 @@
-"""The drain publishes what is left, waits for what may still come, and counts every dataset once."""
+"""The drain publishes the remaining sequences, waits for tasks that are still running, and counts each dataset once."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tests.unit.engine.driver.machines import (
 )
 
 
-def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missing_for_failed() -> None:
-    """A task that Spark runs again finds its dataset still open, and all of it is published by one run."""
+def test_drain_before_the_end_of_ingest_does_not_fail_incomplete_datasets() -> None:
+    """A repeated Spark task still finds its dataset open, and one run publishes everything."""
     world = World(policy=CommitPolicy.SUCCESSFUL)
     machine, data = Machine(), ModelSource({"a": ModelDataset({"0": 4}, units=2)})
     settings, tasks = begin_ingest(world, machine, data)
@@ -53,11 +53,11 @@ def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missin
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     assert drain_partition(settings, 0).counts.datasets_published == 1
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, 4)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, 4)
 
 
-def test_a_quarantine_in_a_task_whose_report_was_lost_is_told_by_the_drain() -> None:
+def test_drain_reports_a_quarantine_whose_task_report_was_lost() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, source(a=3, b=3, c=3))
 
@@ -80,7 +80,7 @@ def test_a_quarantine_in_a_task_whose_report_was_lost_is_told_by_the_drain() -> 
 
 
 @pytest.mark.parametrize("nth", range(1, 9))
-def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
+def test_repeated_drain_counts_every_dataset_once(nth: int) -> None:
     machine = Machine()
     data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
     settings, tasks = begin_ingest(WORLD, machine, data)
@@ -93,11 +93,11 @@ def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "part"), [("rename", OUTPUT + "/c/"), ("rmdir", STAGING + "/0000000002")])
-def test_a_drain_that_tries_again_after_it_counted_counts_every_dataset_once(kind: str, part: str) -> None:
+def test_drain_repeated_after_its_count_counts_every_dataset_once(kind: str, part: str) -> None:
     machine = Machine()
     data = ModelSource({**source(a=3, c=1).datasets, "b": ModelDataset({"0": 2}, fails=frozenset({"0"}))})
     settings, tasks = begin_ingest(WORLD, machine, data)
-    machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG))  # all of it is left to the drain
+    machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG))  # everything is left to the drain
     ingest_all(settings, tasks)
     machine.restart()
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
@@ -111,7 +111,7 @@ def test_a_drain_that_tries_again_after_it_counted_counts_every_dataset_once(kin
 PARTLY = ModelSource({"a": ModelDataset({"0": 2, "1": 2}, fails=frozenset({"1"}))})
 
 
-def test_a_dataset_of_which_a_part_failed_is_told_and_the_run_did_not_succeed() -> None:
+def test_dataset_with_a_failed_work_unit_is_reported_and_the_run_does_not_succeed() -> None:
     world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
     result = go(world, machine, PARTLY)
     assert (result.totals.datasets_published, result.totals.datasets_partial) == (1, 1)
@@ -119,7 +119,7 @@ def test_a_dataset_of_which_a_part_failed_is_told_and_the_run_did_not_succeed() 
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "partly failed")]
 
 
-def test_a_part_that_failed_is_told_also_by_a_drain_that_had_to_try_again() -> None:
+def test_repeated_drain_also_reports_a_failed_work_unit() -> None:
     not_told = []
     for nth in range(1, 10):
         world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
@@ -134,7 +134,7 @@ def test_a_part_that_failed_is_told_also_by_a_drain_that_had_to_try_again() -> N
     assert not_told == []
 
 
-def test_with_policy_successful_the_part_that_failed_is_read_by_the_next_run() -> None:
+def test_policy_successful_leaves_the_failed_work_unit_to_the_next_run() -> None:
     world, machine = World(policy=CommitPolicy.SUCCESSFUL), Machine()
     go(world, machine, PARTLY)
     assert world.watermarks(machine) == {"a": Watermark({"0": 2, "1": 0})}
@@ -142,7 +142,7 @@ def test_with_policy_successful_the_part_that_failed_is_read_by_the_next_run() -
     check_recovery(machine, source(a=[2, 2]), world)
 
 
-def test_counts_tell_what_was_published_whoever_published_it() -> None:
+def test_counts_include_all_published_datasets_whichever_phase_published_them() -> None:
     machine = Machine()
     result = go(WORLD, machine, SIX)
     totals = result.totals

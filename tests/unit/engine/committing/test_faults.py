@@ -1,4 +1,4 @@
-"""Storage that fails: one bad thing touches only what depends on it, and is told."""
+"""Storage failures: a failing operation affects only the datasets that depend on it, and is reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.engine.driver.machines import (
     with_folders,
 )
 
-# -- one dataset's trouble
+# -- one dataset's failure
 
 
 def trouble_verifying(machine: Machine) -> None:
@@ -64,7 +64,7 @@ TROUBLES = [trouble_verifying, trouble_renaming, trouble_syncing, a_file_in_plac
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_with_one_dataset_s_output_quarantines_that_dataset_only_after_max_attempts_runs(
+def test_output_failure_of_one_dataset_quarantines_only_that_dataset_after_max_attempts_runs(
     trouble: Callable[[Machine], None],
 ) -> None:
     machine = Machine()
@@ -81,7 +81,7 @@ def test_trouble_with_one_dataset_s_output_quarantines_that_dataset_only_after_m
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_with_one_dataset_s_output_in_the_run_that_reads_it_leaves_the_others_published(
+def test_output_failure_in_the_reading_run_leaves_the_other_datasets_published(
     trouble: Callable[[Machine], None],
 ) -> None:
     machine = Machine()
@@ -96,11 +96,11 @@ def test_trouble_with_one_dataset_s_output_in_the_run_that_reads_it_leaves_the_o
         return
     assert (result.succeeded, totals.datasets_published, totals.sequences_left) == (False, 2, 1)
     assert [reason.subject for reason in totals.reasons] == ["b"]
-    assert "To do: " in totals.reasons[0].text, "what it was is told, not only that it is left"
+    assert "To do: " in totals.reasons[0].text, "the cause is reported, not only that the sequence is pending"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
 
 
-def test_a_rename_that_fails_once_is_mended_in_the_same_run() -> None:
+def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:
     machine, data = Machine(), source(a=3, b=3, c=3)
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/b/", times=1))
@@ -113,7 +113,7 @@ def test_a_rename_that_fails_once_is_mended_in_the_same_run() -> None:
 
 
 def in_two_buckets(machine: Machine) -> tuple[World, RunSettings, int]:
-    """Each with a partition of its own."""
+    """Return two datasets in different buckets, each in a partition of its own."""
     world = World(buckets=2, partitions=2)
     settings, tasks = begin_ingest(world, machine, SIX)
     return world, settings, tasks
@@ -124,7 +124,7 @@ def datasets_of(settings: RunSettings, bucket: int) -> int:
     return len(PlanReader(fs, root, read_manifest(fs, root, settings.run_id)).of(bucket))
 
 
-def test_a_corrupt_row_file_stops_no_task_and_no_other_partition() -> None:
+def test_corrupt_task_state_file_stops_no_task_and_no_other_partition() -> None:
     machine = Machine()
     world, settings, tasks = in_two_buckets(machine)
     machine.put(f"/job/store/task_states/run={settings.run_id}/partition=00000-of-00002/x.parquet", b"garbage")
@@ -136,7 +136,7 @@ def test_a_corrupt_row_file_stops_no_task_and_no_other_partition() -> None:
     check_recovery(machine, SIX, world)
 
 
-def test_an_unreadable_plan_file_fails_its_buckets_and_no_others() -> None:
+def test_unreadable_plan_file_fails_only_its_own_buckets() -> None:
     machine = Machine()
     world, settings, tasks = in_two_buckets(machine)
     fs, root = settings.store.fs, settings.store.roots.store
@@ -152,7 +152,7 @@ def test_an_unreadable_plan_file_fails_its_buckets_and_no_others() -> None:
     check_recovery(machine, SIX, world)
 
 
-def test_an_unreadable_plan_file_is_a_run_that_did_not_succeed() -> None:
+def test_unreadable_plan_file_makes_the_run_unsuccessful() -> None:
     world, machine = World(buckets=2), Machine()
 
     def unreadable(operation: Operation) -> None:
@@ -184,7 +184,7 @@ def test_task_states_that_can_never_be_written_fail_their_datasets() -> None:
     check_recovery(machine, data)
 
 
-def test_staged_files_that_could_not_be_synced_are_never_published_and_read_again_into_new_ones() -> None:
+def test_staged_files_that_could_not_be_synced_are_never_published_and_their_records_are_read_again() -> None:
     machine, data = Machine(), source(a=3)
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING, times=1))
@@ -211,7 +211,7 @@ def test_staged_files_that_can_never_be_synced_fail_the_dataset_with_that_reason
 
 
 @pytest.mark.parametrize("part", [OUTPUT, OUTPUT + "/a"])
-def test_an_output_folder_that_could_not_be_synced_leaves_its_sequence_pending(part: str) -> None:
+def test_output_folder_that_could_not_be_synced_leaves_its_sequence_pending(part: str) -> None:
     machine, data = Machine(), source(a=3)
     WORLD.store(machine)
 
@@ -226,7 +226,7 @@ def test_an_output_folder_that_could_not_be_synced_leaves_its_sequence_pending(p
     check_recovery(machine, data)
 
 
-def test_a_commit_that_fails_never_fails_the_ingest_task() -> None:
+def test_commit_failure_never_fails_the_ingest_task() -> None:
     machine, data = Machine(), source(a=3, b=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(fails(errno.EIO, "create", BUCKET_LOG))
@@ -237,7 +237,7 @@ def test_a_commit_that_fails_never_fails_the_ingest_task() -> None:
     check_recovery(machine, data)
 
 
-def test_a_task_state_that_ends_before_it_begins_fails_its_dataset_and_no_other() -> None:
+def test_task_state_that_ends_before_it_begins_fails_only_its_own_dataset() -> None:
     machine, first, more = Machine(), source(a=1, b=3, c=1), source(a=2, b=5, c=2)
     go(WORLD, machine, first)
     settings, tasks = begin_ingest(WORLD, machine, more)
@@ -275,7 +275,7 @@ def older_program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("how", ["older version", "unregistered"])
-def test_steps_that_this_program_does_not_know_are_left_alone_for_one_that_does(
+def test_steps_unknown_to_this_program_are_left_for_a_newer_one(
     older_program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     machine, data = Machine(), source(a=3, b=2)

@@ -1,5 +1,6 @@
-"""Invariants I5, I8, I9 and I10, held by whole runs. I1, I3, I6 and I7 are in `test_write_ahead.py`, I2 and I4 in
-`test_twins_and_zombies.py`."""
+"""Invariants I5, I8, I9 and I10 in whole runs. `test_write_ahead.py` tests I1, I3, I6 and I7;
+`test_twins_and_zombies.py` tests I2 and I4.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ from tests.unit.engine.driver.machines import (
 
 
 @pytest.mark.parametrize("job_level", [False, True])
-def test_a_watermark_set_by_hand_in_mid_run_is_kept_and_the_run_says_so(job_level: bool) -> None:
+def test_watermark_set_by_an_operator_during_a_run_is_kept_and_reported(job_level: bool) -> None:
     world, machine = World(job_level=job_level), Machine()
     plain = source(a=3, b=4)
 
@@ -66,15 +67,15 @@ def test_a_watermark_set_by_hand_in_mid_run_is_kept_and_the_run_says_so(job_leve
         ]
     assert go(world, machine, plain).succeeded
     assert world.watermarks(machine) == {"a": Watermark({"0": 3}), "b": Watermark({"0": 4})}
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, 2 + 4)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, 2 + 4)
 
 
 # -- I8: fail closed
 
 
 @pytest.mark.parametrize("damage", ["gone", "other bytes staged", "other bytes published"])
-def test_a_lost_step_quarantines_its_dataset_says_why_and_moves_no_watermark(damage: str) -> None:
+def test_lost_step_quarantines_its_dataset_with_a_reason_and_moves_no_watermark(damage: str) -> None:
     machine, data = Machine(), source(a=3, b=2, c=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(dies("rename", OUTPUT + "/"))
@@ -82,8 +83,8 @@ def test_a_lost_step_quarantines_its_dataset_says_why_and_moves_no_watermark(dam
         ingest_all(replace(settings, min_interval_s=1), tasks)
     machine.restart()
     state = states(WORLD, machine)
-    lost = sorted(urn for urn in state if state[urn].sequence is not None)[0]
-    sequence = state[lost].sequence
+    lost_urn = sorted(urn for urn in state if state[urn].sequence is not None)[0]
+    sequence = state[lost_urn].sequence
     assert sequence is not None
     store = WORLD.store(machine)
     [step] = load_steps(sequence.steps, StepContext(store.fs, store.roots.staging, store.roots.output))
@@ -95,15 +96,15 @@ def test_a_lost_step_quarantines_its_dataset_says_why_and_moves_no_watermark(dam
     result = go(WORLD, machine, data)
     assert (result.totals.datasets_quarantined, result.succeeded) == (1, False)
     after = states(WORLD, machine)
-    assert (after[lost].status.value, after[lost].watermark) == ("quarantined", None)
-    assert "expected" in after[lost].reason
-    assert ("no file at either path" if damage == "gone" else "other bytes (19 bytes") in after[lost].reason
-    assert {urn: s.watermark for urn, s in after.items() if urn != lost} == {
-        urn: Watermark(dict(data.datasets[urn].partitions)) for urn in data.datasets if urn != lost
+    assert (after[lost_urn].status.value, after[lost_urn].watermark) == ("quarantined", None)
+    assert "expected" in after[lost_urn].reason
+    assert ("no file at either path" if damage == "gone" else "other bytes (19 bytes") in after[lost_urn].reason
+    assert {urn: s.watermark for urn, s in after.items() if urn != lost_urn} == {
+        urn: Watermark(dict(data.datasets[urn].partitions)) for urn in data.datasets if urn != lost_urn
     }
 
 
-def test_a_corrupt_log_record_stops_the_datasets_of_its_bucket_and_no_others() -> None:
+def test_corrupt_log_record_stops_only_the_datasets_of_its_bucket() -> None:
     world, machine = World(buckets=3), Machine()
     data = source(a=1, b=1, c=1, d=1, e=1)
     assert go(world, machine, data).succeeded
@@ -121,7 +122,7 @@ def test_a_corrupt_log_record_stops_the_datasets_of_its_bucket_and_no_others() -
     check_recovery(machine, more, world)
 
 
-def test_a_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
+def test_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
     files = published(machine)
@@ -137,7 +138,7 @@ def test_a_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> None:
+def test_driver_reports_do_not_grow_with_the_number_of_datasets(failing: bool) -> None:
     sizes = []
     for number in (25, 1000):
         machine = Machine()
@@ -165,7 +166,7 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
 # -- I10: skipping keeps the watermark
 
 
-def test_datasets_skipped_for_whatever_reason_keep_their_watermarks_over_many_runs() -> None:
+def test_skipped_datasets_keep_their_watermarks_over_many_runs() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(absent=2, problem=3, stuck=1, well=1)).succeeded
     killed_at(machine, "rename", OUTPUT + "/stuck/", source(stuck=4))
@@ -179,7 +180,7 @@ def test_datasets_skipped_for_whatever_reason_keep_their_watermarks_over_many_ru
         assert not result.succeeded
         assert {r.subject for r in result.totals.reasons} == {"problem", "stuck"}
     segments = [path for path in machine.paths("/job/store/log/bucket=00000") if path.endswith(".seg")]
-    assert len(segments) < 2 * 40, "checkpoints were made and truncated"
+    assert len(segments) < 2 * 40, "the run has written and truncated checkpoints"
     assert WORLD.watermarks(machine) == {
         "absent": Watermark({"0": 2}),
         "problem": Watermark({"0": 3}),

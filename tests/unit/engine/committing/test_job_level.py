@@ -1,4 +1,6 @@
-"""Job-level commits: what was decided is published, what was not is dropped, whoever dies or is overtaken."""
+"""Job-level commits: decided sequences are published and undecided ones dropped, whichever process dies or is
+overtaken.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,12 @@ from tests.unit.engine.driver.machines import (
 
 JOB = World(buckets=2, job_level=True)
 JOB_DATASETS = World(buckets=2)
-"""The same job, with a scope of datasets."""
+"""The job with the scope of single datasets."""
 ONE_BUCKET = World(buckets=1, job_level=True)
 
 
 def decided_and_half_published(machine: Machine, data: ModelSource = SIX) -> None:
-    """A job-level run that decided to publish, and died after some of its files."""
+    """Return a machine whose job-level run decided to publish and died after some of its files."""
     JOB.store(machine)
     with_folders(machine, *data.datasets).faults.append(dies("rename", OUTPUT + "/", nth=4))
     with pytest.raises(Crashed):
@@ -71,7 +73,7 @@ def decided_and_half_published(machine: Machine, data: ModelSource = SIX) -> Non
     assert len(published(machine)) == 3
 
 
-def test_a_held_sequence_that_was_decided_is_never_dropped_though_its_bucket_could_not_be_read() -> None:
+def test_decided_sequence_is_never_dropped_when_its_bucket_could_not_be_read() -> None:
     machine = Machine()
     for _ in range(30):
         fence_job(JOB.store(machine), f"earlier-{_}")  # so that the next run checkpoints the job log
@@ -87,7 +89,7 @@ def test_a_held_sequence_that_was_decided_is_never_dropped_though_its_bucket_cou
     assert JOB.violation(machine, SIX, {}) == ""
 
 
-def test_a_decision_outlives_a_recovery_whose_clean_up_fails() -> None:
+def test_decision_survives_a_recovery_whose_clean_up_fails() -> None:
     machine = Machine()
     for _ in range(30):
         fence_job(JOB.store(machine), f"earlier-{_}")
@@ -105,7 +107,7 @@ def test_a_decision_outlives_a_recovery_whose_clean_up_fails() -> None:
 
 
 def dies_at_its_decision(machine: Machine) -> Callable[[Operation], None]:
-    """A fault: the run dies where it would decide, with all of its sequences held."""
+    """Build a fault that kills the run at its decision, with all its sequences held."""
 
     def die(operation: Operation) -> None:
         if isinstance(written(machine, operation), Decide):
@@ -115,18 +117,18 @@ def dies_at_its_decision(machine: Machine) -> Callable[[Operation], None]:
 
 
 class StaleView(Machine):
-    """An executor's mount whose listing of the job log is as old as its second segment."""
+    """An executor's mount with a stale listing of the job log, which ends at its second segment."""
 
     def __init__(self, real: Machine) -> None:
         super().__init__()
         self.__dict__.update({name: value for name, value in real.__dict__.items() if name != "gate"})
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        found = super().scandir(path)
-        return [entry for entry in found if entry.name <= f"{2:012d}.seg"] if path.endswith("/log/job") else found
+        entries = super().scandir(path)
+        return [entry for entry in entries if entry.name <= f"{2:012d}.seg"] if path.endswith("/log/job") else entries
 
 
-def test_nothing_is_dropped_on_a_view_of_the_job_log_without_the_run_s_own_fence() -> None:
+def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() -> None:
     machine = Machine()
     decided_and_half_published(machine)
     settings = JOB.begin(machine, SIX)
@@ -137,8 +139,10 @@ def test_nothing_is_dropped_on_a_view_of_the_job_log_without_the_run_s_own_fence
     check_recovery(machine, SIX, JOB)
 
 
-def test_a_recovery_that_a_newer_run_overtakes_where_it_drops_is_fenced_and_drops_nothing() -> None:
-    """Held sequences that were never decided, and a newer run at any moment of the recovery that drops them."""
+def test_recovery_overtaken_while_it_drops_is_fenced_and_drops_nothing() -> None:
+    """The held sequences were never decided. A newer run interrupts the recovery that drops them at each of
+    its calls.
+    """
     fenced = 0
     for number in range(1000):
         machine = Machine()
@@ -154,13 +158,13 @@ def test_a_recovery_that_a_newer_run_overtakes_where_it_drops_is_fenced_and_drop
             break
         dropped = [report.counts.sequences_dropped for report in reports]
         assert newer.result.succeeded, number
-        assert sum(dropped) + newer.result.totals.sequences_dropped <= 6, (number, dropped)  # each by one of them
+        assert sum(dropped) + newer.result.totals.sequences_dropped <= 6, (number, dropped)  # by one of them
         fenced += any(report.fenced for report in reports)
         check_recovery(machine, SIX, JOB)
     assert (number > 10, fenced > 10) == (True, True)
 
 
-def test_job_level_publishes_nothing_at_all_if_one_dataset_fails_and_all_of_it_once_none_does() -> None:
+def test_job_level_run_publishes_nothing_if_one_dataset_fails_and_everything_once_none_does() -> None:
     machine = Machine()
     failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
     result = go(JOB, machine, failing)
@@ -173,7 +177,7 @@ def test_job_level_publishes_nothing_at_all_if_one_dataset_fails_and_all_of_it_o
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_job_level_a_crash_around_the_decision_publishes_nothing_or_everything(before: bool) -> None:
+def test_job_level_crash_around_the_decision_publishes_nothing_or_everything(before: bool) -> None:
     machine = Machine()
     seen: list[Operation] = []
 
@@ -197,7 +201,7 @@ def test_job_level_a_crash_around_the_decision_publishes_nothing_or_everything(b
     check_recovery(machine, SIX, JOB)
 
 
-def test_job_level_nothing_new_is_a_success() -> None:
+def test_job_level_run_with_nothing_new_succeeds() -> None:
     machine = Machine()
     assert go(JOB, machine, NOTHING).succeeded
     assert go(JOB, machine, SIX).succeeded
@@ -205,7 +209,7 @@ def test_job_level_nothing_new_is_a_success() -> None:
     assert (result.succeeded, result.totals.reasons) == (True, ())
 
 
-def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> None:
+def test_late_twin_of_recovery_leaves_the_sequences_of_its_own_run_alone() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(JOB, machine, SIX)
     ingest_all(settings, tasks)
@@ -217,7 +221,7 @@ def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> N
     assert set(statuses(JOB, machine).values()) == {"pending"}
 
 
-def test_a_decision_whose_answer_was_lost_is_durable_before_anything_is_published() -> None:
+def test_decision_whose_answer_was_lost_is_durable_before_anything_is_published() -> None:
     machine = Machine()
     ONE_BUCKET.store(machine)
     seen = {"decided": 0, "failed": 0, "published": 0}
@@ -250,29 +254,31 @@ def told(result: RunResult) -> dict[str, str]:
 
 
 def check_held_back(machine: Machine, result: RunResult, held: int) -> None:
-    """Nothing of the run is published, the result counts what was held back, and the next run publishes all of it."""
+    """Check that the run published nothing, that its result counts the held datasets, and that the next run publishes
+    all of them.
+    """
     assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, held)
     assert (result.totals.datasets_published, published(machine)) == (0, set())
     machine.restart()
     check_recovery(machine, SIX, JOB)
 
 
-def test_a_dataset_that_can_not_be_planned_holds_all_others_back_and_is_named() -> None:
+def test_dataset_that_cannot_be_planned_holds_back_all_others_and_is_named() -> None:
     machine = Machine()
     odd = ModelSource({**SIX.datasets, "odd": ModelDataset({"0": 1}, problem="no such topic")})
     result = go(JOB, machine, odd)
     assert told(result) == {"odd": "not planned: no such topic"}
-    assert result.totals.records_read == 0, "what can't be published is not read"
+    assert result.totals.records_read == 0, "datasets that can't be published are not read"
     check_held_back(machine, result, 6)
 
 
-def test_where_no_dataset_can_be_planned_nothing_is_decided() -> None:
+def test_run_without_plannable_datasets_decides_nothing() -> None:
     result = go(JOB, Machine(), ModelSource({"odd": ModelDataset({"0": 1}, problem="no such topic")}))
     assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, 0)
 
 
 @pytest.mark.parametrize("how", ["quarantined", "pending"])
-def test_a_dataset_that_is_not_idle_holds_all_others_back_until_it_is(how: str) -> None:
+def test_dataset_that_is_not_idle_holds_back_all_others(how: str) -> None:
     machine = Machine()
     with_folders(machine, "a")
     sealed_but_not_published(machine, source(a=1), JOB_DATASETS)
@@ -290,7 +296,7 @@ def test_a_dataset_that_is_not_idle_holds_all_others_back_until_it_is(how: str) 
 
 
 @pytest.mark.parametrize("kind", ["scandir", "read"])
-def test_a_bucket_that_can_not_be_read_holds_all_others_back(kind: str) -> None:
+def test_bucket_that_cannot_be_read_holds_back_all_others(kind: str) -> None:
     machine = Machine()
     JOB.store(machine)
     machine.faults.append(fails(errno.EIO, kind, f"{BUCKET_LOG}00000"))
@@ -300,20 +306,20 @@ def test_a_bucket_that_can_not_be_read_holds_all_others_back(kind: str) -> None:
     assert result.totals.datasets_planned > 0
 
 
-@pytest.mark.parametrize("lost", [plan_partition, drain_partition])
-def test_a_partition_whose_report_is_missing_holds_all_back(lost: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("drop_report", [plan_partition, drain_partition])
+def test_partition_whose_report_is_missing_holds_back_all_datasets(drop_report: Callable[..., Any]) -> None:
     world, machine = World(buckets=2, partitions=2, job_level=True), Machine()
 
     def without(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
         results = launch(function, settings, tasks, kind)
-        return results[:1] if function is lost else results
+        return results[:1] if function is drop_report else results
 
     result = run(without, world.begin(machine, SIX))
     assert (result.succeeded, result.decided, published(machine)) == (False, False, set())
     assert told(result)["partition 1"].startswith("no report: ")
 
 
-def test_a_dataset_that_fails_is_counted_and_named_and_so_is_what_it_holds_back() -> None:
+def test_failed_dataset_and_the_datasets_it_holds_back_are_counted_and_named() -> None:
     machine = Machine()
     failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
     result = go(JOB, machine, failing)
@@ -322,7 +328,7 @@ def test_a_dataset_that_fails_is_counted_and_named_and_so_is_what_it_holds_back(
     check_held_back(machine, result, 5)
 
 
-def test_a_bucket_that_could_not_be_drained_is_told() -> None:
+def test_bucket_that_could_not_be_drained_is_reported() -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, "read", "/bucket=00000/"))
     result = go(JOB, machine, SIX)
@@ -335,7 +341,7 @@ def next_runs(machine: Machine) -> set[NextRun]:
     return {row.next_run for row in read_status(JOB.store(machine)).datasets if row.status == "pending"}
 
 
-def test_status_tells_truly_what_the_next_run_does_with_what_was_held_back() -> None:
+def test_status_predicts_what_the_next_run_does_with_held_sequences() -> None:
     machine = Machine()
     failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
     go(JOB, machine, failing)
@@ -345,7 +351,7 @@ def test_status_tells_truly_what_the_next_run_does_with_what_was_held_back() -> 
 
 
 @pytest.mark.parametrize("decided", [True, False])
-def test_status_tells_it_of_runs_that_died_too(decided: bool) -> None:
+def test_status_reports_held_sequences_of_dead_runs_too(decided: bool) -> None:
     machine = Machine()
     if decided:
         decided_and_half_published(machine)
@@ -365,7 +371,7 @@ def test_status_tells_it_of_runs_that_died_too(decided: bool) -> None:
     assert (totals.sequences_replayed > 0, totals.sequences_dropped > 0) == (decided, not decided)
 
 
-def test_a_run_that_is_overtaken_before_it_decides_says_so() -> None:
+def test_run_overtaken_before_its_decision_reports_that_it_is_fenced() -> None:
     machine = Machine()
     settings = JOB.begin(machine, SIX)
 
@@ -384,7 +390,7 @@ def test_a_run_that_is_overtaken_before_it_decides_says_so() -> None:
 
 
 def held(machine: Machine) -> None:
-    """A job-level run that sealed all of it, and died before its decision."""
+    """Return a machine whose job-level run sealed everything and died before its decision."""
     ONE_BUCKET.store(machine)
     machine.faults.append(dies("rename", "/log/job/", record=Decide, machine=machine))
     with suppress(Crashed):
@@ -394,7 +400,7 @@ def held(machine: Machine) -> None:
 
 
 def pending(machine: Machine) -> None:
-    """A run that decided to publish, and died before it did; dataset `a` can't be published now."""
+    """Return a machine whose run decided to publish and died first. Dataset `a` can't be published now."""
     ONE_BUCKET.store(machine)
     with_folders(machine, "a", "b").faults.append(dies("rename", OUTPUT + "/"))
     with suppress(Crashed):
@@ -404,13 +410,13 @@ def pending(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("begin", [held, pending])
-def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begin: Callable[[Machine], None]) -> None:
+def test_recovery_overtaken_at_any_call_reports_that_it_is_fenced(begin: Callable[[Machine], None]) -> None:
     fenced = 0
     for number in range(200):
         machine = Machine()
         begin(machine)
         settings = ONE_BUCKET.begin(machine, source(a=2, b=1))
-        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_by_a_newer_run(machine))  # type: ignore[misc]
         machine.faults.append(meeting)
         report = recover_partition(settings, 0).report
         assert [reason.kind for reason in report.reasons if reason.kind == "AssertionError"] == [], number
@@ -421,11 +427,11 @@ def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begi
 
 
 def probes(machine: SimulatedPosix) -> list[str]:
-    """What committers have tried the output with."""
+    """Return the probe files with which committers tested the output."""
     return [path for _, path, _ in machine.files() if OUTPUT_PROBE in path]
 
 
-def test_asking_whether_output_works_leaves_nothing_there() -> None:
+def test_output_probe_leaves_no_files_behind() -> None:
     machine = Machine()
     pending(machine)
     report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0).report
@@ -434,7 +440,7 @@ def test_asking_whether_output_works_leaves_nothing_there() -> None:
     assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 
 
-def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good() -> None:
+def test_next_run_durably_deletes_the_probe_files_of_a_dead_committer() -> None:
     machine, data = Machine(), source(a=2, b=1)
     sealed_but_not_published(machine, data)
     for name in (".probe-0", f"{TEMPORARY}.probe-0-{'0' * 32}"):
@@ -444,12 +450,12 @@ def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good
     assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 
 
-def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:
+def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() -> None:
     fenced = 0
     for number in range(200):
         machine = Machine()
         settings, _ = begin_ingest(WORLD, machine, source(a=2, b=1))
-        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_by_a_newer_run(machine))  # type: ignore[misc]
         machine.faults.append(meeting)
         fenced += bool(ingest_partition(settings, 0).fenced)
         if meeting.result is None:
@@ -459,8 +465,8 @@ def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fen
     check_recovery(machine, source(a=2, b=1))
 
 
-def fenced_anew(machine: Machine) -> bool:
-    """A newer run fences everything, and dies."""
+def fenced_by_a_newer_run(machine: Machine) -> bool:
+    """Let a newer run fence everything and die."""
     newer = ONE_BUCKET.begin(machine, source())
     fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)
     return True

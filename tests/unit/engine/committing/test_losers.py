@@ -1,4 +1,4 @@
-"""What attempts that lost have left at a target: who is told of which, and when."""
+"""Discarding what aborted attempts left at a target: which attempts are discarded, and when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORLD = World(task_attempts=2)
 
 @dataclass
 class LeavingSink(MemorySink):
-    """Notes what it is told to discard. The first `spoiled` attempts fail once all is written."""
+    """A sink that records the attempts it must discard. Its first `spoiled` attempts fail after the last record."""
 
     name: ClassVar[str] = "leaving"
     discards: ClassVar[bool] = True
@@ -59,43 +59,43 @@ def go(sink: MemorySink, machine: Machine, data: ModelSource) -> RunResult:
     return run(launch, replace(WORLD.begin(machine, data, sink=sink), min_interval_s=1_000_000))
 
 
-def test_an_attempt_that_failed_is_told_of_once_its_dataset_is_done_and_the_winner_never() -> None:
+def test_failed_attempt_is_discarded_once_its_dataset_is_done_and_the_winner_never() -> None:
     machine, sink = Machine(), LeavingSink(spoiled=1)
     result = go(sink, machine, source(a=2))
     assert result.succeeded
-    (lost,) = sink.discarded
+    (aborted,) = sink.discarded
     ((request,),) = sink.calls
-    assert (lost.epoch, lost.infos) == (result.epoch, ())
+    assert (aborted.epoch, aborted.infos) == (result.epoch, ())
     assert len(request.attempts) == 1
-    assert lost.attempt not in request.attempts
+    assert aborted.attempt not in request.attempts
     assert machine.paths(STAGING) == {}
     go(sink, machine, source(a=3))
-    assert sink.discarded == [lost]
+    assert sink.discarded == [aborted]
 
 
-def test_of_a_dataset_that_failed_the_next_run_tells_with_what_was_prepared() -> None:
+def test_next_run_discards_the_prepared_attempts_of_a_failed_dataset() -> None:
     machine, sink = Machine(), LeavingSink()
     data = ModelSource({"a": ModelDataset({"0": 1, "1": 1}, units=2, fails=frozenset({"1"}))})
     assert not go(sink, machine, data).succeeded
     assert sink.discarded == []
     go(sink, machine, source(a=[1, 1]))
-    assert sorted(str(lost.infos) for lost in sink.discarded) == ["()", "()", "({'values': ['a/0/0']},)"]
+    assert sorted(str(aborted.infos) for aborted in sink.discarded) == ["()", "()", "({'values': ['a/0/0']},)"]
 
 
-def test_what_can_not_be_taken_away_stays_noted_for_the_next_run() -> None:
+def test_attempt_that_cannot_be_discarded_stays_noted_for_the_next_run() -> None:
     machine, sink = Machine(), LeavingSink(spoiled=1, down=True)
     result = go(sink, machine, source(a=2))
-    assert result.succeeded, "the dataset is there"
+    assert result.succeeded, "the dataset is published"
     fs = WORLD.store(machine).fs
     assert len(noted_attempts(fs, STAGING, result.epoch, 0)) == 1
     go(sink, machine, source(a=2))
     sink.down = False
     go(sink, machine, source(a=2))
-    assert [lost.epoch for lost in sink.discarded] == [result.epoch]
+    assert [aborted.epoch for aborted in sink.discarded] == [result.epoch]
     assert machine.paths(STAGING) == {}
 
 
-def test_a_job_without_that_sink_leaves_all_of_it_in_place() -> None:
+def test_job_without_the_sink_leaves_all_attempts_in_place() -> None:
     machine, sink = Machine(), LeavingSink(spoiled=1, down=True)
     epoch = go(sink, machine, source(a=2)).epoch
     fs = WORLD.store(machine).fs
@@ -103,12 +103,12 @@ def test_a_job_without_that_sink_leaves_all_of_it_in_place() -> None:
     assert len(noted_attempts(fs, STAGING, epoch, 0)) == 1
     sink.down = False
     go(sink, machine, source(a=2))
-    assert [lost.epoch for lost in sink.discarded] == [epoch]
+    assert [aborted.epoch for aborted in sink.discarded] == [epoch]
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_of_a_live_run_only_attempts_that_have_ended_are_told_of(ended: bool) -> None:
-    """A twin may still write: it is told of by the next run."""
+def test_live_run_discards_only_attempts_that_have_ended(ended: bool) -> None:
+    """A twin may still write, so the next run discards it."""
     machine, sink = Machine(), LeavingSink(spoiled=1 if ended else 0)
     settings = replace(WORLD.begin(machine, source(a=1), sink=sink), min_interval_s=1_000_000)
     fs = settings.store.fs

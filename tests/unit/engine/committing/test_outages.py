@@ -1,5 +1,4 @@
-"""Whose fault it is that sequences can't be finished: each one's own, whatever their number, unless something else
-can't be published either."""
+"""Commit failures count against their own dataset, however many fail, unless other output can't be published either."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ PROBE = "/.probe-"
 
 
 def rows(machine: Machine, world: World = WORLD) -> dict[str, DatasetStatusRow]:
-    """What `status` shows."""
+    """Return the problems that `status` reports."""
     return {row.dataset: row for row in read_status(world.store(machine)).datasets}
 
 
@@ -58,7 +57,7 @@ def reasons(result: RunResult) -> dict[str, tuple[str, str]]:
 
 
 def all_fail(machine: Machine) -> None:
-    """Each dataset's own folder is taken from the job; anything else can be published."""
+    """Build faults that make each dataset's own folder unwritable. Everything else can be published."""
     for urn in DATA.datasets:
         machine.faults.append(fails(errno.EACCES, "rename", f"{OUTPUT}/{urn}/"))
 
@@ -68,7 +67,7 @@ def output_is_out(machine: Machine) -> None:
 
 
 def disk_is_full(machine: Machine) -> None:
-    """Names can be changed, as long as their folders need no room; bytes can't be written."""
+    """Build faults of a full disk: renames work where their folders need no space, and no bytes can be written."""
     all_fail(machine)
     machine.faults.append(fails(errno.ENOSPC, "write", PROBE))
 
@@ -81,7 +80,7 @@ def sync_is_out(machine: Machine) -> None:
 OUTAGES = [output_is_out, disk_is_full, sync_is_out]
 
 
-def test_all_sequences_of_a_bucket_that_fail_for_good_are_quarantined_and_can_be_released() -> None:
+def test_all_sequences_of_a_bucket_that_fail_permanently_are_quarantined_and_can_be_released() -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     for attempt in (1, 2, 3):
@@ -104,7 +103,7 @@ def test_all_sequences_of_a_bucket_that_fail_for_good_are_quarantined_and_can_be
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-def test_an_outage_is_nobody_s_attempt_for_any_number_of_runs_and_told_by_the_run_and_by_status(
+def test_outage_over_many_runs_counts_no_attempt_and_is_reported_by_run_and_status(
     outage: Callable[[Machine], None],
 ) -> None:
     machine = Machine()
@@ -115,18 +114,18 @@ def test_an_outage_is_nobody_s_attempt_for_any_number_of_runs_and_told_by_the_ru
         result = go(WORLD, machine, DATA if number == 0 else NOTHING)
         machine.restart()
         assert not result.succeeded
-        told = [reason for reason in result.totals.reasons if reason.kind == "outage"]
-        assert {reason.subject for reason in told} == set(DATA.datasets)
+        outages = [reason for reason in result.totals.reasons if reason.kind == "outage"]
+        assert {reason.subject for reason in outages} == set(DATA.datasets)
         for row in rows(machine).values():
             assert (row.status, row.failed_runs, row.outage, row.next_run) == ("pending", 0, True, NextRun.REPLAYS)
-            assert row.reason == told[0].text
+            assert row.reason == outages[0].text
             assert "a file of 64 KB cannot be written" in row.reason
     assert audit(WORLD, machine).pending
     check_recovery(machine, DATA)
     assert all(not row.outage and not row.reason for row in rows(machine).values())
 
 
-def test_one_probe_answers_for_all_buckets_that_a_task_works_on() -> None:
+def test_one_probe_covers_all_buckets_of_a_task() -> None:
     world, machine = World(buckets=4), Machine()
     sealed_but_not_published(machine, DATA, world)
     all_fail(machine)
@@ -136,7 +135,7 @@ def test_one_probe_answers_for_all_buckets_that_a_task_works_on() -> None:
     assert [len(state.tried_epochs) for state in states(world, machine).values()] == [1, 1, 1]
 
 
-def test_a_run_that_can_not_publish_what_it_has_sealed_says_why_in_status_and_it_is_no_attempt() -> None:
+def test_run_that_cannot_publish_its_sealed_sequences_reports_why_and_counts_no_attempt() -> None:
     machine = Machine()
     WORLD.store(machine)
     with_folders(machine, *DATA.datasets).faults.append(fails(errno.EACCES, "rename", f"{OUTPUT}/b/"))
@@ -147,7 +146,7 @@ def test_a_run_that_can_not_publish_what_it_has_sealed_says_why_in_status_and_it
     assert f"{OUTPUT}/b/" in row.reason
 
 
-def test_what_is_known_of_an_outage_is_not_written_again_by_each_run() -> None:
+def test_known_outage_is_not_recorded_again_by_each_run() -> None:
     machine = Machine()
     WORLD.store(machine)
     for _ in range(4):
@@ -158,7 +157,7 @@ def test_what_is_known_of_an_outage_is_not_written_again_by_each_run() -> None:
     assert [isinstance(decode_segment(data, "").record, Left) for data in segments].count(True) == 1
 
 
-def test_where_the_log_can_not_be_written_either_the_run_s_result_tells_the_outage() -> None:
+def test_result_reports_an_outage_that_the_log_cannot_record() -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     settings = WORLD.begin(machine, NOTHING)
@@ -180,7 +179,7 @@ def test_where_the_log_can_not_be_written_either_the_run_s_result_tells_the_outa
 
 @dataclass
 class ProbedSink(MemorySink):
-    """`probing`: what its committer does where it is asked whether it works."""
+    """A sink whose committer runs `probing` when its probe is called."""
 
     probing: Callable[[], None] = lambda: None
     probes: list[int] = field(default_factory=list)
@@ -206,7 +205,7 @@ def not_now(request: CommitRequest) -> CommitOutcome:
     return RetryLater("the table is locked")
 
 
-def test_a_sink_that_works_and_refuses_all_datasets_is_each_one_s_failed_attempt() -> None:
+def test_working_sink_that_rejects_all_datasets_counts_an_attempt_for_each() -> None:
     machine, sink = Machine(), ProbedSink(answers=not_now)
     run_with(sink, machine, source(a=1, b=1))
     for attempt in (1, 2, 3):
@@ -216,7 +215,7 @@ def test_a_sink_that_works_and_refuses_all_datasets_is_each_one_s_failed_attempt
 
 
 @pytest.mark.parametrize("one", [True, False])
-def test_a_sink_whose_probe_fails_is_an_outage_however_few_fail(one: bool) -> None:
+def test_sink_whose_probe_fails_is_an_outage_however_few_datasets_fail(one: bool) -> None:
     answers = answer_for("a", RetryLater("gone")) if one else not_now
     machine, sink = Machine(), ProbedSink(answers=answers, probing=raised(ConnectionError("no route")))
     run_with(sink, machine, source(a=1, b=1))
@@ -231,7 +230,7 @@ def test_a_sink_whose_probe_fails_is_an_outage_however_few_fail(one: bool) -> No
     assert statuses(WORLD, machine) == {"a": "idle", "b": "idle"}
 
 
-def test_of_a_sink_without_a_probe_each_failure_is_its_own() -> None:
+def test_each_failure_of_a_sink_without_a_probe_counts_for_its_own_dataset() -> None:
     machine, sink = Machine(), MemorySink(answers=not_now)
     run_with(sink, machine, source(a=1, b=1))
     for _ in range(WORLD.max_attempts):
@@ -239,7 +238,7 @@ def test_of_a_sink_without_a_probe_each_failure_is_its_own() -> None:
     assert statuses(WORLD, machine) == {"a": "quarantined", "b": "quarantined"}
 
 
-def test_why_a_sequence_of_another_sink_is_left_is_told_by_status() -> None:
+def test_status_reports_why_the_sequence_of_another_sink_stays_pending() -> None:
     machine = Machine()
     run_with(MemorySink(answers=not_now), machine, source(a=1))
     go(WORLD, machine, NOTHING)
@@ -248,8 +247,8 @@ def test_why_a_sequence_of_another_sink_is_left_is_told_by_status() -> None:
     assert (row.outage, row.failed_runs) == (False, 0)
 
 
-def test_a_committer_that_dies_in_its_probe_is_no_one_s_harm() -> None:
-    """See also tests/crash/test_crashed_probe.py."""
+def test_committer_that_dies_in_its_probe_harms_no_dataset() -> None:
+    """tests/crash/test_crashed_probe.py tests the same with real processes."""
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     machine.put(f"{OUTPUT}{PROBE}0-{'0' * 32}", b"")
@@ -259,7 +258,7 @@ def test_a_committer_that_dies_in_its_probe_is_no_one_s_harm() -> None:
     assert [path for path in (*machine.paths(OUTPUT), *machine.paths("/job/staging")) if PROBE in path] == []
 
 
-def test_probes_that_were_removed_do_not_come_back_with_a_power_loss() -> None:
+def test_deleted_probe_files_do_not_return_after_a_power_loss() -> None:
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     for root in (ROOTS.output, ROOTS.staging):

@@ -1,4 +1,6 @@
-"""Extractors that fail half-way, under each policy: what is published, what the next run reads, what is left behind."""
+"""Extractors that fail half-way, under each policy: what is published, what the next run reads, and which
+files remain.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ GOOD = source(a=[8, 4], b=2)
 
 
 def stumbling(units: int = 2, **bad: int) -> ModelSource:
-    """Dataset a can't be read at some offsets, by partition: `p0=5`."""
+    """Build a source whose dataset `a` can't be read at some offsets, given by partition: `p0=5`."""
     offsets = {name.removeprefix("p"): offset for name, offset in bad.items()}
     return ModelSource({**GOOD.datasets, "a": ModelDataset({"0": 8, "1": 4}, units=units, bad=offsets)})
 
@@ -63,10 +65,10 @@ NOWHERE: Mapping[str, int] = {}
         ({"p0": 5}, PARTIAL, {"0": 5, "1": 4}),
         ({"p0": 2}, FULL, NOWHERE),
         ({"p0": 2}, SUCCESSFUL, {"0": 0, "1": 4}),
-        ({"p0": 2}, PARTIAL, {"0": 2, "1": 4}),  # what follows in that partition waits
+        ({"p0": 2}, PARTIAL, {"0": 2, "1": 4}),  # later records of that partition wait
         ({"p0": 0}, FULL, NOWHERE),
         ({"p0": 0}, SUCCESSFUL, {"0": 0, "1": 4}),
-        ({"p0": 0}, PARTIAL, {"0": 0, "1": 4}),  # nothing was read before it
+        ({"p0": 0}, PARTIAL, {"0": 0, "1": 4}),  # no record was read before this one
         ({"p0": 7, "p1": 3}, FULL, NOWHERE),
         ({"p0": 7, "p1": 3}, SUCCESSFUL, {"0": 4, "1": 2}),
         ({"p0": 7, "p1": 3}, PARTIAL, {"0": 7, "1": 3}),
@@ -76,14 +78,14 @@ NOWHERE: Mapping[str, int] = {}
     ],
 )
 @pytest.mark.parametrize("flow", [World().flow, model_flow])
-def test_what_a_faulty_extractor_leaves_under_each_policy(
+def test_faulty_extractor_publishes_what_its_policy_allows(
     bad: dict[str, int], policy: CommitPolicy, reached: Mapping[str, int], flow: object
 ) -> None:
     world, machine = World(policy=policy, flow=flow, task_attempts=2), Machine()  # type: ignore[arg-type]
     result = go(world, machine, stumbling(**bad))
     assert not result.succeeded
     assert world.watermarks(machine).get("a") == (Watermark(dict(reached)) if reached else None)
-    assert world.watermarks(machine)["b"] == Watermark({"0": 2}), "other datasets are not concerned"
+    assert world.watermarks(machine)["b"] == Watermark({"0": 2}), "other datasets are unaffected"
     assert audit(world, machine).exact
     kind = "partly failed" if reached else "failed"
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", kind)]
@@ -91,7 +93,7 @@ def test_what_a_faulty_extractor_leaves_under_each_policy(
     check_recovery(machine, GOOD, world)
 
 
-def test_where_it_stopped_and_why_is_told_and_stored() -> None:
+def test_offset_and_reason_of_a_read_failure_are_reported_and_stored() -> None:
     machine = Machine()
     [reason] = go(WORLD, machine, stumbling(p0=5)).totals.reasons
     expected = f"is read up to {Watermark({'0': 5})} only: SourceError: a partition cannot be read"
@@ -100,11 +102,11 @@ def test_where_it_stopped_and_why_is_told_and_stored() -> None:
     assert expected in state.done_left_out
     last = read_status(WORLD.store(machine)).last_run
     assert last is not None
-    [kept] = last.reasons.kept
-    assert (kept.subject, kept.kind, expected in kept.text) == ("a", "partly failed", True)
+    [stored_reason] = last.reasons.kept
+    assert (stored_reason.subject, stored_reason.kind, expected in stored_reason.text) == ("a", "partly failed", True)
 
 
-def test_a_dataset_that_stops_at_one_record_for_many_runs_goes_on_where_it_was() -> None:
+def test_dataset_blocked_at_one_record_for_many_runs_resumes_at_its_watermark() -> None:
     machine = Machine()
     for records in (2, 4, 6):
         partitions = {"0": records, "1": 4}
@@ -115,23 +117,21 @@ def test_a_dataset_that_stops_at_one_record_for_many_runs_goes_on_where_it_was()
 
 
 def run_with(*bad: int, world: World) -> tuple[Machine, RunResult]:
-    """A run whose attempts at its only work unit stumble there, one after the other."""
-    left, now = list(bad), {"0": -1}
+    """Run the job so that each attempt at its only work unit fails at the next of these offsets."""
+    remaining, now = list(bad), {"0": -1}
 
     def stumble(unit: WorkUnit) -> None:
-        now["0"] = left.pop(0)
+        now["0"] = remaining.pop(0)
 
     machine = Machine()
     result = go(world, machine, OddSource({"a": ModelDataset({"0": 8}, bad=now)}, extracting=stumble))
     assert audit(world, machine).exact
-    assert left_in_staging(machine) == [], "what lost is swept"
+    assert left_in_staging(machine) == [], "aborted attempts are swept"
     return machine, result
 
 
 @pytest.mark.parametrize(("bad", "reached"), [((3, 6, 2), 6), ((6, 3, 2), 6), ((2, 3, 6), 6), ((5, 7, -1), 8)])
-def test_of_several_attempts_the_one_wins_that_has_read_most_and_a_success_beats_all(
-    bad: tuple[int, ...], reached: int
-) -> None:
+def test_attempt_that_read_most_wins_and_a_success_beats_all(bad: tuple[int, ...], reached: int) -> None:
     machine, result = run_with(*bad, world=World(policy=PARTIAL, task_attempts=3))
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": reached})}
     assert result.succeeded == (reached == 8)
@@ -139,7 +139,7 @@ def test_of_several_attempts_the_one_wins_that_has_read_most_and_a_success_beats
     check_recovery(machine, source(a=8), WORLD)
 
 
-def test_nothing_is_decided_before_ingest_has_ended_and_a_task_that_is_run_again_reads_the_work_unit_again() -> None:
+def test_partial_attempt_is_chosen_only_after_ingest_and_a_repeated_task_reads_the_work_unit_again() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, stumbling(p0=5))
     ingest_all(settings, tasks)
@@ -151,7 +151,7 @@ def test_nothing_is_decided_before_ingest_has_ended_and_a_task_that_is_run_again
     assert drain_partition(settings, 0).counts.datasets_partial == 0
 
 
-def test_a_success_that_comes_before_the_end_of_ingest_wins_and_one_that_comes_after_the_seal_does_not() -> None:
+def test_success_before_the_end_of_ingest_wins_and_a_success_after_the_seal_does_not() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, stumbling(p0=5))
     ingest_all(settings, tasks)
@@ -163,14 +163,14 @@ def test_a_success_that_comes_before_the_end_of_ingest_wins_and_one_that_comes_a
     check_recovery(machine, GOOD, WORLD)
 
 
-def test_a_dataset_has_the_policy_of_the_first_pattern_that_matches_its_whole_name() -> None:
+def test_dataset_has_the_policy_of_the_first_pattern_that_matches_its_whole_name() -> None:
     machine, bad = Machine(), {name: ModelDataset({"0": 4, "1": 4}, bad={"0": 3}) for name in ("a", "b", "bb", "c")}
     settings, tasks = begin_ingest(World(), machine, ModelSource(bad))
     settings = replace(settings, policies=(("a|b", PARTIAL), (".*b", SUCCESSFUL), ("a", FULL)))
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
-    assert {urn: dict(found.positions) for urn, found in World().watermarks(machine).items()} == {
+    assert {urn: dict(watermark.positions) for urn, watermark in World().watermarks(machine).items()} == {
         "a": {"0": 3, "1": 4},
         "b": {"0": 3, "1": 4},
         "bb": {"0": 0, "1": 4},
@@ -179,7 +179,7 @@ def test_a_dataset_has_the_policy_of_the_first_pattern_that_matches_its_whole_na
     assert {urn for urn, outcome in outcomes.items() if outcome is TaskOutcome.PARTIAL} == {"a", "b"}
 
 
-def test_a_prefix_that_could_not_be_synced_is_none() -> None:
+def test_prefix_that_could_not_be_synced_is_not_published() -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING))
     settings, _ = begin_ingest(WORLD, machine, stumbling(p0=5))
@@ -189,7 +189,7 @@ def test_a_prefix_that_could_not_be_synced_is_none() -> None:
     check_recovery(machine, GOOD, WORLD)
 
 
-def test_a_prefix_that_was_published_and_is_named_by_no_log_is_missed() -> None:
+def test_audit_reports_a_published_prefix_that_no_log_names() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     machine.faults.append(dies("rename", BUCKET_LOG, record=Done, machine=machine))

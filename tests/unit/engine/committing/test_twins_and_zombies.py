@@ -1,4 +1,4 @@
-"""Invariants I2 and I4: of twins one wins, and what a newer run has fenced does nothing more, wherever they meet."""
+"""Invariants I2 and I4: one of several twins wins, and a fenced run does nothing more, at each interleaving."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ from tests.unit.engine.driver.machines import (
 # -- I2: one winner
 
 
-def test_twins_of_one_task_at_once_publish_every_record_once_wherever_they_meet() -> None:
+def test_concurrent_twins_of_one_task_publish_each_record_once() -> None:
     data = source(a=[2, 1])
     ends = [(number, WORLD.violation(machine, data, {})) for number, machine in twins(WORLD, data, data)]
     assert len(ends) > 30
     assert [end for end in ends if end[1]] == []
 
 
-def test_of_attempts_with_different_ranges_one_wins_with_outputs_and_watermark_of_its_own() -> None:
+def test_attempts_with_different_ranges_yield_one_winner_with_its_own_outputs_and_watermark() -> None:
     data, shorter = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=2)})
     highs = set()
     for number, machine in twins(WORLD, data, shorter):
-        found = audit(WORLD, machine)
+        audit_result = audit(WORLD, machine)
         high = WORLD.watermarks(machine)["a"].positions["0"]
-        assert (found.exact, found.records, found.files) == (True, high, 1), (number, found)
+        assert (audit_result.exact, audit_result.records, audit_result.files) == (True, high, 1), (number, audit_result)
         highs.add(high)
         check_recovery(machine, data)
     assert highs == {3, 5}
 
 
 @pytest.mark.parametrize("first_is_shorter", [True, False])
-def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(first_is_shorter: bool) -> None:
+def test_one_of_two_attempts_present_at_the_seal_wins_as_a_whole(first_is_shorter: bool) -> None:
     machine, data = Machine(), source(a=[5, 3])
     shorter = ModelSource({"a": ModelDataset({"0": 5, "1": 3}, short=2)})
     settings, tasks = begin_ingest(WORLD, machine, data)
-    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # nobody seals, no twin sees the other's rows
-    for found in (shorter, data) if first_is_shorter else (data, shorter):
-        ingest_all(reading(settings, found), tasks)
+    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # no seal, so no twin sees the other
+    for twin_source in (shorter, data) if first_is_shorter else (data, shorter):
+        ingest_all(reading(settings, twin_source), tasks)
     machine.restart()
     assert len(machine.paths(STAGING)) == 4
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
@@ -85,7 +85,7 @@ def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(fir
     check_recovery(machine, data)
 
 
-def test_what_lies_beyond_a_gap_waits_for_the_next_run() -> None:
+def test_records_beyond_a_gap_wait_for_the_next_run() -> None:
     machine = Machine()
     short = ModelSource({"a": ModelDataset({"0": 9}, units=3, short=1)})
     go(WORLD, machine, short)
@@ -97,7 +97,7 @@ def test_what_lies_beyond_a_gap_waits_for_the_next_run() -> None:
 # -- I4: fenced zombies
 
 
-def test_an_old_run_that_goes_on_after_a_newer_one_seals_publishes_and_plans_nothing() -> None:
+def test_old_run_that_continues_after_a_newer_one_seals_publishes_and_plans_nothing() -> None:
     machine, data = Machine(), source(a=3, b=2)
     old, tasks = begin_ingest(WORLD, machine, source(a=2, b=1))
     assert go(WORLD, machine, data).succeeded
@@ -116,7 +116,7 @@ def test_an_old_run_that_goes_on_after_a_newer_one_seals_publishes_and_plans_not
     check_recovery(machine, data)
 
 
-def test_a_newer_run_at_any_moment_of_an_old_one_s_ingest_leaves_every_record_published_once() -> None:
+def test_newer_run_at_any_call_of_an_older_ingest_leaves_each_record_published_once() -> None:
     for number in range(1000):
         machine = Machine()
         old, tasks = begin_ingest(WORLD, machine, source(a=2, b=1))
@@ -134,7 +134,7 @@ def test_a_newer_run_at_any_moment_of_an_old_one_s_ingest_leaves_every_record_pu
 
 
 @pytest.mark.parametrize("job_level", [False, True])
-def test_a_newer_run_at_any_moment_of_an_old_one_fences_it_or_finds_it_done(job_level: bool) -> None:
+def test_newer_run_at_any_call_of_an_older_run_fences_it_or_finds_it_done(job_level: bool) -> None:
     world, fenced = World(job_level=job_level), 0
     for number in range(1000):
         machine = Machine()
@@ -143,7 +143,7 @@ def test_a_newer_run_at_any_moment_of_an_old_one_fences_it_or_finds_it_done(job_
         machine.faults.append(newer)
         try:
             done = run(launch, old).succeeded
-        except (FencedError, SourceUnavailableError):  # the latter where the newer run swept what planning had made
+        except (FencedError, SourceUnavailableError):  # the latter where the newer run swept the files of the plan
             fenced, done = fenced + 1, False
         if newer.result is None:
             break
@@ -154,7 +154,7 @@ def test_a_newer_run_at_any_moment_of_an_old_one_fences_it_or_finds_it_done(job_
     assert fenced > 60
 
 
-def test_a_run_that_finds_itself_fenced_ends_with_that_error() -> None:
+def test_fenced_run_raises_the_fencing_error() -> None:
     machine, data = Machine(), source(a=3)
     old = WORLD.begin(machine, data)
     go(WORLD, machine, data)
@@ -165,7 +165,7 @@ def test_a_run_that_finds_itself_fenced_ends_with_that_error() -> None:
 # -- zombies whose task output was swept
 
 
-def test_a_zombie_whose_task_output_was_swept_finds_no_place_to_write() -> None:
+def test_zombie_whose_task_output_was_swept_cannot_write() -> None:
     machine, data = Machine(), source(a=3)
     settings, tasks = begin_ingest(WORLD, machine, data)
     check_recovery(machine, data)
@@ -174,7 +174,7 @@ def test_a_zombie_whose_task_output_was_swept_finds_no_place_to_write() -> None:
     assert audit(WORLD, machine).exact
 
 
-def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_was_swept() -> None:
+def test_zombie_in_the_middle_of_an_attempt_cannot_write_after_the_sweep() -> None:
     machine, data = Machine(), source(a=3)
     settings, _ = begin_ingest(WORLD, machine, data)
 
@@ -186,7 +186,7 @@ def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_wa
 
 
 @pytest.mark.parametrize(("table", "part"), [("plans", "/_manifest.json"), ("task_states", "/_INGEST_ENDED")])
-def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table: str, part: str) -> None:
+def test_run_whose_folders_were_swept_by_a_newer_run_reports_that_it_is_fenced(table: str, part: str) -> None:
     machine = Machine()
     swept: list[str] = []
 
@@ -208,12 +208,12 @@ def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table:
     assert audit(WORLD, machine).exact
 
 
-def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_log(
+def test_committer_fenced_right_before_its_seal_writes_nothing_to_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, source(a=2))
-    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # nobody seals
+    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # no task seals
     ingest_all(settings, tasks)
     machine.restart()
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
@@ -238,7 +238,7 @@ def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_
     assert log.refresh().number == fenced_at
 
 
-def test_a_committer_that_is_fenced_right_before_it_closes_counts_nothing_as_done(
+def test_committer_fenced_right_before_it_closes_counts_nothing_as_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine, data = Machine(), source(a=2)
@@ -258,12 +258,12 @@ def test_a_committer_that_is_fenced_right_before_it_closes_counts_nothing_as_don
     monkeypatch.setattr(BucketCommitter, "_close", overtaken)
     ingested = ingest_all(settings, tasks)
     assert [type(error) for error in ended_by] == [FencedError]
-    assert sum(each.counts.datasets_committed for each in ingested) == 0
+    assert sum(report.counts.datasets_committed for report in ingested) == 0
     monkeypatch.undo()
     check_recovery(machine, data)
 
 
-def test_a_zombie_s_failure_is_not_counted_and_it_is_told_that_a_newer_run_has_begun() -> None:
+def test_zombie_failure_is_not_counted_and_reports_that_a_newer_run_has_begun() -> None:
     machine, data = Machine(), source(a=3)
     sealed_but_not_published(machine, data)
     store = WORLD.store(machine)

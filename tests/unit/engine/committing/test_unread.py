@@ -1,5 +1,6 @@
-"""Datasets that can't be read, over several runs: what is remembered of them, what the next run reads, when they are
-stopped, and how they are let go."""
+"""Read failures over several runs: what is recorded, what the next run reads, when datasets are stopped, and how they
+are released.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +53,13 @@ def at(**positions: int) -> Watermark:
 
 
 def half(a: int = 3, *, broken: bool = True, **more: int) -> ModelSource:
-    """Dataset a, whose partition 0 is broken, among others."""
-    mine = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
-    return ModelSource({"a": mine, **source(**more).datasets})
+    """Build a source with dataset `a`, whose partition 0 is unreadable, and other datasets."""
+    dataset = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
+    return ModelSource({"a": dataset, **source(**more).datasets})
 
 
 class InOneUnit(ModelSource):
-    """All partitions of a dataset are read by one work unit."""
+    """A source that reads all partitions of a dataset in one work unit."""
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for planned in ModelSource.plan(self, owned, states):
@@ -70,7 +71,7 @@ class InOneUnit(ModelSource):
 
 
 class WithoutEnds(ModelSource):
-    """It is not known before how far partitions go."""
+    """A source whose expected high watermarks are unknown at planning."""
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for planned in ModelSource.plan(self, owned, states):
@@ -84,13 +85,15 @@ def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> ReadFailur
 
 
 def counted(machine: Machine, urn: str = "a", world: World = WORLD) -> int | None:
-    left = unread(machine, urn, world)
-    return left.failed_runs if left else None
+    failure = unread(machine, urn, world)
+    return failure.failed_runs if failure else None
 
 
 def unread_records(machine: Machine) -> list[Unread]:
-    found = [decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path]
-    return [record for record in found if isinstance(record, Unread)]
+    log_records = [
+        decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path
+    ]
+    return [record for record in log_records if isinstance(record, Unread)]
 
 
 def kinds(result: RunResult, urn: str = "a") -> list[str]:
@@ -98,25 +101,30 @@ def kinds(result: RunResult, urn: str = "a") -> list[str]:
 
 
 def exact(machine: Machine, records: int, world: World = WORLD) -> None:
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, records), found
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records) == (True, records), audit_result
 
 
-def test_one_failing_dataset_among_many_is_remembered_and_the_others_cost_nothing() -> None:
+def test_one_failing_dataset_among_many_is_recorded_and_the_others_cost_nothing() -> None:
     machine = Machine()
     result = go(WORLD, machine, half(b=2, c=1))
     assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
-    left = unread(machine)
-    assert left is not None
-    assert (left.failed_runs, left.expected_high, left.stopped, left.outage) == (1, at(p0=3, p1=3), False, False)
-    assert left.reason.startswith(WHY)
+    failure = unread(machine)
+    assert failure is not None
+    assert (failure.failed_runs, failure.expected_high, failure.stopped, failure.outage) == (
+        1,
+        at(p0=3, p1=3),
+        False,
+        False,
+    )
+    assert failure.reason.startswith(WHY)
     assert (unread(machine, "b"), unread(machine, "c")) == (None, None)
     assert go(WORLD, machine, half(broken=False, b=2, c=1)).succeeded
     assert unread(machine) is None
     exact(machine, 9)
 
 
-def test_all_that_a_bucket_could_not_read_costs_one_record_and_what_is_read_costs_none() -> None:
+def test_all_read_failures_of_a_bucket_cost_one_record_and_successful_reads_cost_none() -> None:
     machine = Machine()
     broken = ModelSource({f"d{n}": ModelDataset({"0": 1}, fails=frozenset("0")) for n in range(50)})
     go(WORLD, machine, broken)
@@ -126,7 +134,7 @@ def test_all_that_a_bucket_could_not_read_costs_one_record_and_what_is_read_cost
     assert {state.unread for state in states(WORLD, machine).values()} == {None}
 
 
-def test_a_run_counts_once_whatever_twins_its_drain_has() -> None:
+def test_run_counts_one_failure_whatever_twins_its_drain_has() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, half())
     ingest_all(settings, tasks)
@@ -136,7 +144,7 @@ def test_a_run_counts_once_whatever_twins_its_drain_has() -> None:
     assert (counted(machine), len(unread_records(machine))) == (1, 1)
 
 
-def test_a_fenced_run_counts_nothing() -> None:
+def test_fenced_run_counts_no_failure() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, half())
     ingest_all(settings, tasks)
@@ -146,7 +154,7 @@ def test_a_fenced_run_counts_nothing() -> None:
     assert unread_records(machine) == []
 
 
-def test_what_a_person_sets_meanwhile_is_not_counted() -> None:
+def test_dataset_whose_watermark_an_operator_sets_meanwhile_counts_no_failure() -> None:
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, half())
     ingest_all(settings, tasks)
@@ -157,7 +165,7 @@ def test_what_a_person_sets_meanwhile_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("policy", list(CommitPolicy))
-def test_what_has_no_known_end_counts_and_stops_too(policy: CommitPolicy) -> None:
+def test_dataset_without_a_known_end_counts_failures_and_stops_too(policy: CommitPolicy) -> None:
     world, machine = World(policy=policy, stop_after_failed_runs=2), Machine()
     broken = WithoutEnds({"a": ModelDataset({"0": 3}, fails=frozenset("0"))})
     assert [kinds(go(world, machine, broken)) for _ in range(3)] == [
@@ -165,36 +173,36 @@ def test_what_has_no_known_end_counts_and_stops_too(policy: CommitPolicy) -> Non
         ["failed", "stopped"],
         ["skipped, stopped"],
     ]
-    left = unread(machine, world=world)
-    assert left is not None
-    assert left.expected_high == Watermark({})
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert failure.expected_high == Watermark({})
 
 
-def test_why_a_prefix_is_no_more_than_that_is_told_behind_a_long_position() -> None:
-    """A topic of many partitions, or files that are remembered: what is stored of the reason is cut."""
+def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
+    """With many partitions or remembered files the position is long, and the stored reason is truncated."""
     world, many = World(policy=CommitPolicy.PARTIAL), [f"partition-{n}" for n in range(60)]
     machine = Machine()
     one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
     result = go(world, machine, InOneUnit({"a": one_unit}))
     assert WHY in result.totals.reasons[0].text
     assert WHY in states(world, machine)["a"].done_left_out
-    left = unread(machine, world=world)
-    assert left is not None
-    assert (left.failed_runs, left.outage) == (1, False)
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert (failure.failed_runs, failure.outage) == (1, False)
 
 
-def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
+def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operator() -> None:
     machine, more = Machine(), iter(range(1, 20))
     broken = half(b=1)
     results = [go(STOPPING, machine, broken) for _ in range(5)]
     assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
         ["skipped, stopped"]
     ] * 2
-    told = results[-1].totals.reasons[0].text
-    assert told.startswith("3 runs in a row could not read it")
-    assert "`distcommit dataset release JOB.yaml a retry`" in told
-    assert WHY in told
-    assert results[-1].totals.datasets_planned == 0, "b has nothing new, and a is not planned"
+    reason = results[-1].totals.reasons[0].text
+    assert reason.startswith("3 runs in a row could not read it")
+    assert "`distcommit dataset release JOB.yaml a retry`" in reason
+    assert WHY in reason
+    assert results[-1].totals.datasets_planned == 0, "b has no new records, and a is not planned"
     row = next(row for row in read_status(STOPPING.store(machine)).datasets if row.dataset == "a")
     assert (row.status, row.failed_runs, row.reason.startswith(WHY)) == ("stopped", 3, True)
     operator_actions.retry(STOPPING.store(machine), "a", "person")
@@ -203,7 +211,7 @@ def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
     exact(machine, 12, STOPPING)
 
 
-def test_a_stopped_dataset_that_is_released_has_all_its_runs_again() -> None:
+def test_released_dataset_has_all_its_runs_again() -> None:
     machine = Machine()
     for _ in range(3):
         go(STOPPING, machine, half())
@@ -213,7 +221,7 @@ def test_a_stopped_dataset_that_is_released_has_all_its_runs_again() -> None:
     assert counted(machine, world=STOPPING) == 1
 
 
-def test_a_stopped_dataset_can_be_set_past_what_can_not_be_read_and_nothing_else() -> None:
+def test_watermark_of_a_stopped_dataset_can_be_set_past_its_unreadable_records() -> None:
     machine = Machine()
     for _ in range(3):
         go(STOPPING, machine, half())
@@ -228,21 +236,21 @@ def test_a_stopped_dataset_can_be_set_past_what_can_not_be_read_and_nothing_else
         operator_actions.accept(store, "a", "person")
 
 
-def test_a_dataset_that_is_stopped_keeps_its_watermark_over_any_number_of_runs() -> None:
+def test_stopped_dataset_keeps_its_watermark_over_any_number_of_runs() -> None:
     machine = Machine()
     assert go(STOPPING, machine, half(a=2, broken=False)).succeeded
     for number in range(12):
         go(STOPPING, machine, half(a=5, b=number))
     assert STOPPING.watermarks(machine)["a"] == at(p0=2, p1=2)
-    left = unread(machine, world=STOPPING)
-    assert left is not None
-    assert (left.failed_runs, left.stopped) == (3, True)
+    failure = unread(machine, world=STOPPING)
+    assert failure is not None
+    assert (failure.failed_runs, failure.stopped) == (3, True)
     operator_actions.retry(STOPPING.store(machine), "a", "person")
     assert go(STOPPING, machine, half(a=5, broken=False, b=11)).succeeded
     exact(machine, 21, STOPPING)
 
 
-def test_a_run_that_reads_it_ends_the_row() -> None:
+def test_run_that_reads_the_dataset_resets_its_failure_count() -> None:
     machine = Machine()
     for broken in (True, True, False, True, True):
         go(STOPPING, machine, half(a=4 + counted_runs(machine), broken=broken))
@@ -255,7 +263,7 @@ def counted_runs(machine: Machine) -> int:
 
 
 @pytest.mark.parametrize("what", ["source", "opening", "staging", "ingest"])
-def test_an_outage_is_nobodys_failed_run(what: str) -> None:
+def test_outage_counts_as_no_dataset_s_failed_run(what: str) -> None:
     def refuse(unit: WorkUnit) -> None:
         raise TransientError("no broker answers")
 
@@ -274,15 +282,15 @@ def test_an_outage_is_nobodys_failed_run(what: str) -> None:
             odd = {"source": {"extracting": refuse}, "opening": {"opening": closed}}.get(what, {})
             assert kinds(go(STOPPING, machine, OddSource(data.datasets, **odd))) == ["failed"]  # type: ignore[arg-type]
         machine.faults.clear()
-    left = unread(machine, world=STOPPING)
-    assert left is not None
-    assert (left.failed_runs, left.outage, left.expected_high) == (0, True, at(p0=3))
+    failure = unread(machine, world=STOPPING)
+    assert failure is not None
+    assert (failure.failed_runs, failure.outage, failure.expected_high) == (0, True, at(p0=3))
     row = read_status(STOPPING.store(machine)).datasets[0]
     assert (row.status, row.outage, bool(row.reason)) == ("idle", True, True)
     assert go(STOPPING, machine, data).succeeded
 
 
-def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dataset_though_others_go_on() -> None:
+def test_policy_successful_stops_a_dataset_whose_partition_is_unreadable_though_others_continue() -> None:
     world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=3, retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     results = [go(world, machine, half(a=n)) for n in (2, 4, 6, 8)]
@@ -290,9 +298,9 @@ def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dat
         ["partly failed", "stopped"],
         ["skipped, stopped"],
     ]
-    left = unread(machine, world=world)
-    assert left is not None
-    assert left.expected_high == at(p0=2), "partition 1 is read, and goes on as ever"
+    failure = unread(machine, world=world)
+    assert failure is not None
+    assert failure.expected_high == at(p0=2), "partition 1 is read as before"
     assert world.watermarks(machine)["a"] == at(p0=0, p1=6)
     operator_actions.retry(world.store(machine), "a", "person")
     assert go(world, machine, half(a=8, broken=False)).succeeded
@@ -301,7 +309,7 @@ def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dat
     exact(machine, 16, world)
 
 
-def test_with_policy_successful_partitions_that_fail_in_turn_are_no_row() -> None:
+def test_policy_successful_does_not_add_up_failures_of_different_partitions() -> None:
     world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=2)
     machine = Machine()
     for number, broken in enumerate("0101", 1):
@@ -310,7 +318,7 @@ def test_with_policy_successful_partitions_that_fail_in_turn_are_no_row() -> Non
         assert counted(machine, world=world) == 1
 
 
-def test_a_job_that_publishes_all_or_nothing_is_held_back_by_a_stopped_dataset() -> None:
+def test_stopped_dataset_holds_back_a_job_that_publishes_all_or_nothing() -> None:
     world = World(job_level=True, stop_after_failed_runs=2)
     machine = Machine()
     for _ in range(3):
@@ -326,7 +334,7 @@ def test_a_job_that_publishes_all_or_nothing_is_held_back_by_a_stopped_dataset()
 
 @dataclass(frozen=True, slots=True)
 class Watching(ModelSource):
-    """Notes what its plans are asked on and what they come to."""
+    """A source that records for which states it plans and what it plans."""
 
     seen: list[tuple[Watermark | None, Watermark | None, ReadFailure | None]] = field(default_factory=list)
 
@@ -338,7 +346,7 @@ class Watching(ModelSource):
         yield from ModelSource.plan(self, owned, states)
 
 
-def test_whether_it_is_read_by_itself_first_goes_by_the_policy_of_the_dataset() -> None:
+def test_policy_of_the_dataset_decides_whether_a_failed_range_is_read_by_itself_first() -> None:
     world = World(policies=(("a", CommitPolicy.PARTIAL),), retry_across_runs=RetryPolicy.ON_PARTIAL)
     machine = Machine()
     nothing = ModelDataset({"0": 3}, fails=frozenset("0"))
@@ -349,7 +357,7 @@ def test_whether_it_is_read_by_itself_first_goes_by_the_policy_of_the_dataset() 
 
 @pytest.mark.parametrize("policy", CommitPolicy)
 @pytest.mark.parametrize("retry", RetryPolicy)
-def test_over_three_runs_what_failed_is_read_by_itself_first_or_with_all_that_is_new(
+def test_failed_range_is_read_by_itself_or_with_all_new_records_over_three_runs(
     retry: RetryPolicy, policy: CommitPolicy
 ) -> None:
     world = World(policy=policy, retry_across_runs=retry)
@@ -361,27 +369,31 @@ def test_over_three_runs_what_failed_is_read_by_itself_first_or_with_all_that_is
     assert world.watermarks(machine)["a"] == at(p0=1)
     grown = Watching(source(a=9).datasets)
     assert go(world, machine, grown).succeeded
-    told = grown.seen[0]
-    assert told[:2] == (at(p0=1), at(p0=3) if by_itself else None)
-    assert told[2] is not None
-    assert (told[2].failed_runs, told[2].expected_high, told[2].reason.startswith(WHY)) == (1, at(p0=3), True)
+    first_plan = grown.seen[0]
+    assert first_plan[:2] == (at(p0=1), at(p0=3) if by_itself else None)
+    assert first_plan[2] is not None
+    assert (first_plan[2].failed_runs, first_plan[2].expected_high, first_plan[2].reason.startswith(WHY)) == (
+        1,
+        at(p0=3),
+        True,
+    )
     assert world.watermarks(machine)["a"] == (at(p0=3) if by_itself else at(p0=9))
     assert go(world, machine, source(a=9)).succeeded
     assert world.watermarks(machine)["a"] == at(p0=9)
     exact(machine, 9, world)
 
 
-def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None:
+def test_retry_begins_at_the_current_watermark_never_at_its_old_low() -> None:
     world = World(retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, fails=frozenset("0"))}))
     operator_actions.set_watermark(world.store(machine), "a", at(p0=4), "person")
     assert go(world, machine, source(a=9)).succeeded
     assert audit(world, machine).records == 5
-    assert world.watermarks(machine)["a"] == at(p0=9), "a person has set it, so nothing is left to be read by itself"
+    assert world.watermarks(machine)["a"] == at(p0=9), "no range is left after the operator set the watermark"
 
 
-def test_a_dataset_of_which_nothing_was_ever_read_is_planned_up_to_its_first_end() -> None:
+def test_dataset_that_was_never_read_is_planned_up_to_its_first_end() -> None:
     world = World(retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     go(world, machine, half(a=2))
@@ -391,7 +403,7 @@ def test_a_dataset_of_which_nothing_was_ever_read_is_planned_up_to_its_first_end
     exact(machine, 14, world)
 
 
-def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None:
+def test_rebucketing_carries_read_failures_over() -> None:
     machine, world = Machine(), World(buckets=2, resized=True, stop_after_failed_runs=1)
     go(world, machine, half(b=1, c=1))
     before = unread(machine, world=world)
@@ -404,7 +416,7 @@ def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None
     assert go(world, machine, half(broken=False, b=1, c=1)).succeeded
 
 
-def test_a_rebuild_begins_anew() -> None:
+def test_rebuild_resets_read_failures() -> None:
     machine = Machine()
     assert go(STOPPING, machine, half(a=1, broken=False)).succeeded
     for _ in range(3):
@@ -416,7 +428,7 @@ def test_a_rebuild_begins_anew() -> None:
     exact(machine, 6, STOPPING)
 
 
-def test_where_the_log_can_not_be_written_the_run_says_it_all_the_same_and_nothing_is_lost() -> None:
+def test_read_failure_that_the_log_cannot_record_is_reported_by_the_run_and_nothing_is_lost() -> None:
     machine = Machine()
     WORLD.store(machine)
     settings, tasks = begin_ingest(WORLD, machine, half())
@@ -431,7 +443,7 @@ def test_where_the_log_can_not_be_written_the_run_says_it_all_the_same_and_nothi
     exact(machine, 6)
 
 
-def test_an_outage_stops_nothing_whatever_was_counted_before() -> None:
+def test_outage_stops_no_dataset_whatever_was_counted_before() -> None:
     machine, data = Machine(), half()
     for _ in range(3):
         go(WORLD, machine, data)
@@ -440,6 +452,6 @@ def test_an_outage_stops_nothing_whatever_was_counted_before() -> None:
         raise TransientError("no broker answers")
 
     go(World(stop_after_failed_runs=2), machine, OddSource(data.datasets, extracting=refuse))
-    left = unread(machine)
-    assert left is not None
-    assert (left.failed_runs, left.stopped) == (3, False)
+    failure = unread(machine)
+    assert failure is not None
+    assert (failure.failed_runs, failure.stopped) == (3, False)

@@ -1,4 +1,6 @@
-"""Invariants I1, I3, I6 and I7: sealed as a whole, replayed before anything is read, deleted only after DONE."""
+"""Invariants I1, I3, I6 and I7: sequences are sealed as a whole, replayed before anything is read, and cleaned up only
+after DONE.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ from tests.unit.engine.driver.machines import (
 
 
 @pytest.mark.parametrize("kind", ["create", "write", "fsync", "rename"])
-def test_a_crash_before_the_intent_stands_leaves_nothing_to_replay(kind: str) -> None:
+def test_crash_before_the_intent_is_written_leaves_nothing_to_replay(kind: str) -> None:
     machine, data = Machine(), source(a=[2, 1], b=3)
     world = replace(WORLD, buckets=1)
     killed_at(machine, kind, f"{BUCKET_LOG}00000/", data, nth=3)
@@ -56,7 +58,7 @@ def test_a_crash_before_the_intent_stands_leaves_nothing_to_replay(kind: str) ->
     assert world.violation(machine, data, {}) == ""
 
 
-def test_a_crash_after_the_intent_stands_leaves_all_of_it_to_replay() -> None:
+def test_crash_after_the_intent_is_written_leaves_all_of_it_to_replay() -> None:
     machine, data = Machine(), source(a=[2, 1], b=3)
     killed_at(machine, "rename", OUTPUT + "/a/", data, nth=2)
     assert len([path for path in published(machine) if "/a/" in path]) == 1
@@ -68,7 +70,7 @@ def test_a_crash_after_the_intent_stands_leaves_all_of_it_to_replay() -> None:
     assert WORLD.violation(machine, data, {}) == ""
 
 
-def test_a_power_loss_at_the_first_effect_never_loses_the_intent_that_orders_it() -> None:
+def test_power_loss_at_the_first_effect_never_loses_its_intent() -> None:
     machine, data = Machine(), source(a=[2, 1], b=3)
     survivors = Survivors(machine)
     machine.faults.append(survivors)
@@ -77,7 +79,7 @@ def test_a_power_loss_at_the_first_effect_never_loses_the_intent_that_orders_it(
     assert survivors.without_intent == []
 
 
-def test_the_intent_of_a_committer_that_died_before_its_sync_is_synced_before_a_twin_acts_on_it() -> None:
+def test_intent_of_a_committer_that_died_before_its_sync_is_synced_before_a_twin_executes_it() -> None:
     machine, data = Machine(), source(a=3)
     settings, tasks = begin_ingest(WORLD, machine, data)
     armed: list[Operation] = []
@@ -101,7 +103,7 @@ def test_the_intent_of_a_committer_that_died_before_its_sync_is_synced_before_a_
 
 
 class Survivors:
-    """What a power loss before each publishing rename may leave: does the dataset's sequence survive in all of it?"""
+    """A check at each publishing rename that the dataset's sequence survives every possible power loss."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.number = machine, 0
@@ -121,7 +123,7 @@ class Survivors:
 # -- I3: idempotent replay
 
 
-def test_two_processes_that_replay_the_same_sequences_at_once_publish_once_wherever_they_meet() -> None:
+def test_two_processes_that_replay_the_same_sequences_publish_once_at_each_interleaving() -> None:
     data = source(a=[2, 1], b=1)
     for number in range(1000):
         machine = Machine()
@@ -140,7 +142,7 @@ def test_two_processes_that_replay_the_same_sequences_at_once_publish_once_where
 
 
 @pytest.mark.parametrize("verify_first", [True, False])
-def test_a_sequence_executed_again_after_later_ones_changes_nothing(verify_first: bool) -> None:
+def test_sequence_executed_again_after_later_ones_changes_nothing(verify_first: bool) -> None:
     machine = Machine()
     killed_at(machine, "rename", OUTPUT + "/a/", source(a=[3, 2]))
     old = states(WORLD, machine)["a"].sequence
@@ -155,7 +157,7 @@ def test_a_sequence_executed_again_after_later_ones_changes_nothing(verify_first
     assert machine.paths("/job") == before
 
 
-def test_a_file_that_a_dead_run_published_is_synced_before_its_sequence_is_closed() -> None:
+def test_file_published_by_a_dead_run_is_synced_before_its_sequence_is_closed() -> None:
     machine, data = Machine(), source(a=3)
     renamed: list[Operation] = []
 
@@ -173,14 +175,14 @@ def test_a_file_that_a_dead_run_published_is_synced_before_its_sequence_is_close
     assert (result.totals.sequences_replayed, result.totals.steps_executed) == (1, 0)
     for after in machine.after_power_loss(random.Random(1), 6, 20):
         if WORLD.watermarks(after):
-            found = audit(WORLD, after)
-            assert (found.records, found.gaps, found.unreadable) == (3, 0, [])
+            audit_result = audit(WORLD, after)
+            assert (audit_result.records, audit_result.gaps, audit_result.unreadable) == (3, 0, [])
 
 
 # -- I6: replay before ingest
 
 
-def test_a_dataset_that_can_not_be_replayed_is_not_planned_and_others_go_on() -> None:
+def test_dataset_that_cannot_be_replayed_is_not_planned_and_others_continue() -> None:
     machine = Machine()
     killed_at(machine, "rename", OUTPUT + "/a/", source(a=3))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
@@ -193,7 +195,7 @@ def test_a_dataset_that_can_not_be_replayed_is_not_planned_and_others_go_on() ->
     check_recovery(machine, source(a=9, b=2))
 
 
-def test_a_pending_dataset_is_not_read_again_though_its_source_plans_it() -> None:
+def test_pending_dataset_is_not_read_again_though_its_source_plans_it() -> None:
     machine = Machine()
     killed_at(machine, "rename", OUTPUT + "/a/", source(a=3))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
@@ -203,7 +205,7 @@ def test_a_pending_dataset_is_not_read_again_though_its_source_plans_it() -> Non
     check_recovery(machine, source(a=9, b=2))
 
 
-def test_quarantine_comes_after_max_attempts_runs_however_often_each_of_them_tries() -> None:
+def test_quarantine_comes_after_max_attempts_runs_however_often_each_retries() -> None:
     machine = Machine()
     killed_at(machine, "rename", OUTPUT + "/a/", source(a=3))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
@@ -222,7 +224,7 @@ def test_quarantine_comes_after_max_attempts_runs_however_often_each_of_them_tri
 
 
 @pytest.mark.parametrize("urns", [("a",), ("a", "b", "c")])
-def test_an_outage_that_hits_everything_is_nobody_s_failed_attempt(urns: tuple[str, ...]) -> None:
+def test_outage_of_everything_counts_as_no_dataset_s_failed_attempt(urns: tuple[str, ...]) -> None:
     machine, data = Machine(), source(**dict.fromkeys(urns, 3))
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
@@ -238,7 +240,7 @@ def test_an_outage_that_hits_everything_is_nobody_s_failed_attempt(urns: tuple[s
 # -- I7: nothing is deleted before DONE is durable
 
 
-def test_nothing_is_deleted_before_done_is_durable() -> None:
+def test_files_are_deleted_only_after_done_is_durable() -> None:
     machine, data = Machine(), source(a=[2, 3], b=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
     settings = replace(settings, min_interval_s=1)  # one commit for all
@@ -260,10 +262,10 @@ def test_nothing_is_deleted_before_done_is_durable() -> None:
     assert deleted_early == []
 
 
-def test_a_loser_s_files_stay_until_the_winner_is_done() -> None:
+def test_aborted_attempt_s_files_stay_until_the_winner_is_done() -> None:
     machine, data = Machine(), source(a=3)
     settings, tasks = begin_ingest(WORLD, machine, data)
-    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # no twin sees the other's rows
+    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # no twin sees the rows of the other
     for _ in range(2):
         ingest_all(settings, tasks)
     staged = machine.paths(STAGING)
@@ -279,7 +281,7 @@ def test_a_loser_s_files_stay_until_the_winner_is_done() -> None:
     check_recovery(machine, data)
 
 
-def test_a_crash_before_done_leaves_the_sequence_and_what_proves_it() -> None:
+def test_crash_before_done_leaves_the_sequence_and_its_evidence() -> None:
     machine, data = Machine(), source(a=3)
     killed_at(machine, "rename", f"{BUCKET_LOG}00000/000000000004.seg", data)  # DONE
     assert statuses(WORLD, machine) == {"a": "pending"}

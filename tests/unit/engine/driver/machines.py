@@ -1,5 +1,6 @@
-"""Machines for whole runs in one process: a POSIX file system in memory whose every call is noted and may fail, a clock
-that never waits, and sources that misbehave."""
+"""Machines for whole runs in one process: a recorded, fault-injected POSIX file system in memory, a clock that never
+waits, and faulty sources.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +45,8 @@ Fault = Callable[[Operation], None]
 
 
 class Machine(SimulatedPosix):
-    """Notes every call, reads too, with the path of the file written or synced, and lets faults go first.
-
-    After a fault raised `Crashed` nothing works until `restart`: whatever still runs on the way out has no effect.
+    """A file system that records every call, with the path of each file written or synced, and applies faults first.
+    After a fault raised `Crashed`, no call has an effect until `restart`.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Machine(SimulatedPosix):
         self.mkdir("/job")
 
     def restart(self) -> None:
-        """The machine works again."""
+        """Make the machine work again."""
         self._dead = False
         self.faults.clear()
         self.made.clear()
@@ -81,7 +81,9 @@ class Machine(SimulatedPosix):
         return super().scandir(path)
 
     def paths(self, below: str) -> dict[str, bytes]:
-        """All files below a folder, with their bytes, but for what says whose folder it is (unless asked for)."""
+        """Return all files below a folder with their bytes, without folder ownership files unless they are
+        requested.
+        """
         return {
             path: data
             for _, path, data in self.files()
@@ -89,12 +91,12 @@ class Machine(SimulatedPosix):
         }
 
     def put(self, path: str, data: bytes) -> None:
-        """Puts a file there, as somebody else would: replaces, makes folders, meets no fault."""
+        """Put a file there as a foreign process would: replace it, create its folders, meet no fault."""
         quiet = self._quietly()
         folder = ""
         for part in path.strip("/").split("/")[:-1]:
             folder += f"/{part}"
-            if all(known != folder for known, _ in self.walk("/")):
+            if all(existing != folder for existing, _ in self.walk("/")):
                 super().mkdir(folder)
         if path in self.paths(os.path.dirname(path)):
             super().unlink(path)
@@ -104,7 +106,7 @@ class Machine(SimulatedPosix):
         self.faults = quiet
 
     def remove(self, path: str) -> None:
-        """Takes a file away, as somebody else would."""
+        """Remove a file as a foreign process would."""
         quiet = self._quietly()
         super().unlink(path)
         self.faults = quiet
@@ -127,14 +129,14 @@ class Machine(SimulatedPosix):
 
 
 class LinkMachine(Machine):
-    """An old kernel, or NFS: no rename that does not replace."""
+    """A machine of an old kernel or NFS, whose renames always replace."""
 
     def rename_noreplace(self, source: str, target: str) -> None:
         raise OSError(errno.ENOSYS, "not there", target)
 
 
 def with_folders(machine: Machine, *urns: str) -> Machine:
-    """Folders of these datasets are in the output, as after an earlier run: files go there one by one."""
+    """Create the output folders of these datasets, as after an earlier run, so that files are published one by one."""
     for urn in urns:
         machine.put(f"{OUTPUT}/{urn}/x", b"")
         machine.remove(f"{OUTPUT}/{urn}/x")
@@ -143,12 +145,14 @@ def with_folders(machine: Machine, *urns: str) -> Machine:
 
 
 def _concerns(path: str, part: str) -> bool:
-    """Whether a fault at `part` of a path strikes there; at a job's own notes only where it names them."""
+    """Return whether a fault at `part` applies to a path. A job's own bookkeeping files match only where the fault
+    names them.
+    """
     return part in path and (OWNERSHIP_FOLDER in part or f"/{OWNERSHIP_FOLDER}" not in path)
 
 
 def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
-    """Calls of that kind on such a path fail, from the `first` one on, `times` times."""
+    """Build a fault that fails such calls on such a path, from the `first` one on, `times` times."""
     seen = 0
 
     def fault(operation: Operation) -> None:
@@ -162,7 +166,9 @@ def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int
 
 
 def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, machine: Machine | None = None) -> Fault:
-    """The process dies before its nth call of that kind on such a path (that would publish such a log record)."""
+    """Build a fault that kills the process before its nth such call on such a path (or before it publishes such a log
+    record).
+    """
     seen = 0
 
     def fault(operation: Operation) -> None:
@@ -178,7 +184,7 @@ def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, ma
 
 
 def written(machine: Machine, rename: Operation) -> Record | None:
-    """The log record that this rename is about to publish, None if it is not one."""
+    """Return the log record that this rename is about to publish, or None."""
     if rename.kind != "rename" or not rename.path.endswith(".seg"):
         return None
     folder, name = os.path.split(rename.path)
@@ -188,9 +194,8 @@ def written(machine: Machine, rename: Operation) -> Record | None:
 
 @dataclass
 class Meeting:
-    """A fault that is none: before the mutating call of that number (from 0) somebody else acts, meeting no fault.
-
-    `result` is what the act returned, None if the call never came.
+    """A hook instead of a fault: before the mutating call of that number (from 0), another process acts without faults.
+    `result` is the act's return value, None if the call never came.
     """
 
     machine: Machine
@@ -209,20 +214,20 @@ class Meeting:
 
 
 def dies_at(number: int) -> Callable[[Operation], None]:
-    """The process dies before its call of that number that changes something, counted from 0."""
-    left = [number]
+    """Build a fault that kills the process before its mutating call of that number, counted from 0."""
+    remaining = [number]
 
     def fault(operation: Operation) -> None:
         if operation.kind not in ("read", "lstat", "scandir"):
-            if left[0] == 0:
+            if remaining[0] == 0:
                 raise Crashed
-            left[0] -= 1
+            remaining[0] -= 1
 
     return fault
 
 
 def on_every_power_loss(machine: Machine, look: Callable[[SimulatedPosix, str], None]) -> None:
-    """From now on, before every call that changes something: shows what a power loss there may leave."""
+    """Call a function with each state that a power loss may leave, before every mutating call from now on."""
     inside = machine.gate
     assert inside is not None
 
@@ -235,7 +240,7 @@ def on_every_power_loss(machine: Machine, look: Callable[[SimulatedPosix, str], 
 
 
 class QuickClock:
-    """Time passes only by sleeping and by `pass_s`."""
+    """A clock that advances only by sleeping and by `pass_s`."""
 
     def __init__(self, seconds: float = 1_000_000) -> None:
         self.seconds = seconds
@@ -253,22 +258,22 @@ class QuickClock:
 def launch(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
-    """As Spark would, in this process: results travel encoded."""
+    """Launch tasks in this process as Spark would: results are encoded in transit."""
     results = [function(settings, task) for task in range(tasks)]
     return [msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=kind) for result in results]
 
 
 def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
-    """One whole run."""
+    """Run the job once."""
     settings = world.begin(machine, source)
-    with recorded_run(settings, "run", "somebody") as told:
-        result = run(launch, settings, observer=told)
+    with recorded_run(settings, "run", "somebody") as context:
+        result = run(launch, settings, observer=context)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
 
 def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> tuple[RunSettings, int]:
-    """A run up to its published plan, and how many ingest tasks it has."""
+    """Run up to the published plan, and return the number of ingest tasks."""
     settings = world.begin(machine, source)
     for partition in range(settings.partitions):
         recover_partition(settings, partition)
@@ -278,17 +283,17 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
 
 
 def ingest_all(settings: RunSettings, tasks: int) -> list[Report[IngestCounts]]:
-    """All ingest tasks, one after the other."""
+    """Run all ingest tasks in order."""
     return [ingest_partition(settings, task) for task in range(tasks)]
 
 
 def reading(settings: RunSettings, source: ModelSource) -> RunSettings:
-    """The same run, whose executors find another source."""
+    """Return the same run with executors that use another source."""
     return replace(settings, flow=replace(settings.flow, source=source))
 
 
 def states(world: World, machine: SimulatedPosix) -> dict[str, DatasetState]:
-    """What the logs say of each dataset."""
+    """Return the state of each dataset by the logs."""
     store = world.store(machine)
     return {
         urn: state
@@ -298,22 +303,22 @@ def states(world: World, machine: SimulatedPosix) -> dict[str, DatasetState]:
 
 
 def statuses(world: World, machine: SimulatedPosix) -> dict[str, str]:
-    """Where each dataset stands."""
+    """Return the status of each dataset."""
     return {urn: state.status.value for urn, state in sorted(states(world, machine).items())}
 
 
 def audit(world: World, machine: SimulatedPosix) -> AuditResult:
-    """Every published record looked at."""
+    """Audit every published record."""
     return audit_store(world.store(machine), ModelSource.provenance, deep=True)
 
 
 def published(machine: Machine) -> set[str]:
-    """Paths of all published data files."""
+    """Return the paths of all published data files."""
     return {path for path in machine.paths(OUTPUT) if path.endswith(".parquet")}
 
 
 def source(**partitions: int | Sequence[int]) -> ModelSource:
-    """Datasets by name, each with so many records in partition 0, or in several partitions."""
+    """Build a source: datasets by name, each with a number of records in partition 0, or in several partitions."""
     return ModelSource(
         {
             urn: ModelDataset({str(place): n for place, n in enumerate([count] if isinstance(count, int) else count)})
@@ -327,7 +332,7 @@ NOTHING = ModelSource({})
 
 @dataclass(frozen=True)
 class OddSource(ModelSource):
-    """A model source whose extractor is interfered with."""
+    """A model source with an altered extractor."""
 
     extracting: Callable[[WorkUnit], None] = lambda unit: None
     highs: Callable[[WorkUnit, Watermark], Watermark] = lambda unit, high: high
@@ -379,7 +384,7 @@ class _OddExtraction(Extraction):
 
 @dataclass
 class Once:
-    """Writes one record to a log by hand, if it has not been written yet."""
+    """A hook that writes one record to a log, unless it was written before."""
 
     record: Record
     done: bool = field(default=False)
@@ -392,7 +397,7 @@ class Once:
 
 
 class EagerSource(ModelSource):
-    """Plans its datasets whatever their state."""
+    """A source that plans its datasets whatever their state."""
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         idle = {urn: msgspec.structs.replace(state, open=None) for urn, state in states.items()}

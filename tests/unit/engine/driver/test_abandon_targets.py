@@ -1,5 +1,6 @@
-"""Abandoning a dataset that goes to files, a table and messages, which are never taken back; as in the model
-`tests/spec/abandon_model.py`."""
+"""Abandoning a dataset that goes to files, a table and messages (which can't be revoked), as in the model
+`tests/spec/abandon_model.py`.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ VALUES = ["a/0/0", "a/0/1"]
 
 @dataclass
 class LedgerSink(MemorySink):
-    """Rows by epoch beside a ledger. `before` is called before each call of its committer: a fault may strike.
-    `compacted`: what it has it can't give back."""
+    """A sink with rows by epoch and a ledger. `before` is called before each committer call, for faults. Rows that are
+    `compacted` can't be revoked.
+    """
 
     compacted: bool = False
     row: LedgerRow | None = None
@@ -53,7 +55,7 @@ class LedgerSink(MemorySink):
 
     @property
     def values(self) -> list[str]:
-        """What is visible."""
+        """Return the visible values."""
         return self.rows.get("a", [])
 
 
@@ -104,14 +106,14 @@ class LedgerCommitter(SinkCommitter):
 
 @dataclass
 class Job:
-    """Three branches of one job on one machine."""
+    """A job with three branches on one machine."""
 
     machine: Machine = field(default_factory=Machine)
     table: Table = field(default_factory=Table)
     messages: Messages = field(default_factory=Messages)
 
     def run(self) -> RunResult:
-        """One whole run."""
+        """Run the job once."""
         files: Sink = FileSink(compression="none")
         branches = Branch(self.messages, "messages"), Branch(self.table, "table"), Branch(files, "files")
         settings = WORLD.begin(self.machine, DATA)
@@ -119,7 +121,7 @@ class Job:
         return run(launch, replace(settings, flow=flow, min_interval_s=1_000_000))
 
     def half_done(self) -> None:
-        """Quarantined with its files and its rows in the table, and no message."""
+        """Return a job that is quarantined with its files and table rows published and no message."""
         self.messages.down = True
         self.run()
         self.run()
@@ -128,17 +130,17 @@ class Job:
         assert (self.table.values, self.messages.values) == (VALUES, [])
 
     def abandon(self) -> None:
-        """As a person does."""
+        """Abandon the dataset as an operator would."""
         operator_actions.abandon(
             WORLD.store(self.machine), "a", "somebody", {**self.table.committers, **self.messages.committers}
         )
 
     def files(self) -> dict[str, bytes]:
-        """Published files."""
+        """Return the published files."""
         return self.machine.paths(f"{OUTPUT}/a")
 
     def disturbed_by(self, fault: Fault) -> None:
-        """Lets a fault strike before each call of the machine and of the targets."""
+        """Apply a fault before each call of the machine and of the targets."""
         self.machine.faults.append(fault)
 
         def before() -> None:
@@ -152,7 +154,7 @@ class Job:
         self.table.before = self.messages.before = lambda: None
 
     def check_exact(self) -> None:
-        """After a run that nothing disturbed each record is at each target, once."""
+        """Run without faults and check that each target has each record once."""
         result = self.run()
         assert (result.succeeded, statuses(WORLD, self.machine)) == (True, {"a": "idle"}), result
         assert (self.table.values, self.messages.values) == (VALUES, VALUES)
@@ -160,7 +162,7 @@ class Job:
 
 
 def calls() -> tuple[list[int], Fault]:
-    """Counts calls that change something."""
+    """Count the mutating calls."""
     seen = [0]
 
     def count(operation: Operation) -> None:
@@ -180,7 +182,7 @@ def dies_before(number: int) -> Fault:
     return fault
 
 
-def test_what_is_half_done_is_abandoned_from_the_last_target_to_the_first() -> None:
+def test_half_committed_dataset_is_abandoned_from_the_last_target_to_the_first() -> None:
     job = Job()
     job.half_done()
     job.abandon()
@@ -190,7 +192,7 @@ def test_what_is_half_done_is_abandoned_from_the_last_target_to_the_first() -> N
     job.check_exact()
 
 
-def test_where_one_target_refuses_nothing_is_removed_and_a_retry_goes_through() -> None:
+def test_refusal_by_one_target_removes_nothing_and_a_retry_succeeds() -> None:
     job = Job()
     job.half_done()
     job.table.compacted, before = True, job.files()
@@ -203,7 +205,7 @@ def test_where_one_target_refuses_nothing_is_removed_and_a_retry_goes_through() 
     job.check_exact()
 
 
-def test_what_was_abandoned_before_stays_so_when_a_later_one_is_allowed_again() -> None:
+def test_earlier_abandon_stays_in_effect_when_a_later_one_is_allowed_again() -> None:
     job = Job()
     job.half_done()
     job.abandon()
@@ -220,7 +222,7 @@ def test_what_was_abandoned_before_stays_so_when_a_later_one_is_allowed_again() 
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_killed_anywhere_as_it_is_abandoned_it_goes_on_or_is_as_it_was(compacted: bool) -> None:
+def test_abandon_killed_at_any_call_resumes_or_leaves_the_earlier_state(compacted: bool) -> None:
     for number in range(200):
         job = Job()
         job.half_done()
@@ -246,9 +248,10 @@ def test_killed_anywhere_as_it_is_abandoned_it_goes_on_or_is_as_it_was(compacted
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_zombie_goes_on_at_any_moment_of_an_abandon(compacted: bool) -> None:
-    """A run that is overtaken: between any two of its calls a newer one fails, a person abandons, and one more reads
-    again; or as the table refuses, has it tried again."""
+def test_zombie_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
+    """Between any two calls of an overtaken run a newer run fails, an operator abandons and a third run reads again; or
+    the table refuses and the operator retries.
+    """
     met = 0
     for number in range(400):
         job = Job()
@@ -271,7 +274,7 @@ def test_a_zombie_goes_on_at_any_moment_of_an_abandon(compacted: bool) -> None:
 
         newer = Meeting(job.machine, number, act)
         job.disturbed_by(newer)
-        with suppress(Exception):  # it is fenced
+        with suppress(Exception):  # the run is fenced
             job.run()
         job.calm()
         if newer.result is None:
@@ -283,8 +286,8 @@ def test_a_zombie_goes_on_at_any_moment_of_an_abandon(compacted: bool) -> None:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_zombie_commits_at_any_moment_of_an_abandon(compacted: bool) -> None:
-    """What the person does is interrupted between any two calls: a run that was overtaken goes on there, to the end."""
+def test_zombie_that_commits_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
+    """An overtaken run continues to its end between any two calls of the operator's command."""
     for number in range(200):
         job = Job()
         job.half_done()

@@ -1,4 +1,4 @@
-"""A sink is told what a task is about to write before any record is read, if its columns are known by then."""
+"""A sink is informed of a task's datasets before any record is read, if their columns are known by then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATASETS = {"a": ModelDataset({"0": 3, "1": 2}), "b": ModelDataset({"0": 1})}
 
 @dataclass(frozen=True)
 class KnownSource(ModelSource):
-    """Says what its records are."""
+    """A source that declares the columns of its records."""
 
     @property
     def batch_schema(self) -> pa.Schema:
@@ -31,7 +31,7 @@ class KnownSource(ModelSource):
 
 
 @dataclass
-class ToldSink(MemorySink):
+class RecordingSink(MemorySink):
     told: list[tuple[str, list[str]]] = field(default_factory=list)
     looked_up: list[str] = field(default_factory=list)
     early: set[str] = field(default_factory=set)
@@ -50,8 +50,8 @@ class ToldSink(MemorySink):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_sink_is_told_of_each_dataset_once_and_may_fail(fails: bool) -> None:
-    machine, sink = Machine(), ToldSink(fails=fails)
+def test_sink_is_informed_of_each_dataset_once_and_may_fail(fails: bool) -> None:
+    machine, sink = Machine(), RecordingSink(fails=fails)
     settings = WORLD.begin(machine, KnownSource(DATASETS), sink=sink)
     assert run(launch, settings).succeeded
     assert {run_id for run_id, _ in sink.told} == {settings.run_id}
@@ -61,8 +61,8 @@ def test_the_sink_is_told_of_each_dataset_once_and_may_fail(fails: bool) -> None
 
 
 @pytest.mark.parametrize("behind", ["columns that only records tell", "a fork"])
-def test_it_is_told_only_to_look_up_what_may_come_otherwise_or_not_at_all(behind: str) -> None:
-    sink = ToldSink()
+def test_sink_is_asked_only_to_look_up_uncertain_columns_or_not_at_all(behind: str) -> None:
+    sink = RecordingSink()
     is_forked = behind == "a fork"
     settings = WORLD.begin(Machine(), (KnownSource if is_forked else ModelSource)(DATASETS), sink=sink)
     if is_forked:

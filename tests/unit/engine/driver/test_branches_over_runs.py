@@ -1,4 +1,4 @@
-"""Two branches of a dataset in one target over several runs: something, nothing, something in one of them."""
+"""Two branches of a dataset in one target over several runs, of which one branch has no records in one run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WORLD = World()
 
 @dataclass(frozen=True, slots=True)
 class WithoutSomeRecords(Converter):
-    """Drops the records that the second and the third run read."""
+    """A converter that drops the records of the second and the third run."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        kept = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
-        yield Converted(batch.filter(kept), pc.indices_nonzero(kept))
+        condition = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
+        yield Converted(batch.filter(condition), pc.indices_nonzero(condition))
 
 
-def test_branch_with_nothing_in_a_run_is_committed_next_upon_its_own_newest_epoch() -> None:
+def test_branch_without_records_in_a_run_is_next_committed_upon_its_own_newest_epoch() -> None:
     machine, asked = Machine(), list[CommitRequest]()
 
     def committed(request: CommitRequest) -> Committed:
@@ -45,8 +45,8 @@ def test_branch_with_nothing_in_a_run_is_committed_next_upon_its_own_newest_epoc
         assert run(launch, replace(settings, flow=flow)).succeeded
         epochs.append(settings.epoch)
     first, second, third, fourth = epochs
-    found = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
-    assert found == {
+    bases_by_branch = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
+    assert bases_by_branch == {
         **{("main", first): (0,), ("main", second): (first,), ("main", third): (second,), ("main", fourth): (third,)},
         **{("other", first): (0,), ("other", fourth): (first,)},
     }

@@ -1,4 +1,4 @@
-"""Counts are values: they add up, in any grouping, and nothing that was counted is lost or changed on the way."""
+"""Counts are values that add up in any grouping and that encoding does not change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_counts_add_up_field_by_field_in_any_grouping(parts: list[Any], data: st
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_counts_are_frozen_plain_numbers_and_those_of_two_phases_do_not_add_up(kind: type[Counts]) -> None:
+def test_counts_are_frozen_numbers_and_different_phases_do_not_add_up(kind: type[Counts]) -> None:
     assert {type(number) for number in asdict(kind()).values()} == {int}
     with pytest.raises(AttributeError):
         setattr(kind(), kind.__struct_fields__[0], 1)
@@ -61,14 +61,14 @@ def test_counts_are_frozen_plain_numbers_and_those_of_two_phases_do_not_add_up(k
 def test_totals_are_the_sums_of_the_phases_by_name(phases: tuple[Any, ...]) -> None:
     totals = totals_of([Report(counts) for counts in phases], oldest_held_epoch=7)
     assert totals.oldest_held_epoch == 7
-    found = asdict(totals)
-    assert {name: found[name] for name in counts_by_name(phases)} == counts_by_name(phases)
+    total_fields = asdict(totals)
+    assert {name: total_fields[name] for name in counts_by_name(phases)} == counts_by_name(phases)
     assert sum(counts_by_name(phases).values()) == sum(map(sum, map(astuple, phases)))
     assert Totals(oldest_held_epoch=7) == totals_of([Report(kind()) for kind in PHASES], 7)
 
 
 @given(st.lists(st.integers(0, 2 * MAX_REASONS), max_size=4))
-def test_of_reasons_the_first_are_kept_and_the_others_counted(numbers: list[int]) -> None:
+def test_first_reasons_are_kept_and_the_others_counted(numbers: list[int]) -> None:
     parts = [*map(reasons_of, numbers)]
     together, backwards = sum(parts, Reasons()), Reasons()
     for part in reversed(parts):
@@ -80,7 +80,7 @@ def test_of_reasons_the_first_are_kept_and_the_others_counted(numbers: list[int]
     assert bool(together) == (sum(numbers) > 0)
 
 
-def test_a_report_travels_as_it_is_and_adds_up_on_the_driver() -> None:
+def test_report_is_unchanged_by_encoding_and_adds_up_on_the_driver() -> None:
     tally = Tally(PlanCounts())
     for place in range(MAX_REASONS + 3):
         tally.add(PlanCounts(datasets_skipped=1))

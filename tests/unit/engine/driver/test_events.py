@@ -1,4 +1,4 @@
-"""What an observer of a run is told, and in which order; and that it can't harm the run."""
+"""Events that an observer receives, their order, and that a failing observer can't harm the run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PHASES = ["recover", "plan", "ingest", "drain"]
 
 @dataclass
 class Noting:
-    """Remembers all that it is told."""
+    """An observer that records all its events."""
 
     events: list[Event] = field(default_factory=list)
 
@@ -72,12 +72,12 @@ class Noting:
 
 def observe_run(world: World, machine: Machine, data: ModelSource, noting: Noting) -> RunResult:
     settings = world.begin(machine, data)
-    with recorded_run(settings, "run", "somebody", noting) as told:
-        return run(launch, settings, observer=told)
+    with recorded_run(settings, "run", "somebody", noting) as context:
+        return run(launch, settings, observer=context)
 
 
 def half_published(machine: Machine, data: ModelSource) -> RunSettings:
-    """A run dies as it publishes the second file of `b`; somebody takes what is staged of it away."""
+    """Run so that the process dies at the second file of `b`, and delete the dataset's remaining staged files."""
     settings = WORLD.begin(with_folders(machine, "a", "b"), data)
     machine.faults.append(dies("rename", f"{OUTPUT}/b/", nth=2))
     with suppress(BaseException):
@@ -89,7 +89,7 @@ def half_published(machine: Machine, data: ModelSource) -> RunSettings:
     return settings
 
 
-def test_a_run_with_a_quarantined_dataset_is_told_in_order() -> None:
+def test_events_of_a_run_with_a_quarantined_dataset_are_in_order() -> None:
     machine, noting = Machine(), Noting()
     old = half_published(machine, source(b=[2, 1]))
     result = observe_run(WORLD, machine, source(a=3, b=[2, 1]), noting)
@@ -118,20 +118,20 @@ def test_a_run_with_a_quarantined_dataset_is_told_in_order() -> None:
     assert (last.outcome, last.totals) == (RunOutcome.INCOMPLETE, result.totals)
 
 
-def test_the_phases_counts_come_to_the_totals() -> None:
+def test_counts_of_the_phases_add_up_to_the_totals() -> None:
     noting = Noting()
     result = observe_run(WORLD, Machine(), source(a=3, b=[2, 1]), noting)
     ended = noting.of(PhaseEnded)
     assert [type(event.counts) for event in ended] == [RecoverCounts, PlanCounts, IngestCounts, DrainCounts]
     assert all(event.completed for event in ended)
     totals = msgspec.structs.asdict(result.totals)
-    found = counts_by_name(event.counts for event in ended)
-    assert {name: totals[name] for name in found} == found
+    phase_totals = counts_by_name(event.counts for event in ended)
+    assert {name: totals[name] for name in phase_totals} == phase_totals
     assert noting.of(RunEnded)[0].outcome is RunOutcome.SUCCEEDED
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_whole_job_that_is_held_back_says_what_was_sealed_for_it(readable: bool) -> None:
+def test_job_that_is_held_back_reports_its_sealed_sequences(readable: bool) -> None:
     noting, data = Noting(), source(a=3, b=1)
 
     def extracting(unit: WorkUnit) -> None:
@@ -148,7 +148,7 @@ def test_a_whole_job_that_is_held_back_says_what_was_sealed_for_it(readable: boo
     assert drained.datasets_held == result.totals.datasets_held == (0 if readable else 1)
 
 
-def test_a_run_that_an_error_ends_says_which_phase_it_was_in_and_why() -> None:
+def test_run_ended_by_an_error_reports_the_phase_and_the_reason() -> None:
     noting = Noting()
 
     def planning() -> Iterator[object]:
@@ -167,7 +167,7 @@ def test_a_run_that_an_error_ends_says_which_phase_it_was_in_and_why() -> None:
     ("error", "outcome"),
     [(FencedError("a newer run"), RunOutcome.FENCED), (KeyboardInterrupt(), RunOutcome.INTERRUPTED)],
 )
-def test_a_run_that_is_fenced_or_interrupted_says_so(error: BaseException, outcome: RunOutcome) -> None:
+def test_fenced_or_interrupted_run_reports_it(error: BaseException, outcome: RunOutcome) -> None:
     noting = Noting()
     settings = WORLD.begin(Machine(), source(a=1))
     with pytest.raises(type(error)), recorded_run(settings, "run", "somebody", noting):
@@ -176,12 +176,12 @@ def test_a_run_that_is_fenced_or_interrupted_says_so(error: BaseException, outco
     assert noting.of(RunEnded)[0].outcome is outcome
 
 
-def test_a_fenced_run_tells_what_its_phase_heard_of() -> None:
+def test_fenced_run_reports_the_counts_of_its_phase() -> None:
     machine, noting = Machine(), Noting()
     settings = WORLD.begin(machine, source(a=1))
     begin_run(WORLD.store(machine), "newer")
-    with pytest.raises(FencedError), recorded_run(settings, "run", "somebody", noting) as told:
-        run(launch, settings, observer=told)
+    with pytest.raises(FencedError), recorded_run(settings, "run", "somebody", noting) as context:
+        run(launch, settings, observer=context)
     assert [(event.phase, event.completed) for event in noting.of(PhaseEnded)] == [("recover", False)]
     assert noting.of(RunEnded)[0].outcome is RunOutcome.FENCED
 
@@ -193,13 +193,13 @@ class Failing(Noting):
             raise OSError(errno.EPIPE, "the pipe is broken")
 
 
-def test_an_observer_that_fails_is_told_nothing_more_and_the_run_goes_on() -> None:
+def test_failing_observer_receives_no_more_events_and_the_run_continues() -> None:
     failing = Failing()
     assert observe_run(WORLD, Machine(), source(a=3), failing).succeeded
     assert isinstance(failing.events[-1], PhaseBegan)
 
 
-def test_of_what_happens_in_a_task_the_first_of_each_kind_are_told_and_the_others_counted() -> None:
+def test_first_task_events_of_each_kind_are_reported_and_the_others_counted() -> None:
     noting, number = Noting(), MAX_EVENTS + 5
     result = observe_run(World(), Machine(), source(**{f"d{place:02d}": 1 for place in range(number)}), noting)
     assert result.totals.datasets_published == number
@@ -210,7 +210,7 @@ def test_of_what_happens_in_a_task_the_first_of_each_kind_are_told_and_the_other
     ]
 
 
-def test_what_happened_adds_up_and_travels_in_reports() -> None:
+def test_task_events_add_up_and_are_encoded_in_reports() -> None:
     parts = [Tally[Counts](DrainCounts()) for _ in range(3)]
     for part in parts:
         for place in range(MAX_EVENTS - 2):
@@ -225,7 +225,7 @@ def test_what_happened_adds_up_and_travels_in_reports() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[DrainCounts]) == report
 
 
-def test_whoever_watches_is_told_how_far_the_phase_is_and_everything_else() -> None:
+def test_observer_receives_progress_and_all_other_events() -> None:
     noting, settings = Noting(), WORLD.begin(Machine(), source(a=1))
     with watched(settings, noting) as watching:
         watching.observe(PhaseBegan("ingest", 0))

@@ -1,8 +1,9 @@
-"""A fault in each construct in turn, under each policy: how far the watermark comes, what is published, and that the
-next run, with the fault mended, publishes the rest. How far is said by the table of `conf/task-flow.md`, whose rows are
-these faults, by name; of some the job file refuses all policies but `full`.
+"""A fault in each construct under each policy: how far the watermark moves, what is published, and that the next run
+without the fault publishes the rest.
 
-Twelve records in three work units of four; what is wrong is wrong at offset 6, in the midst of the second.
+The table of `conf/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For some of them the
+job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at offset 6, in the
+middle of the second.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ PAGE = Path(distcommit.__file__).parents[1] / "conf" / "task-flow.md"
 
 
 def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
-    """By what goes wrong: how far the watermark comes under each policy that there is then, and that of the other
-    dataset."""
+    """Return the expected watermarks by fault: one for each policy that the page lists, and that of the other
+    dataset.
+    """
     head = re.escape("    what goes wrong") + r" +full +successful +partial +others\n"
-    found = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, "the page has no such table"
-    rows = [re.fullmatch(r" {4}(\S.*?)" + r" +(\d+|-)" * 3 + r" +(\d+)", line) for line in found[1].splitlines()]
+    table_match = re.search(rf"^{head}((?: {{4}}.*\n)+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert table_match, "the page must contain the table"
+    rows = [re.fullmatch(r" {4}(\S.*?)" + r" +(\d+|-)" * 3 + r" +(\d+)", line) for line in table_match[1].splitlines()]
     read = [(row[1], row.groups()[1:4], int(row[5])) for row in rows if row]
-    assert len({name for name, _, _ in read}) == len(rows), "each row is one fault, with four numbers"
+    assert len({name for name, _, _ in read}) == len(rows), "each row must have one fault and four numbers"
     return {
         name: ({p: int(far) for p, far in zip(CommitPolicy, reached, strict=True) if far != "-"}, others)
         for name, reached, others in read
@@ -71,7 +73,7 @@ TABLE = table()
 
 
 def cases(names: Iterable[str]) -> list[tuple[str, CommitPolicy]]:
-    """Each of these faults under each of its policies."""
+    """Return each of these faults with each of its policies."""
     return [(name, policy) for name in names for policy in TABLE.get(name, ({CommitPolicy.FULL: 0}, 0))[0]]
 
 
@@ -87,7 +89,9 @@ def break_down(batch: pa.RecordBatch) -> None:
 
 @dataclass(frozen=True)
 class BatchByBatch(ModelSource):
-    """The model source, a record a batch; it may break down there, at the bad one or with its work unit."""
+    """The model source with one record a batch. It may fail at the start, at the bad record or at the end of its work
+    unit.
+    """
 
     breaks: str = ""
 
@@ -149,14 +153,14 @@ class BreakingConverter(Converter):
 
 
 class WideningConverter(Converter):
-    """Gives the bad record another schema."""
+    """A converter that returns another schema for the bad record."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(batch.append_column("more", pa.array(["more"])) if has_bad(batch) else batch)
 
 
 class RefusingConverter(Converter):
-    """Raises as it is asked what it makes of that schema."""
+    """A converter that raises when it is asked for the output schema."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         if "more" in schema.names:
@@ -169,7 +173,7 @@ class RefusingConverter(Converter):
 
 @dataclass
 class UnluckyConverter(Converter):
-    """Raises as it begins its second work unit, or as it is closed."""
+    """A converter that raises when its second work unit begins, or when it is closed."""
 
     at: str
     begun: int = 0
@@ -212,7 +216,7 @@ class EndlessRowChecker(RowChecker):
 
 
 class LyingConverter(Converter):
-    """Returns another schema than it said."""
+    """A converter that returns another schema than it declared."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema
@@ -265,7 +269,7 @@ class BreakingTaskChecker(TaskChecker):
 
 @dataclass
 class UnluckyTaskChecker(TaskChecker):
-    """Raises as it begins its second work unit."""
+    """A task checker that raises when its second work unit begins."""
 
     begun: int = 0
 
@@ -291,7 +295,7 @@ class _Check(TaskCheck):
 
 
 class BreakingSink(FileSink, frozen=True):
-    """Files, whose writer breaks down at the bad record, or at the beginning or the end of what that is in."""
+    """A file sink whose writer fails at the bad record, or when the file with that record is opened or closed."""
 
     breaks_at: str = "write"
 
@@ -376,8 +380,9 @@ def unlucky_check(source: Source, sink: Sink) -> TaskFlow:
 
 @dataclass(frozen=True)
 class Broken:
-    """What is wrong: with the constructs, the source, or the file system. `of`: what is told to have failed; `whole`:
-    whether all of the job is published or nothing."""
+    """A fault of the constructs, the source or the file system. `of` names the part that is reported as failed; `whole`
+    is true where the fault decides whether all of the job is published or nothing.
+    """
 
     flow: Flow = TaskFlow.straight
     files: FileSink = FILES
@@ -392,7 +397,7 @@ def broken_files(breaks_at: str) -> FileSink:
 
 
 def no_space(kind: str) -> Callable[[], Fault]:
-    """For files of error branches, before they are published."""
+    """Build faults for a full disk when error-branch files are published."""
     return lambda: fails(errno.ENOSPC, kind, "/errors")
 
 
@@ -428,7 +433,7 @@ FAILS = {
     "task checker: raises, optional": Broken(checks(BreakingTaskChecker(), mandatory=False)),
     "task checker: says no": Broken(checks(BreakingTaskChecker(raises=False))),
 }
-"""Work units fail."""
+"""Faults that fail work units."""
 PLANS = ("source: plan raises",)
 NOWHERE = fork(BreakingFork(raises=False), on_rejected="divert")
 NEVER_ENOUGH, BREAKING = (Check("it", BreakingTaskChecker(raises)) for raises in (False, True))
@@ -436,8 +441,9 @@ NEVER_ENOUGH, BREAKING = (Check("it", BreakingTaskChecker(raises)) for raises in
 
 @dataclass(frozen=True)
 class Endured:
-    """A fault that fails nothing, or an optional branch alone: the records of published and error files, and those of
-    error files."""
+    """A fault that fails nothing, or only an optional branch. It gives the number of records in published and error
+    files, and of those in error files.
+    """
 
     flow: Flow = TaskFlow.straight
     records: int = 15
@@ -461,17 +467,16 @@ GOES_ON = {
     "optional branch: its task checker raises": Endured(optional_right(check=BREAKING), 30, 4),
     "optional branch: its task checker says no": Endured(optional_right(check=NEVER_ENOUGH), 30, 4),
 }
-"""Of an optional branch its work unit is diverted, no other."""
+"""A failing optional branch rejects the records of its work unit only."""
 
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A target that can't be renamed to once so many renames have `passed`, and how many files of the dataset are
-    published by then.
+    """A target to which no rename works after `passed` renames.
 
-    `folder`: the one of the dataset that is there; `files`: how they are published; `before`: whether an earlier
-    run has published three records of another partition; `whole`: as of `Broken`; `live`: how many records of the
-    dataset there are in the end.
+    `folder` is the dataset's folder there. `files` tells how they are published, and how many are published by then.
+    `before`: an earlier run has published three records of another partition. `whole`: as in `Broken`. `live`: the
+    number of the dataset's records in the end.
     """
 
     target: str
@@ -513,21 +518,21 @@ COMMITTERS: dict[str, CommitOutcome | Exception] = {
 }
 
 
-def test_the_table_has_each_fault() -> None:
+def test_page_table_lists_each_fault() -> None:
     assert set(TABLE) == {*PLANS, *FAILS, *GOES_ON, *COMMIT_STEPS, *FED_AGAIN, *COMMITTERS}
 
 
 def require_as_the_table_says(name: str, world: World, machine: Machine) -> int:
-    """Watermarks are; what they come to."""
+    """Require the watermarks of the table, and return them."""
     stored = world.watermarks(machine)
-    found = [stored[urn].positions.get("0", 0) if urn in stored else 0 for urn in ("a", "b")]
+    reached_positions = [stored[urn].positions.get("0", 0) if urn in stored else 0 for urn in ("a", "b")]
     reached, others = TABLE[name]
-    assert found == [reached[world.policy], others]
+    assert reached_positions == [reached[world.policy], others]
     return reached[world.policy] + others
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(FAILS))
-def test_a_fault_in_a_construct(name: str, policy: CommitPolicy) -> None:
+def test_fault_in_a_construct_moves_the_watermark_as_the_table_requires(name: str, policy: CommitPolicy) -> None:
     machine, broken = Machine(), FAILS[name]
     world = World(policy=policy, flow=broken.flow, files=broken.files, job_level=broken.whole)
     if broken.fault is not None:
@@ -539,9 +544,9 @@ def test_a_fault_in_a_construct(name: str, policy: CommitPolicy) -> None:
     assert all(reason.text for reason in result.totals.reasons)
     branches = len(broken.flow(SOURCE, FILES).branches)
     read = require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.exact, found.pending) == (not broken.whole, ["b (pending)"] if broken.whole else [])
-    assert (found.records, found.duplicates, found.gaps) == (read * branches, 0, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.pending) == (not broken.whole, ["b (pending)"] if broken.whole else [])
+    assert (audit_result.records, audit_result.duplicates, audit_result.gaps) == (read * branches, 0, 0)
     mended = replace(world, flow=fork(ToAll()) if branches == 2 else TaskFlow.straight, files=FILES)
     assert go(mended, machine, BatchByBatch(SOURCE.datasets)).succeeded
     last = audit(mended, machine)
@@ -549,7 +554,7 @@ def test_a_fault_in_a_construct(name: str, policy: CommitPolicy) -> None:
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(PLANS))
-def test_a_source_that_can_not_be_asked_what_there_is_ends_the_run(name: str, policy: CommitPolicy) -> None:
+def test_source_that_cannot_list_its_datasets_ends_the_run(name: str, policy: CommitPolicy) -> None:
     machine, world = Machine(), World(policy=policy)
     with pytest.raises(SourceUnavailableError, match="the source can't be asked"):
         go(world, machine, BatchByBatch(SOURCE.datasets, breaks="plan"))
@@ -559,17 +564,21 @@ def test_a_source_that_can_not_be_asked_what_there_is_ends_the_run(name: str, po
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(GOES_ON))
-def test_what_fails_nothing_cuts_nothing_short(name: str, policy: CommitPolicy) -> None:
+def test_harmless_fault_does_not_shorten_the_committed_range(name: str, policy: CommitPolicy) -> None:
     machine, endured = Machine(), GOES_ON[name]
     world = World(policy=policy, flow=endured.flow)
     assert go(world, machine, BatchByBatch(SOURCE.datasets, breaks=endured.source)).succeeded
     require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.exact, found.records, found.rejected) == (True, endured.records - endured.rejected, endured.rejected)
+    audit_result = audit(world, machine)
+    assert (audit_result.exact, audit_result.records, audit_result.rejected) == (
+        True,
+        endured.records - endured.rejected,
+        endured.rejected,
+    )
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(COMMIT_STEPS))
-def test_a_commit_step_that_fails_leaves_all_of_it_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failed_commit_step_leaves_its_sequence_to_replay(name: str, policy: CommitPolicy) -> None:
     broken = COMMIT_STEPS[name]
     machine = with_folders(Machine(), *filter(None, [broken.folder]))
     world, datasets, before = World(policy=policy, files=broken.files, job_level=broken.whole), SOURCE.datasets, 0
@@ -581,8 +590,13 @@ def test_a_commit_step_that_fails_leaves_all_of_it_to_replay(name: str, policy: 
     machine.faults.clear()
     assert [reason.subject for reason in result.totals.reasons] == ["a"]
     require_as_the_table_says(name, world, machine)
-    found = audit(world, machine)
-    assert (found.pending, found.records, found.duplicates, found.gaps) == (["a (pending)"], 3 + before, 0, 0)
+    audit_result = audit(world, machine)
+    assert (audit_result.pending, audit_result.records, audit_result.duplicates, audit_result.gaps) == (
+        ["a (pending)"],
+        3 + before,
+        0,
+        0,
+    )
     assert (
         len([path for path in machine.paths(f"{OUTPUT}/a") if path.endswith(".parquet")]) == broken.published + before
     )
@@ -592,7 +606,7 @@ def test_a_commit_step_that_fails_leaves_all_of_it_to_replay(name: str, policy: 
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(FED_AGAIN))
-def test_what_fails_as_it_is_fed_again_is_among_the_errors_or_left_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failure_while_reprocessing_ends_among_the_errors_or_in_replay(name: str, policy: CommitPolicy) -> None:
     machine, broken, data = Machine(), FED_AGAIN[name], BatchByBatch(SOURCE.datasets)
     world = World(policy=policy, flow=DIVERTS)
     assert go(world, machine, data).succeeded
@@ -602,9 +616,9 @@ def test_what_fails_as_it_is_fed_again_is_among_the_errors_or_left_to_replay(nam
     machine.faults.clear()
     assert [reason.subject for reason in result.totals.reasons] == ["a"]
     require_as_the_table_says(name, world, machine)
-    found, is_sealed = audit(world, machine), broken.fault is not None
-    assert (found.exact, found.pending) == (not is_sealed, ["a (pending)"] if is_sealed else [])
-    assert (found.records, found.rejected, found.duplicates, found.gaps) == (14, 1, 0, 0)
+    audit_result, is_sealed = audit(world, machine), broken.fault is not None
+    assert (audit_result.exact, audit_result.pending) == (not is_sealed, ["a (pending)"] if is_sealed else [])
+    assert (audit_result.records, audit_result.rejected, audit_result.duplicates, audit_result.gaps) == (14, 1, 0, 0)
     mended = replace(world, flow=TaskFlow.straight)
     assert (go if is_sealed else reprocessed)(mended, machine, data).succeeded
     last = audit(mended, machine)
@@ -616,7 +630,7 @@ def reprocessed(world: World, machine: Machine, data: ModelSource) -> RunResult:
 
 
 @pytest.mark.parametrize(("name", "policy"), cases(COMMITTERS))
-def test_a_committer_that_fails_leaves_all_of_it_to_replay(name: str, policy: CommitPolicy) -> None:
+def test_failing_committer_leaves_its_sequence_to_replay(name: str, policy: CommitPolicy) -> None:
     outcome = COMMITTERS[name]
 
     def answer(request: CommitRequest) -> CommitOutcome | None:

@@ -1,4 +1,4 @@
-"""Whatever a source hands over for one dataset, the others are published, and what is told of it can be stored."""
+"""Invalid output of a source for one dataset is reported in a storable form, and the other datasets are published."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TextlessError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Careless(ModelSource):
-    """Plans what it is given beside good datasets, asking first whether it is owned."""
+    """A source that plans invalid datasets beside valid ones, and checks ownership first."""
 
     given: tuple[Any, ...] = ()
     asks: bool = True
@@ -45,14 +45,14 @@ class Careless(ModelSource):
         yield from ModelSource.plan(self, owned, states)
 
 
-def check_good_ones(world: World, machine: Machine, result: RunResult, told: int) -> None:
+def check_good_ones(world: World, machine: Machine, result: RunResult, expected_reasons: int) -> None:
     assert not result.succeeded
     watermarks = world.watermarks(machine)
     assert {urn: watermarks.get(urn) for urn in GOOD.datasets} == {
         "good": Watermark({"0": 3}),
         "other": Watermark({"0": 2}),
     }
-    assert len(result.totals.reasons) == told
+    assert len(result.totals.reasons) == expected_reasons
     msgspec.json.encode(result)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=RunResult) == result
 
@@ -60,7 +60,7 @@ def check_good_ones(world: World, machine: Machine, result: RunResult, told: int
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, names=st.lists(no_names(), min_size=1, max_size=3))
 @example(world=World(buckets=2, partitions=2), names=["a\udcff", b"topic", None])
-def test_what_can_not_name_a_dataset_stops_itself_only(world: World, names: list[Any]) -> None:
+def test_invalid_dataset_name_stops_only_its_own_dataset(world: World, names: list[Any]) -> None:
     unit = WorkUnit("", "x", Watermark({"0": 0}), Watermark({"0": 5}), 5)
     plans = tuple(DatasetPlan(name, None, Watermark({"0": 0}), (unit,)) for name in names)
     problems = tuple(DatasetProblem(name, name) for name in names)
@@ -73,7 +73,7 @@ def test_what_can_not_name_a_dataset_stops_itself_only(world: World, names: list
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, plan=no_plans("bad"))
 @example(world=World(), plan=DatasetPlan("bad", None, Watermark({"0": float("nan")}), ()))
-def test_a_plan_that_can_not_be_stored_or_carried_out_stops_itself_only(world: World, plan: DatasetPlan) -> None:
+def test_plan_that_cannot_be_stored_or_executed_stops_only_its_own_dataset(world: World, plan: DatasetPlan) -> None:
     machine = Machine()
     result = go(world, machine, Careless(GOOD.datasets, given=(plan,)))
     check_good_ones(world, machine, result, 1)
@@ -81,15 +81,15 @@ def test_a_plan_that_can_not_be_stored_or_carried_out_stops_itself_only(world: W
     assert "correct the source's plan()" in result.totals.reasons[0].text
 
 
-@pytest.mark.parametrize("given", [None, 5, ("bad", None), {"dataset_urn": "bad"}, WorkUnit])
-def test_what_is_no_plan_at_all_is_told(given: Any) -> None:
+@pytest.mark.parametrize("planned", [None, 5, ("bad", None), {"dataset_urn": "bad"}, WorkUnit])
+def test_object_that_is_not_a_plan_is_reported(planned: Any) -> None:
     machine = Machine()
-    result = go(World(), machine, Careless(GOOD.datasets, given=(given,), asks=False))
+    result = go(World(), machine, Careless(GOOD.datasets, given=(planned,), asks=False))
     check_good_ones(World(), machine, result, 1)
-    assert f"planned a {type(given).__name__}; it must be a DatasetPlan" in result.totals.reasons[0].text
+    assert f"planned a {type(planned).__name__}; it must be a DatasetPlan" in result.totals.reasons[0].text
 
 
-def test_a_dataset_that_is_planned_twice_or_by_somebody_else_does_not_take_the_place_of_others() -> None:
+def test_dataset_planned_twice_or_by_a_non_owner_does_not_displace_others() -> None:
     world, machine = World(buckets=2, partitions=2), Machine()
     unit = WorkUnit("", "stray", Watermark({"0": 0}), Watermark({"0": 0}), 0)
     stray = DatasetPlan("stray", None, Watermark({"0": 0}), (unit,))
@@ -125,12 +125,12 @@ class OddExtraction(Extraction):
         yield from self.source.batches or self.inner
 
     def actual_high(self) -> Watermark:
-        given = self.source.high
-        return given if given is not None else self.inner.actual_high()
+        high = self.source.high
+        return high if high is not None else self.inner.actual_high()
 
     def bytes_read(self) -> int:
-        given: int = self.source.bytes_read
-        return given
+        size: int = self.source.bytes_read
+        return size
 
     def holes(self) -> Any:
         return self.source.holes
@@ -138,7 +138,7 @@ class OddExtraction(Extraction):
 
 @dataclass(frozen=True, slots=True)
 class OddExtractions(ModelSource):
-    """The dataset `bad` is read in an odd way."""
+    """A source that extracts the dataset `bad` in an invalid way."""
 
     high: Any = None
     batches: Any = ()
@@ -157,7 +157,7 @@ def run_odd(world: World, **odd: Any) -> tuple[Machine, RunResult]:
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, odd=no_positions())
 @example(world=World(), odd=True)
-def test_an_actual_high_watermark_that_can_not_be_stored_fails_its_own_dataset(world: World, odd: Any) -> None:
+def test_actual_high_watermark_that_cannot_be_stored_fails_only_its_own_dataset(world: World, odd: Any) -> None:
     for high in (Watermark({"0": odd}), Watermark({"0": 3}, odd), Watermark(odd), odd):
         if high is None:
             continue
@@ -187,18 +187,18 @@ def test_an_actual_high_watermark_that_can_not_be_stored_fails_its_own_dataset(w
         {"holes": [SkippedRange("0", 0, 1, "given up")]},
     ],
 )
-def test_an_extraction_of_odd_values_fails_its_own_dataset(odd: dict[str, Any]) -> None:
+def test_extraction_of_invalid_values_fails_only_its_own_dataset(odd: dict[str, Any]) -> None:
     machine, result = run_odd(World(), **odd)
     check_good_ones(World(), machine, result, 1)
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("bad", "failed")]
 
 
-def test_numbers_of_other_libraries_are_numbers() -> None:
+def test_numbers_of_other_libraries_are_accepted() -> None:
     _, result = run_odd(World(), bytes_read=np.int64(7))
     assert (result.succeeded, result.totals.bytes_read % 7) == (True, 0)
 
 
-def test_what_a_source_skipped_adds_up_to_a_number_that_can_be_stored() -> None:
+def test_skip_counts_of_a_source_add_up_to_a_storable_number() -> None:
     unit = WorkUnit("", "good", Watermark({"0": 0}), Watermark({"0": 3}), 2**53)
     skipped = tuple(SkippedRange(f"{number}", -(2**63), 2**63 - 1, "expired") for number in range(7, 10))
     plan = DatasetPlan("good", None, Watermark({"0": 0}), (unit,), skipped)
@@ -209,7 +209,7 @@ def test_what_a_source_skipped_adds_up_to_a_number_that_can_be_stored() -> None:
     msgspec.json.encode(result)
 
 
-def test_a_source_whose_error_has_no_text_is_a_reason() -> None:
+def test_source_error_without_text_still_yields_a_reason() -> None:
     def broken() -> None:
         raise TextlessError
 
@@ -219,14 +219,14 @@ def test_a_source_whose_error_has_no_text_is_a_reason() -> None:
 
 
 @pytest.mark.parametrize("urn", ["\0", "a\nb", "\x1b[31mred", "\u202eabc", "..", "a" * 1024])
-def test_any_valid_text_names_a_dataset(urn: str) -> None:
+def test_any_valid_text_is_a_dataset_name(urn: str) -> None:
     machine, named = Machine(), source(good=3, **{urn: 2})
     assert go(World(), machine, named).succeeded
     assert World().violation(machine, named, {}) == ""
 
 
 @pytest.mark.parametrize("world", [World(), World(buckets=2, partitions=2)])
-def test_what_a_source_passes_over_is_told_and_no_failure(world: World) -> None:
+def test_skipped_offsets_of_a_source_are_reported_and_are_not_a_failure(world: World) -> None:
     machine, names = Machine(), [f"__{number}" for number in range(50)]
     passed = tuple(SkippedDataset(name, "internal \udcff") for name in names)
     result = go(world, machine, Careless(GOOD.datasets, given=passed))

@@ -1,4 +1,4 @@
-"""Micro-batches on a simulated machine: spooled, committed, killed, and handed over again."""
+"""Micro-batches on a simulated machine: spooled, committed, killed, and delivered again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spool_of(machine: Machine, name: str) -> Spool:
 def spooled(
     machine: Machine, partitions: Sequence[Sequence[Rows]], batch_id: int, query_id: str = QUERY
 ) -> SpooledBatch:
-    """The rows by partition of the micro-batch and by Arrow batch. Each partition has a twin that does not count."""
+    """Spool the rows by partition and Arrow batch. Each partition has a twin that does not count."""
     spool = spool_of(machine, f"{query_id}-{batch_id}-{len(machine.made)}")
     attempts: list[str] = []
     for partition in partitions:
@@ -80,7 +80,7 @@ def rows_of(*batches: Sequence[Sequence[Rows]]) -> list[tuple[str, int]]:
     return sorted(row for batch in batches for partition in batch for rows in partition for row in rows)
 
 
-def test_each_row_goes_to_its_dataset_once_whatever_is_handed_over_again() -> None:
+def test_each_row_goes_to_its_dataset_once_however_often_a_batch_is_delivered() -> None:
     machine = Machine()
     assert hand_over(machine, spooled(machine, FIRST, 0)).succeeded
     assert published(machine) == rows_of(FIRST)
@@ -89,11 +89,11 @@ def test_each_row_goes_to_its_dataset_once_whatever_is_handed_over_again() -> No
     assert hand_over(machine, spooled(machine, SECOND, 1)).succeeded
     assert published(machine) == rows_of(FIRST, SECOND)
     assert hand_over(machine, spooled(machine, FIRST, 0)).totals.datasets_planned == 0
-    found = {urn: dict(s.watermark.positions) for urn, s in states(WORLD, machine).items() if s.watermark}
-    assert found == {"a": {QUERY: 2}, "b": {QUERY: 1}, "c": {QUERY: 2}, "d": {QUERY: 2}}
+    positions = {urn: dict(s.watermark.positions) for urn, s in states(WORLD, machine).items() if s.watermark}
+    assert positions == {"a": {QUERY: 2}, "b": {QUERY: 1}, "c": {QUERY: 2}, "d": {QUERY: 2}}
 
 
-def test_queries_have_positions_of_their_own() -> None:
+def test_queries_have_separate_positions() -> None:
     machine = Machine()
     hand_over(machine, spooled(machine, FIRST, 4))
     assert hand_over(machine, spooled(machine, SECOND, 0, "other")).succeeded
@@ -103,8 +103,8 @@ def test_queries_have_positions_of_their_own() -> None:
     assert watermark.positions == {QUERY: 5, "other": 1}
 
 
-def test_killed_at_any_operation_and_handed_over_again() -> None:
-    """The next run finishes the micro-batch, whatever the killed one had done of it."""
+def test_micro_batch_killed_at_any_operation_is_finished_by_its_next_delivery() -> None:
+    """The next run finishes the micro-batch wherever the first one was killed."""
     finished, number = False, 0
     while not finished:
         machine = Machine()
@@ -130,7 +130,7 @@ def test_killed_at_any_operation_and_handed_over_again() -> None:
     assert number > 60
 
 
-def test_a_dataset_that_fails_is_committed_when_its_micro_batch_comes_again() -> None:
+def test_failed_dataset_is_committed_at_the_next_delivery_of_its_micro_batch() -> None:
     machine = Machine()
     batch = spooled(machine, SECOND, 0)
     machine.remove(batch.spool.path_of(batch.attempts[0], batch.spool.owner_of("d")))
@@ -141,8 +141,8 @@ def test_a_dataset_that_fails_is_committed_when_its_micro_batch_comes_again() ->
     assert published(machine) == rows_of(SECOND)
 
 
-def test_a_spool_that_lost_rows_is_not_read_as_if_it_were_whole() -> None:
-    """An Arrow stream may end after any batch: the count of the index is what it is held against."""
+def test_spool_that_lost_rows_is_rejected_as_incomplete() -> None:
+    """An Arrow stream may end after any batch, so its rows are compared with the count of the index."""
     machine = Machine()
     batch = spooled(machine, [[[("a", 1)], [("a", 2)]]], 0)
     [path] = [p for p in machine.paths(f"{STAGING}/batches/{QUERY}") if batch.attempts[0] in p and "arrows" in p]
@@ -156,8 +156,8 @@ def test_a_spool_that_lost_rows_is_not_read_as_if_it_were_whole() -> None:
     assert published(machine) == []
 
 
-def test_what_was_read_in_part_has_no_position() -> None:
-    """As when a deadline cuts it, which the job file refuses."""
+def test_partially_read_micro_batch_has_no_position() -> None:
+    """A deadline would cause one, and the job file rejects deadlines."""
     batch = spooled(Machine(), [[[("a", 1)], [("a", 2)]]], 0)
     [plan] = batch.plan(lambda urn: True, SourceState())
     assert isinstance(plan, DatasetPlan)
@@ -169,7 +169,7 @@ def test_what_was_read_in_part_has_no_position() -> None:
 
 @pytest.mark.parametrize("name", [b"a\xff", b"", b"x" * 2000])
 @pytest.mark.parametrize("alone", [True, False])
-def test_rows_of_what_can_not_name_a_dataset_are_told_and_the_others_committed(name: bytes, alone: bool) -> None:
+def test_rows_with_an_invalid_dataset_name_are_reported_and_the_others_committed(name: bytes, alone: bool) -> None:
     machine = Machine()
     spool = spool_of(machine, "odd")
     names = [name] if alone else [b"b", name, b"a", name]
@@ -183,7 +183,7 @@ def test_rows_of_what_can_not_name_a_dataset_are_told_and_the_others_committed(n
 
 
 @pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array(["a", None])])
-def test_a_row_without_a_dataset_is_refused(column: pa.Array) -> None:
+def test_row_without_a_dataset_is_rejected(column: pa.Array) -> None:
     batch = pa.record_batch([column, pa.array([1, 2])], names=["shop", "n"])
     with pytest.raises(ConfigurationError, match="does not name each row's dataset"):
         list(spool_of(Machine(), "x")([batch]))

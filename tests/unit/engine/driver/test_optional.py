@@ -1,4 +1,4 @@
-"""Optional branches: wherever one fails before the seal, its records are among its errors and the others commit."""
+"""Optional branches: if one fails before the seal, its records go to its error branch and the other branches commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = FileSink(compression="none")
 
 @dataclass(frozen=True)
 class Raising(Converter, RowChecker):
-    """Raises as it begins a work unit, or at a batch: at any, or at one with a value."""
+    """A converter that raises when a work unit begins, at any batch, or at a batch with a value."""
 
     begins: bool = False
     value: str = ""
@@ -70,7 +70,7 @@ class RaisingChecker(RowChecker):
 
 @dataclass(frozen=True)
 class RaisingCheck(TaskChecker, TaskCheck):
-    """Raises there, or is never satisfied."""
+    """A row checker that raises there, or a task checker that never passes."""
 
     where: str
 
@@ -92,7 +92,7 @@ class RaisingCheck(TaskChecker, TaskCheck):
 
 @dataclass
 class RaisingSink(MemorySink):
-    """A sink of one's own whose writer raises there."""
+    """A custom sink whose writer raises there."""
 
     where: str = ""
 
@@ -122,7 +122,7 @@ class RaisingWriter(MemoryWriter):
 
 
 def flow_of(*branches: Branch) -> Callable[[Source, Sink], TaskFlow]:
-    """A flow that sends all records to all branches."""
+    """Build a flow that sends all records to all branches."""
     return lambda source, sink: TaskFlow(source, branches, fork=ByValue())
 
 
@@ -156,13 +156,15 @@ def audit(world: World, machine: Machine) -> AuditResult:
     return audit_store(world.store(machine), DATA.provenance, deep=True)
 
 
-def in_branches(found: AuditResult) -> dict[str, tuple[int, int]]:
-    """Of each branch how much is published, error files too, and how much of it is rejected."""
-    return {row.branch: (row.published + row.rejected, row.rejected) for row in found.partitions}
+def in_branches(audit_result: AuditResult) -> dict[str, tuple[int, int]]:
+    """Return for each branch how many records are published, error files included, and how many of them are
+    rejected.
+    """
+    return {row.branch: (row.published + row.rejected, row.rejected) for row in audit_result.partitions}
 
 
 def errors(machine: Machine, folder: str) -> list[tuple[str, str, str]]:
-    """The records of an error branch: which, and where and why they were turned away."""
+    """Return the records of an error branch, each with the construct that rejected it and the reason."""
     fs = SimulatedFileSystem(machine)
     rows = [row for path in machine.paths(f"{OUTPUT}/_rejected/{folder}") for row in read_records(fs, path).to_pylist()]
     return sorted((row["value"], row["error_construct"], row["error_reason"]) for row in rows)
@@ -174,7 +176,7 @@ def all_errors(result: RunResult) -> list[str]:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("why", FAILING)
-def test_wherever_it_fails_its_records_are_among_its_errors_and_the_others_commit(why: str, first: bool) -> None:
+def test_optional_branch_that_fails_rejects_its_records_and_the_others_commit(why: str, first: bool) -> None:
     construct, late = FAILING[why]
     world = World(flow=flow_of(late, GOOD) if first else flow_of(GOOD, late))
     machine = Machine()
@@ -182,10 +184,10 @@ def test_wherever_it_fails_its_records_are_among_its_errors_and_the_others_commi
     assert result.succeeded, result
     assert in_branches(audit(world, machine)) == {"good": (4, 0), "late": (4, 4)}
     assert audit(world, machine).exact
-    found = errors(machine, "a/late")
-    assert [value for value, _, _ in found] == [f"a/0/{n}" for n in range(4)]
-    assert {construct for _, construct, _ in found} == {construct}
-    ((reason,), (note,)) = {reason for _, _, reason in found}, all_errors(result)
+    error_rows = errors(machine, "a/late")
+    assert [value for value, _, _ in error_rows] == [f"a/0/{n}" for n in range(4)]
+    assert {construct for _, construct, _ in error_rows} == {construct}
+    ((reason,), (note,)) = {reason for _, _, reason in error_rows}, all_errors(result)
     assert note == f"late: {construct}: {reason}"
     ((failure),) = result.totals.flow.failures
     assert (failure.branch, failure.construct, failure.work_units) == ("late", construct, 1)
@@ -193,7 +195,7 @@ def test_wherever_it_fails_its_records_are_among_its_errors_and_the_others_commi
 
 
 @pytest.mark.parametrize("why", FAILING)
-def test_a_mandatory_branch_that_fails_there_fails_the_work_unit(why: str) -> None:
+def test_mandatory_branch_that_fails_fails_the_work_unit(why: str) -> None:
     _, late = FAILING[why]
     world = World(flow=flow_of(GOOD, replace(late, optional=False)))
     machine = Machine()
@@ -204,7 +206,7 @@ def test_a_mandatory_branch_that_fails_there_fails_the_work_unit(why: str) -> No
     assert states(world, machine).get("a") is None or states(world, machine)["a"].watermark is None
 
 
-def test_several_fail_one_after_the_other_and_one_that_works_is_committed() -> None:
+def test_several_optional_branches_that_fail_one_after_another_leave_the_working_one_committed() -> None:
     memory = MemorySink()
     branches = (
         optional(Stage("one", Raising(begins=True)), name="one"),
@@ -218,10 +220,10 @@ def test_several_fail_one_after_the_other_and_one_that_works_is_committed() -> N
     assert result.succeeded
     assert memory.rows == {"a": [f"a/0/{n}" for n in range(4)]}
     assert (len(errors(machine, "a/one")), len(errors(machine, "a/three"))) == (4, 4)
-    assert [each.branch for each in result.totals.flow.failures] == ["one", "three"]
+    assert [failure.branch for failure in result.totals.flow.failures] == ["one", "three"]
 
 
-def test_a_mandatory_branch_that_fails_too_decides() -> None:
+def test_failing_mandatory_branch_decides_over_a_failing_optional_one() -> None:
     broken = replace(GOOD, stages=(Stage("own", Raising()),))
     machine = Machine()
     result = go(World(flow=flow_of(optional(Stage("own", Raising())), broken)), machine, DATA)
@@ -229,8 +231,8 @@ def test_a_mandatory_branch_that_fails_too_decides() -> None:
     assert (machine.paths(f"{OUTPUT}/a"), machine.paths(f"{OUTPUT}/_rejected")) == ({}, {})
 
 
-def test_the_next_attempt_begins_with_all_branches() -> None:
-    """What a mandatory branch fails at once is no reason to divert the others."""
+def test_next_attempt_begins_with_all_branches() -> None:
+    """An immediate failure of a mandatory branch is no reason to reject the records of the others."""
 
     @dataclass
     class Once(Converter):
@@ -251,7 +253,7 @@ def test_the_next_attempt_begins_with_all_branches() -> None:
     assert in_branches(audit(world, machine)) == {"good": (4, 0), "late": (4, 0)}
 
 
-def test_of_a_work_unit_that_fails_half_way_without_it_a_prefix_is_committed() -> None:
+def test_work_unit_that_fails_half_way_without_the_optional_branch_commits_a_prefix() -> None:
     world = World(flow=flow_of(GOOD, optional(Stage("own", Raising()))), policy=CommitPolicy.PARTIAL)
     machine = Machine()
     assert not go(world, machine, ModelSource({"a": ModelDataset({"0": 4}, bad={"0": 2})})).succeeded
@@ -262,16 +264,16 @@ def test_of_a_work_unit_that_fails_half_way_without_it_a_prefix_is_committed() -
     assert audit(world, machine).exact
 
 
-def test_it_fails_for_the_work_unit_that_it_fails_in_and_no_other() -> None:
+def test_optional_branch_fails_only_for_the_work_unit_of_the_failure() -> None:
     data = ModelSource({"a": ModelDataset({"0": 6}, units=3), "b": ModelDataset({"0": 2})})
     world = World(flow=flow_of(GOOD, optional(Stage("own", Raising(value="a/0/3")))))
     machine = Machine()
     result = go(world, machine, data)
     assert result.succeeded
     assert [value for value, _, _ in errors(machine, "a/late")] == ["a/0/2", "a/0/3"]
-    found = audit(world, machine)
-    assert found.exact
-    assert {(row.dataset, row.branch): row.rejected for row in found.partitions} == {
+    audit_result = audit(world, machine)
+    assert audit_result.exact
+    assert {(row.dataset, row.branch): row.rejected for row in audit_result.partitions} == {
         ("a", "good"): 0,
         ("a", "late"): 2,
         ("b", "good"): 0,
@@ -279,8 +281,8 @@ def test_it_fails_for_the_work_unit_that_it_fails_in_and_no_other() -> None:
     }
 
 
-def test_what_no_writer_of_it_can_say_its_error_branch_says() -> None:
-    """Holes and filtered records, of which the first branch's writer is told."""
+def test_error_branch_records_the_holes_that_the_failed_branch_cannot() -> None:
+    """Holes and filtered records are normally recorded by the first branch's writer."""
     data = ModelSource({"a": ModelDataset({"0": 4}, holes={"0": frozenset({1})})})
     drop = Stage("drop", NoneOf(frozenset({"a/0/2"})), on_failure="drop")
 
@@ -298,7 +300,7 @@ def test_what_no_writer_of_it_can_say_its_error_branch_says() -> None:
     assert footer.holes or holes
 
 
-def test_where_nothing_at_all_is_written_the_log_says_what_was_filtered() -> None:
+def test_log_records_filtered_counts_when_no_file_is_written() -> None:
     drop = Stage("drop", NoneOf(frozenset(f"a/0/{n}" for n in range(4))), on_failure="drop")
 
     def flow(source: Source, sink: Sink) -> TaskFlow:
@@ -311,7 +313,7 @@ def test_where_nothing_at_all_is_written_the_log_says_what_was_filtered() -> Non
     assert [(skip.low, skip.high, skip.is_hole) for skip in states(world, machine)["a"].skipped] == [(0, 4, True)]
 
 
-def test_a_hole_that_its_writer_can_not_take_fails_the_branch() -> None:
+def test_hole_that_its_writer_rejects_fails_the_branch() -> None:
     data = ModelSource({"a": ModelDataset({"0": 4}, holes={"0": frozenset({1})})})
     world = World(flow=flow_of(optional(sink=RaisingSink(where="holes")), GOOD))
     machine = Machine()
@@ -320,7 +322,7 @@ def test_a_hole_that_its_writer_can_not_take_fails_the_branch() -> None:
     assert audit(world, machine).exact
 
 
-def test_what_it_lacks_is_fed_to_it_again_and_may_fail_again() -> None:
+def test_reprocessed_records_of_an_optional_branch_may_fail_again() -> None:
     machine = Machine()
     broken = World(flow=flow_of(optional(Stage("own", Raising())), GOOD))
     mended = World(flow=flow_of(optional(), GOOD))
@@ -328,7 +330,7 @@ def test_what_it_lacks_is_fed_to_it_again_and_may_fail_again() -> None:
     again = broken.reprocess(machine, DATA, "a")
     assert again.succeeded, again
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 4)}
-    assert audit(broken, machine).retired == 2, "a file, and its tombstone"
+    assert audit(broken, machine).retired == 2, "a data file and its tombstone"
     assert mended.reprocess(machine, DATA, "a").succeeded
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 0)}
     assert go(mended, machine, DATA).succeeded
@@ -336,20 +338,20 @@ def test_what_it_lacks_is_fed_to_it_again_and_may_fail_again() -> None:
     assert (audit(broken, machine).exact, audit(broken, machine).retired) == (True, 0)
 
 
-def test_records_of_all_branches_that_are_fed_again_are_diverted_of_it_alone() -> None:
+def test_reprocessed_records_of_all_branches_are_rejected_only_for_the_failing_branch() -> None:
     before = World(flow=TurningAway(frozenset({"a/0/1"}), branches={"good": frozenset(), "late": frozenset()}))
     machine = Machine()
     assert go(before, machine, DATA).succeeded
     broken = World(flow=flow_of(optional(Stage("own", Raising())), GOOD))
     assert broken.reprocess(machine, DATA, "a").succeeded
     assert [value for value, _, _ in errors(machine, "a/late")] == ["a/0/1"]
-    found = audit(broken, machine)
-    assert found.exact
-    assert in_branches(found) == {"good": (4, 0), "late": (4, 1)}
+    audit_result = audit(broken, machine)
+    assert audit_result.exact
+    assert in_branches(audit_result) == {"good": (4, 0), "late": (4, 1)}
 
 
-def test_error_files_that_can_not_be_written_fail_the_attempt() -> None:
-    """They are nobody's but the attempt's: nothing could be diverted any more."""
+def test_error_files_that_cannot_be_written_fail_the_attempt() -> None:
+    """They belong to the attempt as a whole, so no branch could be dropped to save it."""
 
     def fault(operation: Any) -> None:
         if operation.kind == "mkdir" and "errors.late" in operation.path:
@@ -365,12 +367,12 @@ def test_error_files_that_can_not_be_written_fail_the_attempt() -> None:
     assert audit(world, machine).exact
 
 
-def test_at_least_one_is_mandatory() -> None:
+def test_flow_without_a_mandatory_branch_is_rejected() -> None:
     fork = {"operator": {"type": "all"}, "branches": {"x": {"optional": True}, "y": {"optional": True}}}
     from distcommit.app.job_file.built_in import validated
 
     operator = validated("fork", {"type": "all"})
     with pytest.raises(ValueError, match="at least one branch must not be optional"):
         ForkSettings.model_validate({**fork, "operator": operator})
-    found = ForkSettings.model_validate({"operator": operator, "branches": {"x": {"optional": True}, "y": {}}})
-    assert [branch.optional for branch in found.branches.values()] == [True, False]
+    fork_settings = ForkSettings.model_validate({"operator": operator, "branches": {"x": {"optional": True}, "y": {}}})
+    assert [branch.optional for branch in fork_settings.branches.values()] == [True, False]

@@ -1,4 +1,4 @@
-"""Whole runs of a job with a sink of the user's own: what its committer answers, and what becomes of the datasets."""
+"""Whole runs with a custom sink: the answers of its committer and their effect on the datasets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WORLD = World()
 
 @dataclass
 class MemorySink(CommitterSink):
-    """Keeps what it was given in a ledger of this process; `answers` may answer for a request instead."""
+    """A sink with a ledger in this process. `answers` may answer a request instead."""
 
     name: ClassVar[str] = "memory"
     answers: Callable[[CommitRequest], CommitOutcome | None] = lambda request: None
@@ -68,11 +68,11 @@ class MemorySink(CommitterSink):
 
     @property
     def rows(self) -> dict[str, list[str]]:
-        """The values that are visible, by dataset."""
-        found: dict[str, list[str]] = {}
+        """Return the visible values by dataset."""
+        values: dict[str, list[str]] = {}
         for (urn, _), infos in sorted(self.ledger.items()):
-            found.setdefault(urn, []).extend(value for info in infos for value in info["values"])
-        return found
+            values.setdefault(urn, []).extend(value for info in infos for value in info["values"])
+        return values
 
 
 @dataclass
@@ -113,7 +113,7 @@ class MemoryCommitter(SinkCommitter):
 
 
 def run_with(sink: Sink, machine: Machine, data: ModelSource, world: World = WORLD) -> RunResult:
-    """One whole run."""
+    """Run the job once."""
     return run(launch, replace(world.begin(machine, data, sink=sink), min_interval_s=1_000_000))
 
 
@@ -129,11 +129,11 @@ def raised(error: Exception) -> Callable[[], None]:
 
 
 def tried(machine: Machine) -> dict[str, int]:
-    """How many runs count as failed attempts at each dataset's sequence."""
+    """Return the number of runs that count as failed attempts, by dataset."""
     return {urn: len(state.tried_epochs) for urn, state in states(WORLD, machine).items() if state.sequence}
 
 
-def test_all_ready_datasets_of_a_bucket_are_one_call_and_each_work_unit_is_in_its_request() -> None:
+def test_all_ready_datasets_of_a_bucket_are_one_call_with_each_work_unit_in_its_request() -> None:
     machine, sink = Machine(), MemorySink()
     two = ModelDataset({"0": 2})
     data = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": two, "c": two, "nothing": ModelDataset({"0": 0})})
@@ -146,32 +146,32 @@ def test_all_ready_datasets_of_a_bucket_are_one_call_and_each_work_unit_is_in_it
     assert machine.paths(STAGING) == {}
 
 
-def test_a_writer_is_told_which_task_of_how_many_it_is_in() -> None:
+def test_writer_receives_its_task_number_and_the_number_of_tasks() -> None:
     machine, sink = Machine(), MemorySink()
     data = ModelSource({"large": ModelDataset({"0": 64}), **{f"d{n}": ModelDataset({"0": 1}) for n in range(20)}})
     settings = replace(WORLD.begin(machine, data, sink=sink), partitions=3)
     assert run(launch, settings).succeeded
     (large,) = (attempt for attempt in sink.attempts if attempt.dataset_urn == "large")
-    assert (large.task, large.tasks) == (0, 4), "what is large has a task of its own, and each partition one"
+    assert (large.task, large.tasks) == (0, 4), "the large work unit has its own task, and each partition has one"
     assert {attempt.task for attempt in sink.attempts} == {0, 1, 2, 3}
     assert {(attempt.tasks, attempt.epoch) for attempt in sink.attempts} == {(4, settings.epoch)}
 
 
-def test_the_next_run_goes_on_where_the_last_one_committed() -> None:
+def test_next_run_continues_at_the_last_committed_watermark() -> None:
     machine, sink = Machine(), MemorySink()
     for end in (2, 2, 5):
         assert run_with(sink, machine, source(a=end)).succeeded
     assert sink.rows == {"a": [f"a/0/{offset}" for offset in range(5)]}
-    assert len(sink.calls) == 2, "nothing is committed where nothing is new"
+    assert len(sink.calls) == 2, "nothing is committed without new records"
 
 
-def test_what_is_to_be_retried_later_stays_pending_and_counts_as_an_attempt_of_each_replay() -> None:
+def test_commit_to_be_retried_later_stays_pending_and_counts_an_attempt_for_each_replay() -> None:
     machine, sink = Machine(), MemorySink(answers=answer_for("b", RetryLater("the target is locked")))
     result = run_with(sink, machine, source(a=1, b=1))
     assert not result.succeeded
     assert [(r.subject, "the target is locked" in r.text) for r in result.totals.reasons] == [("b", True)]
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending"}
-    assert tried(machine) == {"b": 0}, "the run that sealed it is no failed replay"
+    assert tried(machine) == {"b": 0}, "the sealing run is not a failed replay"
     for attempt in (1, 2):
         result = run_with(sink, machine, source(a=attempt + 1, b=9))
         assert any("the target is locked" in reason.text for reason in result.totals.reasons)
@@ -184,7 +184,7 @@ def test_what_is_to_be_retried_later_stays_pending_and_counts_as_an_attempt_of_e
     assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"], "b": ["b/0/0"]}
 
 
-def test_what_fails_for_good_is_quarantined_at_once_and_the_others_go_on() -> None:
+def test_permanent_commit_failure_is_quarantined_at_once_and_others_continue() -> None:
     machine, sink = Machine(), MemorySink(answers=answer_for("a", FailedForGood("its schema does not fit")))
     result = run_with(sink, machine, source(a=1, b=2))
     assert statuses(WORLD, machine) == {"a": "quarantined", "b": "idle"}
@@ -196,7 +196,7 @@ def test_what_fails_for_good_is_quarantined_at_once_and_the_others_go_on() -> No
 
 
 @pytest.mark.parametrize("later", range(7))
-def test_what_fails_for_good_is_counted_once_whichever_try_it_is(later: int) -> None:
+def test_permanent_commit_failure_is_counted_once_whichever_try_it_is(later: int) -> None:
     machine, answers = Machine(), iter([RetryLater("not yet")] * later)
     sink = MemorySink(answers=lambda request: next(answers, FailedForGood("never")))
     result = run_with(sink, machine, source(a=1))
@@ -204,7 +204,7 @@ def test_what_fails_for_good_is_counted_once_whichever_try_it_is(later: int) -> 
     assert (len(sink.calls), result.totals.datasets_quarantined) == (later + 1, 1)
 
 
-def test_a_dataset_whose_commit_raises_does_not_hold_up_the_others() -> None:
+def test_dataset_whose_commit_raises_does_not_block_the_others() -> None:
     def answers(request: CommitRequest) -> CommitOutcome | None:
         if request.dataset_urn == "b":
             raise ZeroDivisionError("bad row")
@@ -216,7 +216,7 @@ def test_a_dataset_whose_commit_raises_does_not_hold_up_the_others() -> None:
     assert sink.rows == {"a": ["a/0/0"], "c": ["c/0/0"]}
 
 
-def test_a_run_counts_what_its_committers_were_asked_and_answered() -> None:
+def test_run_counts_the_requests_and_answers_of_its_committers() -> None:
     def answers(request: CommitRequest) -> CommitOutcome | None:
         if request.dataset_urn == "raises":
             time.sleep(0.002)
@@ -235,11 +235,11 @@ def test_a_run_counts_what_its_committers_were_asked_and_answered() -> None:
     assert totals.commit_retries == asked - 3
     assert 2 <= totals.target_ms < 60_000
     totals = run_with(sink, machine, source(new=1, known=1)).totals
-    assert totals.commit_attempts == totals.commit_retries > 0, "those that were left are asked for, and no others"
+    assert totals.commit_attempts == totals.commit_retries > 0, "only the pending commits are requested"
 
 
 @pytest.mark.parametrize("other", ["files", "another sink"])
-def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_number_of_runs(other: str) -> None:
+def test_job_without_the_sink_leaves_its_commits_pending_for_any_number_of_runs(other: str) -> None:
     class OtherSink(MemorySink):
         name = "other"
 
@@ -256,7 +256,7 @@ def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_nu
     assert sink.rows == {"a": ["a/0/0"]}
 
 
-def test_a_sink_that_can_not_be_opened_is_nobodys_failed_attempt_and_is_asked_once_for_a_batch() -> None:
+def test_sink_that_cannot_be_opened_counts_no_failed_attempt_and_is_opened_once_for_a_batch() -> None:
     machine, sink = Machine(), MemorySink(answers=lambda request: RetryLater("not today"))
     run_with(sink, machine, source(a=1, b=1))
     opened: list[int] = []
@@ -274,7 +274,7 @@ def test_a_sink_that_can_not_be_opened_is_nobodys_failed_attempt_and_is_asked_on
     assert tried(machine) == {"a": 0, "b": 0}
 
 
-def test_a_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
+def test_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
     class Short(MemoryCommitter):
         def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
             return []
@@ -290,7 +290,7 @@ def test_a_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
     assert any("1 outcomes; found 0" in reason.text for reason in result.totals.reasons), result.totals.reasons
 
 
-def test_an_answer_that_is_no_outcome_closes_nothing() -> None:
+def test_answer_that_is_not_an_outcome_closes_nothing() -> None:
     machine, sink = Machine(), MemorySink(answers=lambda request: "ok")  # type: ignore[arg-type, return-value]
     run_with(sink, machine, source(a=1))
     assert statuses(WORLD, machine) == {"a": "pending"}
@@ -309,12 +309,12 @@ def test_job_level_commits_nothing_unless_all_can_be_committed() -> None:
 class TestAbandon:
     @pytest.fixture
     def machine(self) -> Machine:
-        """Dataset a is quarantined."""
+        """Return a machine on which dataset a is quarantined."""
         machine = Machine()
         run_with(MemorySink(answers=lambda request: FailedForGood("no")), machine, source(a=1))
         return machine
 
-    def test_the_committer_takes_back_what_was_prepared_and_the_next_run_reads_it_again(self, machine: Machine) -> None:
+    def test_committer_revokes_prepared_commits_and_the_next_run_reads_again(self, machine: Machine) -> None:
         sink, sequence = MemorySink(), states(WORLD, machine)["a"].sequence
         assert sequence is not None
         operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
@@ -326,7 +326,7 @@ class TestAbandon:
         run_with(sink, machine, source(a=2))
         assert sink.rows == {"a": ["a/0/0", "a/0/1"]}
 
-    def test_what_can_not_be_taken_back_is_quarantined_as_before(self, machine: Machine) -> None:
+    def test_commit_that_cannot_be_revoked_is_quarantined_as_before(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(ConflictError("it is committed")))
         with pytest.raises(ConflictError, match="it is committed"):
             operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
@@ -335,7 +335,7 @@ class TestAbandon:
         run_with(MemorySink(), machine, NOTHING)
         assert statuses(WORLD, machine) == {"a": "idle"}
 
-    def test_a_target_that_is_down_leaves_it_revoking_until_it_is_abandoned_again(self, machine: Machine) -> None:
+    def test_target_that_is_down_leaves_a_dataset_revoking_until_it_is_abandoned_again(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(OSError("no route")))
         with pytest.raises(DistcommitError, match="OSError: no route"):
             operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
@@ -343,7 +343,7 @@ class TestAbandon:
         operator_actions.abandon(WORLD.store(machine), "a", "person", MemorySink().committers)
         assert statuses(WORLD, machine) == {"a": "idle"}
 
-    def test_a_committer_without_abort_can_not_take_back(self, machine: Machine) -> None:
+    def test_committer_without_abort_cannot_revoke(self, machine: Machine) -> None:
         class Plain(MemorySink):
             def open_committer(self, context: CommitterContext) -> SinkCommitter:
                 return PlainCommitter()
@@ -356,14 +356,14 @@ class TestAbandon:
             operator_actions.abandon(WORLD.store(machine), "a", "person", Plain().committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 
-    def test_without_its_sink_nothing_is_changed(self, machine: Machine) -> None:
+    def test_abandon_without_the_sink_changes_nothing(self, machine: Machine) -> None:
         with pytest.raises(SinkUnavailableError, match="the sink 'memory'"):
             operator_actions.abandon(WORLD.store(machine), "a", "person")
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 
 
-def test_a_task_whose_staged_files_can_not_be_synced_commits_nothing_of_them() -> None:
-    """For a sink of its own as for files: what is not durable must not be sealed."""
+def test_task_whose_staged_files_cannot_be_synced_commits_none_of_them() -> None:
+    """Only durable files may be sealed, also for a custom sink."""
     machine, sink = Machine(), MemorySink()
 
     def fault(operation: Any) -> None:
@@ -376,7 +376,7 @@ def test_a_task_whose_staged_files_can_not_be_synced_commits_nothing_of_them() -
     assert (result.totals.datasets_failed, sink.calls) == (1, [])
 
 
-def test_of_several_branches_files_come_first_as_they_can_be_taken_back() -> None:
+def test_branches_with_revocable_files_are_committed_first() -> None:
     machine, seen = Machine(), list[bool]()
     sink = MemorySink(opening=lambda: seen.append(bool(machine.paths("/job/output/a/files"))))
     settings = WORLD.begin(machine, source(a=3))
@@ -389,13 +389,13 @@ def test_of_several_branches_files_come_first_as_they_can_be_taken_back() -> Non
 
 @dataclass
 class LastingSink(MemorySink):
-    """What it has committed stays."""
+    """A sink whose commits can't be revoked."""
 
     name: ClassVar[str] = "a-lasting-one"
     abilities: ClassVar[Abilities] = Abilities(can_roll_back=False)
 
 
-def test_what_can_not_be_taken_back_is_committed_last_and_only_where_nothing_was_refused() -> None:
+def test_irrevocable_commit_comes_last_and_only_if_no_target_refused() -> None:
     machine, data = Machine(), source(a=3, b=3)
     table, lasting = MemorySink(answers=answer_for("a", RetryLater("not yet"))), LastingSink()
     settings = WORLD.begin(machine, data)
@@ -413,7 +413,7 @@ def test_what_can_not_be_taken_back_is_committed_last_and_only_where_nothing_was
 
 @dataclass
 class Closing(Converter):
-    """Notes what is asked of it; it can't be closed."""
+    """A converter that records its calls and raises when it is closed."""
 
     notes: list[str] = field(default_factory=list)
 
@@ -429,10 +429,10 @@ class Closing(Converter):
         raise ConnectionError("can't close")
 
 
-def test_converters_are_kept_open_from_one_work_unit_to_the_next_and_closed_in_the_end() -> None:
+def test_converters_stay_open_across_work_units_and_are_closed_in_the_end() -> None:
     converter, settings = Closing(), WORLD.begin(Machine(), source(a=3, b=2))
     branch = Branch(FileSink(compression="none"), stages=(Stage("closing", converter),))
     assert run(launch, replace(settings, flow=TaskFlow(settings.flow.source, (branch,)))).succeeded
-    assert sorted(converter.notes[:4:2]) == ["a", "b"], "told of which dataset the records are"
+    assert sorted(converter.notes[:4:2]) == ["a", "b"], "the converter knows the dataset of the records"
     assert converter.notes[1::2] == ["convert", "convert"]
     assert converter.notes[4:] == ["close"]

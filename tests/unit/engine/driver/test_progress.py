@@ -1,4 +1,4 @@
-"""How far tasks are, while they are at it."""
+"""Progress of tasks while they run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.engine.driver.machines import Machine, QuickClock, launch, sourc
 from tests.unit.pipeline.test_flow import ListSource, run_unit
 
 
-def test_progress_adds_up_and_says_which_task_is_slowest_of_those_that_read() -> None:
+def test_progress_adds_up_and_names_the_slowest_reading_task() -> None:
     parts = [
         Progress(1, 0, 2, 30, 1, 0, 300, 5.0, 5.0, {"read": 1.0, "json": 2.0}),
         Progress(0, 1, 3, 40, 0, 1, 400, 0.0, 0.0, {"read": 3.0}),
@@ -31,14 +31,14 @@ def test_progress_adds_up_and_says_which_task_is_slowest_of_those_that_read() ->
     )
 
 
-def test_what_is_live_adds_attempts_up_and_tells_after_each_batch() -> None:
-    told = list[tuple[int, int, dict[str, float]]]()
-    live = ProgressCounters(lambda: told.append((live.records, live.bytes_read, live.spent)))
+def test_progress_counters_add_up_over_attempts_and_report_after_each_batch() -> None:
+    reports = list[tuple[int, int, dict[str, float]]]()
+    live = ProgressCounters(lambda: reports.append((live.records, live.bytes_read, live.spent)))
     live.count_batch(10, 100, {"json": 1.0})
     live.count_batch(10, 50, {"json": 2.5, "write": 1.0})
     live.ended({"json": 3.0, "write": 2.0})
     live.count_batch(1, 1, {"json": 0.5})
-    assert told == [
+    assert reports == [
         (10, 100, {"json": 1.0}),
         (20, 150, {"json": 2.5, "write": 1.0}),
         (21, 151, {"json": 3.5, "write": 2.0}),
@@ -48,7 +48,7 @@ def test_what_is_live_adds_attempts_up_and_tells_after_each_batch() -> None:
     assert live.spent["read"] > 0
 
 
-def test_the_sum_over_tasks_is_what_their_newest_files_say() -> None:
+def test_progress_over_tasks_is_the_sum_of_their_newest_files() -> None:
     settings = WORLD.begin(Machine(), source(a=1))
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)
@@ -59,7 +59,7 @@ def test_the_sum_over_tasks_is_what_their_newest_files_say() -> None:
     assert read_progress(fs, folder) == Progress(0, 2, 0, 40, bytes_read=14, spent={"read": 3.0})
 
 
-def test_a_task_that_runs_says_how_fast_it_has_read_from_its_beginning_on() -> None:
+def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
     clock = QuickClock()
     settings = dataclasses.replace(WORLD.begin(Machine(), source(a=1)), clock=clock)
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
@@ -68,34 +68,34 @@ def test_a_task_that_runs_says_how_fast_it_has_read_from_its_beginning_on() -> N
         assert read_progress(fs, folder).fastest == 0
         clock.sleep(0.4)
         progress.tick()
-        assert read_progress(fs, folder).fastest == 0, "it is not time yet"
+        assert read_progress(fs, folder).fastest == 0, "the reporting interval has not passed yet"
         clock.sleep(2.6)
         progress.tick()
-        found = read_progress(fs, folder)
-        assert (found.slowest, found.fastest) == (10, 10)
-    found = read_progress(fs, folder)
-    assert (found.slowest, found.fastest, found.records_read) == (0, 0, 30)
+        newest = read_progress(fs, folder)
+        assert (newest.slowest, newest.fastest) == (10, 10)
+    newest = read_progress(fs, folder)
+    assert (newest.slowest, newest.fastest, newest.records_read) == (0, 0, 30)
 
 
-def test_an_ingest_task_tells_what_it_has_read_and_at_what_its_time_went_by_construct_and_branch() -> None:
+def test_ingest_task_reports_its_reads_and_its_time_by_construct_and_branch() -> None:
     settings = WORLD.begin(Machine(), source(a=[8, 4], b=8))
     settings = dataclasses.replace(settings, flow=model_flow(settings.flow.source, settings.flow.sinks[0]))
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     with watched(settings, NullObserver(), look=False):
         result = run(launch, settings)
-        found = read_progress(fs, folder)
+        progress = read_progress(fs, folder)
     assert result.succeeded
-    assert found.records_read == result.totals.records_read == 20
-    assert found.bytes_read == result.totals.bytes_read
-    assert found.spent.keys() == {"read", "by_offset", "right.bare", "left.write", "right.write", "commit"}
-    assert all(seconds > 0 for seconds in found.spent.values())
+    assert progress.records_read == result.totals.records_read == 20
+    assert progress.bytes_read == result.totals.bytes_read
+    assert progress.spent.keys() == {"read", "by_offset", "right.bare", "left.write", "right.write", "commit"}
+    assert all(seconds > 0 for seconds in progress.spent.values())
 
 
-def test_what_a_work_unit_has_read_is_told_batch_by_batch() -> None:
-    told, writing_s = list[tuple[int, int]](), list[float]()
+def test_progress_of_a_work_unit_is_reported_batch_by_batch() -> None:
+    reports, writing_s = list[tuple[int, int]](), list[float]()
 
     def tell() -> None:
-        told.append((live.records, live.bytes_read))
+        reports.append((live.records, live.bytes_read))
         writing_s.append(live.spent["write"])
 
     live = ProgressCounters(tell)
@@ -103,6 +103,6 @@ def test_what_a_work_unit_has_read_is_told_batch_by_batch() -> None:
         state = run_unit(ListSource(batches), live=live)
         assert state.outcome is TaskOutcome.SUCCEEDED
         writing_s.append(live.spent["write"])
-    assert told == [(2, 5), (3, 7), (4, 9)]
+    assert reports == [(2, 5), (3, 7), (4, 9)]
     assert live.spent.keys() == {"read", "numbers", "write"}
-    assert writing_s == sorted(set(writing_s)), "with what it takes to close files, and of all attempts"
+    assert writing_s == sorted(set(writing_s)), "progress includes the time to close files, and all attempts"

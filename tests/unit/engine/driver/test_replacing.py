@@ -1,4 +1,4 @@
-"""Publishers that replace: what is live after a run, what the audit makes of it, and when the rest is deleted."""
+"""Replacing publishers: what is live after a run, how the audit counts it, and when replaced files are deleted."""
 
 from __future__ import annotations
 
@@ -57,67 +57,69 @@ def stones(machine: Machine) -> list[Tombstone]:
 
 
 def live(world: World, machine: Machine) -> list[str]:
-    """What a committed reader sees: values of files and error files that are done and not retired."""
+    """Return what a committed reader sees: the values of files and error files that are done and not superseded."""
     fs, done = SimulatedFileSystem(machine), {urn: s.done_epoch for urn, s in states_of(world, machine).items()}
-    gone = {
+    superseded = {
         path for urn in done for path in retired_by([s for s in stones(machine) if s.dataset_urn == urn], done[urn])
     }
-    found: list[str] = []
+    live_values: list[str] = []
     for path in machine.paths(OUTPUT):
-        if not path.endswith(".parquet") or path.removeprefix(f"{OUTPUT}/") in gone:
+        if not path.endswith(".parquet") or path.removeprefix(f"{OUTPUT}/") in superseded:
             continue
         footer = read_footer(fs, path)
         if footer and footer.epoch <= done[footer.dataset_urn]:
-            found += read_records(fs, path).column("value").to_pylist()
-    return sorted(found)
+            live_values += read_records(fs, path).column("value").to_pylist()
+    return sorted(live_values)
 
 
 def ran(world: World, *sources: ModelSource) -> Machine:
     machine = Machine()
-    for each in sources:
-        assert go(world, machine, each).succeeded
+    for run_source in sources:
+        assert go(world, machine, run_source).succeeded
         exact(world, machine)
     return machine
 
 
 def exact(world: World, machine: Machine) -> AuditResult:
-    found = audit(world, machine)
-    assert found.exact, found
-    return found
+    audit_result = audit(world, machine)
+    assert audit_result.exact, audit_result
+    return audit_result
 
 
 def read(*ranges: tuple[int, int, int]) -> list[str]:
     return sorted(f"a/{partition}/{n}" for partition, low, high in ranges for n in range(low, high))
 
 
-def test_what_a_run_has_read_takes_the_place_of_all_that_was_there() -> None:
+def test_replace_all_supersedes_every_earlier_file() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
-    found = exact(FOLDER, machine)
-    assert (found.records, found.replaced, found.retired) == (3, 4, 3), "two files, and the replacement before"
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.records, audit_result.replaced, audit_result.retired) == (3, 4, 3), (
+        "two files and the previous replacement"
+    )
     assert FOLDER.watermarks(machine)["a"].positions == {"0": 4, "1": 3}
 
 
-def test_what_a_run_has_read_takes_the_place_of_its_partitions() -> None:
+def test_replace_partitions_supersedes_the_partitions_that_were_read() -> None:
     machine = ran(PARTITIONS, FIRST, SECOND, THIRD)
     assert live(PARTITIONS, machine) == read((0, 4, 5), (1, 2, 3))
     rows = {row.partition: row.replaced for row in exact(PARTITIONS, machine).partitions}
     assert rows == {"0": 4, "1": 2}
 
 
-def test_a_run_that_reads_nothing_new_replaces_nothing() -> None:
+def test_run_without_new_records_replaces_nothing() -> None:
     machine = ran(FOLDER, FIRST, FIRST, NOTHING)
     assert live(FOLDER, machine) == read((0, 0, 2), (1, 0, 2))
     assert len(stones(machine)) == 1
 
 
-def test_what_several_work_units_have_read_is_one_sequence_and_one_replacement() -> None:
+def test_several_work_units_are_one_sequence_and_one_replacement() -> None:
     machine = ran(FOLDER, units(4), units(8, count=4))
     assert live(FOLDER, machine) == read((0, 4, 8))
     assert len([s for s in stones(machine) if s.files]) == 1
 
 
-def test_nothing_is_replaced_by_a_part() -> None:
+def test_incomplete_run_replaces_nothing() -> None:
     machine = ran(FOLDER, units(4))
     broken = ModelSource({"a": ModelDataset({"0": 8}, units=2, bad={"0": 7})})
     assert not go(FOLDER, machine, broken).succeeded
@@ -126,45 +128,47 @@ def test_nothing_is_replaced_by_a_part() -> None:
 
 
 def in_folders(machine: Machine) -> list[str]:
-    """What a reader sees who lists the folders and knows nothing of commits."""
+    """Return what a reader sees that lists the folders and ignores commits."""
     fs = SimulatedFileSystem(machine)
     paths = [path for path in machine.paths(OUTPUT) if path.endswith(".parquet")]
     return sorted(value for path in paths for value in read_records(fs, path).column("value").to_pylist())
 
 
 def collect(world: World, machine: Machine) -> None:
-    """A run that ingests nothing, as `distcommit recover` begins it."""
+    """Run recovery only, as `distcommit recover` does."""
     settings = world.begin(machine, NOTHING)
     assert recover(launch, settings).succeeded
     end_run(settings.store, settings.epoch, clean=True)
 
 
-def test_garbage_collection_deletes_what_the_run_before_has_replaced() -> None:
+def test_garbage_collection_deletes_the_files_that_the_previous_run_replaced() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     first, second = read((0, 0, 2), (1, 0, 2)), read((0, 2, 4), (1, 2, 3))
-    assert in_folders(machine) == sorted(first + second), "until the next run begins, or garbage is collected"
+    assert in_folders(machine) == sorted(first + second), (
+        "replaced files stay until the next run or a garbage collection"
+    )
     for _ in range(2):
         collect(FOLDER, machine)
         assert in_folders(machine) == second
         exact(FOLDER, machine)
     assert go(FOLDER, machine, THIRD).succeeded
-    assert in_folders(machine) == sorted(second + read((0, 4, 5))), "never three versions"
+    assert in_folders(machine) == sorted(second + read((0, 4, 5))), "at most two versions exist"
     exact(FOLDER, machine)
 
 
-def test_what_was_replaced_is_deleted_by_the_run_after_and_the_newest_replacement_stays() -> None:
+def test_replaced_files_are_deleted_by_the_following_run_and_the_newest_replacement_stays() -> None:
     machine = ran(FOLDER, FIRST, SECOND, NOTHING)
     assert exact(FOLDER, machine).retired == 0
     (stone,) = stones(machine)
     assert [file.records for file in stone.files] == [2, 2, 0]
     machine = ran(FOLDER, FIRST, SECOND, THIRD, source(a=[7, 3]), NOTHING, NOTHING)
     assert live(FOLDER, machine) == read((0, 5, 7))
-    found = exact(FOLDER, machine)
-    assert (found.replaced, found.retired, len(stones(machine))) == (8, 0, 1)
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.replaced, audit_result.retired, len(stones(machine))) == (8, 0, 1)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_deletion_that_died_is_gone_on_with(nth: int) -> None:
+def test_interrupted_deletion_of_superseded_files_is_resumed(nth: int) -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     machine.faults.append(dies("unlink", "output/", nth))
     with pytest.raises(Crashed):
@@ -177,7 +181,7 @@ def test_a_deletion_that_died_is_gone_on_with(nth: int) -> None:
     assert exact(FOLDER, machine).retired == 0
 
 
-def test_a_replacement_stays_while_a_file_stays_that_it_names() -> None:
+def test_replacement_record_stays_while_a_file_exists_that_it_names() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     (path,) = [file.path for stone in stones(machine) for file in stone.files if file.records][:1]
     machine.put(f"{OUTPUT}/{path}", b"another's")
@@ -193,28 +197,28 @@ TURNS_AWAY = replace(FOLDER, flow=TurningAway(frozenset({"a/0/1", "a/0/3"})))
 FIXED = replace(FOLDER, flow=TurningAway())
 
 
-def test_what_was_turned_away_goes_with_what_it_belongs_to_and_is_never_fed_again() -> None:
+def test_rejected_records_of_replaced_files_are_superseded_and_never_reprocessed() -> None:
     machine = ran(TURNS_AWAY, FIRST, SECOND)
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
     assert exact(FOLDER, machine).rejected == 1
     assert FIXED.reprocess(machine, SECOND, "a").succeeded
-    found = exact(FOLDER, machine)
-    assert (found.rejected, found.replaced, found.records) == (0, 4, 3)
-    assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3)), "what is fed again is added"
+    audit_result = exact(FOLDER, machine)
+    assert (audit_result.rejected, audit_result.replaced, audit_result.records) == (0, 4, 3)
+    assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3)), "reprocessed records are added"
     assert go(FIXED, machine, THIRD).succeeded
     assert live(FOLDER, machine) == read((0, 4, 5))
     assert go(FIXED, machine, THIRD).succeeded
     assert exact(FOLDER, machine).retired == 0
 
 
-def test_what_is_dropped_on_purpose_stays_accounted_for_when_it_is_replaced() -> None:
+def test_intentionally_dropped_records_stay_accounted_for_when_replaced() -> None:
     world = replace(FOLDER, flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2", "a/0/3", "a/1/2"})))
     machine = ran(world, FIRST, SECOND, THIRD)
     assert live(FOLDER, machine) == read((0, 4, 5))
     assert exact(FOLDER, machine).replaced + exact(FOLDER, machine).filtered == 7
 
 
-def test_one_that_is_given_up_leaves_what_was_there() -> None:
+def test_abandoned_replacement_leaves_the_earlier_files_live() -> None:
     machine = ran(FOLDER, FIRST)
     settings, tasks = begin_ingest(FOLDER, machine, SECOND)
 
@@ -236,7 +240,7 @@ def test_one_that_is_given_up_leaves_what_was_there() -> None:
     exact(FOLDER, machine)
 
 
-def test_where_it_can_not_be_told_what_goes_nothing_is_sealed_and_the_others_are_published() -> None:
+def test_dataset_whose_replaced_files_cannot_be_determined_is_not_sealed_and_others_are_published() -> None:
     machine = ran(FOLDER, source(a=2, b=2))
     (path,) = [path for path in machine.paths(f"{OUTPUT}/a") if path.endswith(".parquet")]
     data = machine.paths(OUTPUT)[path]
@@ -250,7 +254,7 @@ def test_where_it_can_not_be_told_what_goes_nothing_is_sealed_and_the_others_are
     assert exact(FOLDER, machine).replaced == 4
 
 
-def test_a_whole_job_is_held_back_where_it_can_not_be_told_what_goes() -> None:
+def test_job_is_held_back_when_replaced_files_cannot_be_determined() -> None:
     world = replace(FOLDER, job_level=True)
     machine = ran(world, source(a=2, b=2))
     (path,) = [path for path in machine.paths(f"{OUTPUT}/a") if path.endswith(".parquet")]
@@ -263,7 +267,7 @@ def test_a_whole_job_is_held_back_where_it_can_not_be_told_what_goes() -> None:
 
 
 @pytest.mark.parametrize("first", [FOLDER, APPEND])
-def test_the_way_of_publishing_may_be_changed(first: World) -> None:
+def test_publishing_mode_may_be_changed(first: World) -> None:
     machine = ran(first, FIRST)
     for world, data, seen in (
         (FOLDER, SECOND, read((0, 2, 4), (1, 2, 3))),
@@ -275,16 +279,16 @@ def test_the_way_of_publishing_may_be_changed(first: World) -> None:
         exact(world, machine)
 
 
-def test_what_was_replaced_is_on_both_sides_of_a_comparison() -> None:
-    mine, other = ran(FOLDER, FIRST, SECOND), ran(APPEND, FIRST, SECOND)
-    found = compare_outputs(
-        FOLDER.store(mine),
+def test_replaced_records_are_on_both_sides_of_a_comparison() -> None:
+    replaced, other = ran(FOLDER, FIRST, SECOND), ran(APPEND, FIRST, SECOND)
+    comparison = compare_outputs(
+        FOLDER.store(replaced),
         FOLDER.flow(source(), FOLDER.files),
         APPEND.store(other),
         APPEND.flow(source(), APPEND.files),
     )
-    assert found.same, found
-    assert sum(row.both for row in found.rows) == 7
+    assert comparison.same, comparison
+    assert sum(row.both for row in comparison.rows) == 7
 
 
 def not_deleted(machine: Machine, world: World) -> None:
@@ -299,7 +303,7 @@ def deleted(machine: Machine, world: World) -> None:
 @pytest.mark.parametrize("later", [not_deleted, deleted])
 @pytest.mark.parametrize("world", [FOLDER, PARTITIONS])
 @pytest.mark.parametrize("backup_of", [0, 1, 2])
-def test_a_store_made_anew_knows_what_was_replaced(
+def test_rebuilt_store_knows_the_replaced_files(
     world: World, later: Callable[[Machine, World], None], is_clean: bool, backup_of: int
 ) -> None:
     machine, backup = Machine(), dict[str, bytes]()
@@ -326,17 +330,17 @@ def test_a_store_made_anew_knows_what_was_replaced(
 
 @pytest.mark.parametrize("first", [FIRST, None])
 @pytest.mark.parametrize("published", [1, 2])
-def test_one_that_was_published_by_half_is_set_aside_and_the_older_is_live_again(
+def test_half_published_replacement_is_set_aside_and_the_older_files_are_live_again(
     first: ModelSource | None, published: int
 ) -> None:
     world = replace(FOLDER, files=FOLDER.files.model_copy(update={"target_file_bytes": 1}))
     machine = ran(world, *([first] if first else []))
-    left = [published]
+    remaining = [published]
 
     def fault(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{OUTPUT}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     SimulatedFileSystem(machine).make_folders(f"{OUTPUT}/a")
@@ -354,9 +358,9 @@ def test_one_that_was_published_by_half_is_set_aside_and_the_older_is_live_again
     exact(world, machine)
 
 
-def test_what_a_replacement_names_has_to_be_of_its_dataset() -> None:
+def test_replacement_may_only_name_files_of_its_own_dataset() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
-    stone = max(stones(machine), key=lambda each: each.epoch)
+    stone = max(stones(machine), key=lambda tombstone: tombstone.epoch)
     for path in ("b/x.parquet", "../a/x.parquet", "_rejected/b/x"):
         wrong = replace_path(stone, path)
         assert wrong.rejection_reason()

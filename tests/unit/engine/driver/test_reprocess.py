@@ -1,4 +1,6 @@
-"""What was turned away is fed again: where each record ends, what is retired, and when that is deleted."""
+"""Reprocessing rejected records: where each record ends, which error files are superseded, and when they are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,13 @@ def again(world: World, machine: Machine, data: ModelSource = A, urn: str = "a")
 
 
 def exact(machine: Machine) -> AuditResult:
-    found = audit(BAD, machine)
-    assert found.exact, found
-    return found
+    audit_result = audit(BAD, machine)
+    assert audit_result.exact, audit_result
+    return audit_result
 
 
 def values(machine: Machine, folder: str) -> list[str]:
-    """Of all files below a folder of the output, retired or not."""
+    """Return the values of all files below a folder of the output, superseded or not."""
     fs = SimulatedFileSystem(machine)
     paths = [path for path in machine.paths(f"{OUTPUT}/{folder}") if path.endswith(".parquet")]
     return sorted(value for path in paths for value in read_records(fs, path).column("value").to_pylist())
@@ -66,7 +68,7 @@ def runs(world: World, machine: Machine, count: int, data: ModelSource = A) -> N
         assert go(world, machine, data).succeeded
 
 
-def test_each_record_ends_published_or_among_the_errors_again_and_the_watermark_stays() -> None:
+def test_each_reprocessed_record_is_published_or_rejected_again_and_the_watermark_stays() -> None:
     machine = turned_away()
     before = states(BAD, machine)["a"]
     result = again(HALF, machine)
@@ -76,14 +78,14 @@ def test_each_record_ends_published_or_among_the_errors_again_and_the_watermark_
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     after = states(BAD, machine)["a"]
     assert (after.watermark, after.done_epoch) == (before.watermark, result.epoch)
-    found = exact(machine)
-    assert (found.records, found.rejected, found.retired) == (3, 1, 2)
+    audit_result = exact(machine)
+    assert (audit_result.records, audit_result.rejected, audit_result.retired) == (3, 1, 2)
     (stone,) = stones(machine).values()
     assert (stone.fed, stone.written, stone.rejected, stone.base) == (2, 1, 1, before.done_epoch)
     assert [file.records for file in stone.files] == [2]
 
 
-def test_files_are_counted_without_the_tombstone_and_their_sum_is_held_against_the_log() -> None:
+def test_file_count_excludes_the_tombstone_and_content_sums_match_the_log() -> None:
     machine = turned_away()
     first = states(BAD, machine)["a"].done_epoch
     assert again(HALF, machine).totals.files_published == 2
@@ -92,27 +94,29 @@ def test_files_are_counted_without_the_tombstone_and_their_sum_is_held_against_t
     assert footer is not None
     assert footer.replaces == (first,)
     assert not audit(BAD, machine).altered
-    data, said = machine.paths(f"{OUTPUT}/a")[path], footer.to_metadata()["distcommit"].encode()
+    data, metadata = machine.paths(f"{OUTPUT}/a")[path], footer.to_metadata()["distcommit"].encode()
     other = msgspec.structs.replace(footer, content_sum="0123456789abcdef").to_metadata()["distcommit"].encode()
-    assert said in data
-    machine.put(path, data.replace(said, other))
-    assert audit(BAD, machine).altered_count == 2, "its records, and the sequence"
+    assert metadata in data
+    machine.put(path, data.replace(metadata, other))
+    assert audit(BAD, machine).altered_count == 2, "the content sums of its records and of the sequence"
 
 
-def test_what_is_retired_is_deleted_by_the_run_after_and_then_the_tombstone() -> None:
+def test_superseded_error_files_are_deleted_by_the_following_run_and_then_the_tombstone() -> None:
     machine = turned_away()
     again(HALF, machine)
     machine.made.clear()
     runs(HALF, machine, 1)
-    gone = [call.path.rpartition(".")[2] for call in machine.made if call.kind == "unlink" and "_rejected" in call.path]
-    assert gone == ["parquet", "tombstone"]
+    deleted = [
+        call.path.rpartition(".")[2] for call in machine.made if call.kind == "unlink" and "_rejected" in call.path
+    ]
+    assert deleted == ["parquet", "tombstone"]
     assert values(machine, "_rejected/a") == ["a/0/2"]
     assert exact(machine).retired == 0
     runs(HALF, machine, 2)
     assert exact(machine).rejected == 1
 
 
-def test_what_was_fed_again_can_be_fed_once_more() -> None:
+def test_reprocessed_records_can_be_reprocessed_again() -> None:
     machine = turned_away()
     for world in (HALF, HALF, GOOD):
         assert again(world, machine).succeeded
@@ -123,14 +127,14 @@ def test_what_was_fed_again_can_be_fed_once_more() -> None:
     assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
-def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm() -> None:
+def test_files_of_a_dead_reprocess_run_stay_and_later_runs_raise_no_alarm() -> None:
     machine = turned_away()
     machine.faults.append(dies("rename", "output/.distcommit/", 2))
     with pytest.raises(Crashed):
         again(HALF, machine)
     machine.restart()
     (stone,) = stones(machine).values()
-    assert states(BAD, machine)["a"].done_epoch == stone.epoch, "it died after DONE, before its mark"
+    assert states(BAD, machine)["a"].done_epoch == stone.epoch, "the run died after DONE, before its end marker"
     machine.faults.append(dies("rename", "output/.distcommit/", 2))
     with pytest.raises(Crashed):
         go(HALF, machine, A)
@@ -138,12 +142,12 @@ def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm(
     assert len(stones(machine)) == 1
     assert values(machine, "_rejected/a") == ["a/0/1", "a/0/2", "a/0/2"]
     runs(HALF, machine, 1)
-    assert len(stones(machine)) == 1, "that run found the one before dead"
+    assert len(stones(machine)) == 1, "that run recorded the previous one as dead"
     runs(HALF, machine, 1)
     assert exact(machine).retired == 0
 
 
-def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -> None:
+def test_files_of_a_sequence_that_is_not_done_stay_however_many_runs_have_ended() -> None:
     machine = turned_away()
 
     def fault(operation: Operation) -> None:
@@ -165,7 +169,7 @@ def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -
     assert exact(machine).rejected == 2
 
 
-def test_a_deletion_that_died_is_gone_on_with() -> None:
+def test_interrupted_deletion_of_superseded_files_is_resumed() -> None:
     data = ModelSource({"a": ModelDataset({"0": 4}, units=2)})
     machine = turned_away(data=data)
     again(GOOD, machine)
@@ -173,12 +177,12 @@ def test_a_deletion_that_died_is_gone_on_with() -> None:
     with pytest.raises(Crashed):
         go(GOOD, machine, data)
     machine.restart()
-    assert exact(machine).retired == 2, "one of two, and the tombstone"
+    assert exact(machine).retired == 2, "one of two files, and the tombstone"
     runs(GOOD, machine, 2, data)
     assert exact(machine).retired == 0
 
 
-def test_other_bytes_under_a_retired_name_stay_and_so_does_the_tombstone() -> None:
+def test_superseded_name_with_other_bytes_and_its_tombstone_stay() -> None:
     machine = turned_away()
     again(GOOD, machine)
     (stone,) = stones(machine).values()
@@ -197,19 +201,19 @@ def forked(flow: TurningAway) -> World:
     return World(flow=flow)
 
 
-def test_a_record_goes_only_to_the_branch_that_had_turned_it_away() -> None:
+def test_record_goes_only_to_the_branch_that_rejected_it() -> None:
     machine = turned_away(forked(FORKED))
     assert values(machine, "a/y") == ["a/0/0", "a/0/1", "a/0/3"]
     assert again(forked(replace(FORKED, branches={"x": frozenset(), "y": frozenset()})), machine).succeeded
     everything = [f"a/0/{n}" for n in range(4)]
     assert (values(machine, "a/x"), values(machine, "a/y")) == (everything, everything)
     exact(machine)
-    assert {stone.branch for stone in stones(machine).values()} == {"x", "y"}, "each retires its own, by itself"
+    assert {stone.branch for stone in stones(machine).values()} == {"x", "y"}, "each branch supersedes its own"
     runs(GOOD, machine, 2)
     assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
 
 
-def test_what_is_turned_away_before_the_fork_by_now_stays_an_error_of_its_branch_alone() -> None:
+def test_record_now_rejected_before_the_fork_stays_an_error_of_its_branch_alone() -> None:
     machine = turned_away(forked(FORKED))
     assert again(forked(replace(FORKED, values=frozenset({"a/0/1"}))), machine).succeeded
     exact(machine)
@@ -217,17 +221,17 @@ def test_what_is_turned_away_before_the_fork_by_now_stays_an_error_of_its_branch
     assert "a/0/1" in values(machine, "a/y")
 
 
-def test_what_the_fork_sends_elsewhere_by_now_stays_an_error_of_its_branch() -> None:
+def test_record_now_routed_elsewhere_stays_an_error_of_its_branch() -> None:
     machine = turned_away(forked(FORKED))
     now = TurningAway(branches={"x": frozenset(), "y": frozenset()}, fork=ByValue({"x": frozenset({"a/0/1"})}))
     assert again(forked(now), machine).succeeded
     exact(machine)
     assert values(machine, "a/x") == ["a/0/0", "a/0/2", "a/0/3"]
-    assert again(forked(now), machine).succeeded, "and can be fed once more"
+    assert again(forked(now), machine).succeeded, "and can be reprocessed again"
     exact(machine)
 
 
-def test_what_was_turned_away_before_the_fork_goes_to_all_branches_also_to_new_ones() -> None:
+def test_record_rejected_before_the_fork_goes_to_all_branches_including_new_ones() -> None:
     before = TurningAway(frozenset({"a/0/1"}), branches={"x": frozenset(), "y": frozenset()})
     machine = turned_away(forked(before))
     now = TurningAway(branches={"x": frozenset(), "z": frozenset()})
@@ -236,7 +240,7 @@ def test_what_was_turned_away_before_the_fork_goes_to_all_branches_also_to_new_o
     exact(machine)
 
 
-def test_errors_of_a_branch_that_is_gone_are_left_alone_and_told() -> None:
+def test_errors_of_a_removed_branch_are_left_alone_and_reported() -> None:
     machine = turned_away(forked(FORKED))
     before = machine.paths(OUTPUT)
     result = again(forked(TurningAway(branches={"y": frozenset()})), machine)
@@ -245,26 +249,26 @@ def test_errors_of_a_branch_that_is_gone_are_left_alone_and_told() -> None:
     assert machine.paths(OUTPUT) == before
 
 
-def test_what_a_retired_file_said_of_filtered_records_is_said_on() -> None:
+def test_filtered_counts_of_a_superseded_file_are_preserved() -> None:
     all_bad = TurningAway(frozenset({"a/0/0", "a/0/1"}), frozenset({"a/0/2", "a/0/3"}))
     machine = turned_away(World(flow=all_bad))
-    assert exact(machine).filtered == 2, "only the error file can say it"
+    assert exact(machine).filtered == 2, "only the error file can record it"
     assert again(World(flow=TurningAway(frozenset({"a/0/1"}))), machine).succeeded
     runs(GOOD, machine, 2)
-    found = exact(machine)
-    assert (found.filtered, found.rejected, found.retired, found.records) == (2, 1, 0, 1)
+    audit_result = exact(machine)
+    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 1, 0, 1)
 
 
-def test_records_of_which_nothing_is_written_any_more_are_filtered_and_no_gap() -> None:
+def test_reprocessed_records_without_output_count_as_filtered_not_as_a_gap() -> None:
     machine = turned_away()
     assert again(World(flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2"}))), machine).succeeded
     runs(GOOD, machine, 2)
-    found = exact(machine)
-    assert (found.filtered, found.rejected, found.retired, found.records) == (2, 0, 0, 2)
+    audit_result = exact(machine)
+    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 0, 0, 2)
     assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
 
 
-def test_a_record_that_fails_the_work_unit_leaves_all_as_it_was() -> None:
+def test_record_that_fails_the_work_unit_leaves_everything_unchanged() -> None:
     class Failing(TurningAway):
         def __call__(self, source: object, sink: object) -> object:  # type: ignore[override]
             flow = TurningAway.__call__(self, source, sink)  # type: ignore[arg-type]
@@ -279,7 +283,7 @@ def test_a_record_that_fails_the_work_unit_leaves_all_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("urn", ["unknown", "b"])
-def test_a_dataset_without_errors_is_told_and_nothing_is_written(urn: str) -> None:
+def test_dataset_without_errors_is_reported_and_nothing_is_written(urn: str) -> None:
     data = source(a=4, b=2)
     machine = turned_away(data=data)
     before = machine.paths(OUTPUT)
@@ -289,7 +293,7 @@ def test_a_dataset_without_errors_is_told_and_nothing_is_written(urn: str) -> No
     assert machine.paths(OUTPUT) == before
 
 
-def test_a_sink_that_is_not_files_gets_the_records_as_one_more_commit() -> None:
+def test_sink_without_files_receives_the_records_as_one_more_commit() -> None:
     machine, sink = Machine(), MemorySink()
     assert BAD.run(machine, A, sink=sink).succeeded
     assert HALF.reprocess(machine, A, "a", sink=sink).succeeded
@@ -300,7 +304,7 @@ def test_a_sink_that_is_not_files_gets_the_records_as_one_more_commit() -> None:
     assert not GOOD.reprocess(machine, A, "a", sink=sink).succeeded
 
 
-def test_it_goes_on_with_ingesting_where_it_was() -> None:
+def test_ingestion_resumes_at_its_watermark_after_reprocessing() -> None:
     machine = turned_away()
     again(HALF, machine)
     assert go(HALF, machine, source(a=6)).succeeded
@@ -308,7 +312,7 @@ def test_it_goes_on_with_ingesting_where_it_was() -> None:
     assert exact(machine).records == 5
 
 
-def test_two_outputs_are_the_same_whichever_way_records_came_there() -> None:
+def test_outputs_are_equal_with_and_without_reprocessing() -> None:
     machine, other = turned_away(), turned_away(GOOD)
     again(GOOD, machine)
     runs(GOOD, machine, 2)
@@ -316,7 +320,7 @@ def test_two_outputs_are_the_same_whichever_way_records_came_there() -> None:
     assert compare_outputs(BAD.store(machine), flow, BAD.store(other), flow).same
 
 
-# ---- what a tombstone may not say
+# ---- invalid tombstones
 
 
 def put(machine: Machine, stone: Tombstone) -> str:
@@ -332,28 +336,28 @@ def fed_again() -> tuple[Machine, Tombstone]:
     return machine, stone
 
 
-def test_a_tombstone_above_the_done_epoch_retires_nothing_and_is_told() -> None:
+def test_tombstone_above_the_done_epoch_supersedes_nothing_and_is_reported() -> None:
     machine, stone = fed_again()
     error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
     file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
     put(machine, msgspec.structs.replace(stone, epoch=9, files=(file,)))
-    found = audit(BAD, machine)
-    assert (found.exact, found.gaps, found.unknown_files_count) == (False, 0, 1)
-    assert "epoch 9, no sequence" in found.unknown_files[0]
+    audit_result = audit(BAD, machine)
+    assert (audit_result.exact, audit_result.gaps, audit_result.unknown_files_count) == (False, 0, 1)
+    assert "epoch 9, no sequence" in audit_result.unknown_files[0]
     runs(HALF, machine, 2)
     assert error in machine.paths(OUTPUT)
 
 
-def test_a_file_that_two_tombstones_retire_is_told() -> None:
+def test_file_superseded_by_two_tombstones_is_reported() -> None:
     machine, stone = fed_again()
     put(machine, msgspec.structs.replace(stone, attempt="f" * 32))
-    found = audit(BAD, machine)
-    assert not found.exact
-    assert f"retired 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in found.unknown_files[0]
+    audit_result = audit(BAD, machine)
+    assert not audit_result.exact
+    assert f"retired 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in audit_result.unknown_files[0]
 
 
 @pytest.mark.parametrize("path", ["a/x.parquet", "_rejected/b/x.parquet", "_rejected/a/../../x", "/etc/passwd"])
-def test_a_tombstone_that_names_what_is_no_error_file_of_its_dataset_is_told_and_not_followed(path: str) -> None:
+def test_tombstone_that_names_a_foreign_file_is_reported_and_ignored(path: str) -> None:
     machine, stone = fed_again()
     machine.put(f"{OUTPUT}/_rejected/b/x.parquet", b"x")
     own = put(machine, msgspec.structs.replace(stone, attempt="f" * 32, files=(RetiredFile(path, 1, "0" * 16, 1),)))
@@ -363,7 +367,7 @@ def test_a_tombstone_that_names_what_is_no_error_file_of_its_dataset_is_told_and
     assert {own, f"{OUTPUT}/_rejected/b/x.parquet"} <= machine.paths(OUTPUT).keys()
 
 
-def test_a_tombstone_above_the_done_epoch_keeps_nothing_from_being_fed() -> None:
+def test_tombstone_above_the_done_epoch_does_not_prevent_reprocessing() -> None:
     machine, stone = fed_again()
     error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
     file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
@@ -371,7 +375,7 @@ def test_a_tombstone_above_the_done_epoch_keeps_nothing_from_being_fed() -> None
     assert again(GOOD, machine).totals.records_read == 1
 
 
-def test_an_error_file_above_the_done_epoch_is_not_fed() -> None:
+def test_error_file_above_the_done_epoch_is_not_reprocessed() -> None:
     machine, other = turned_away(), Machine()
     for _ in range(3):
         go(BAD, other, NOTHING)
@@ -382,17 +386,17 @@ def test_an_error_file_above_the_done_epoch_is_not_fed() -> None:
     assert stray[0] in machine.paths(OUTPUT)
 
 
-def test_what_is_retired_and_still_there_is_not_fed_once_more() -> None:
+def test_superseded_file_that_still_exists_is_not_reprocessed_again() -> None:
     machine = turned_away()
     machine.faults.append(dies("rename", "output/.distcommit/", 2))
     with pytest.raises(Crashed):
         again(HALF, machine)
     machine.restart()
     assert again(HALF, machine).totals.records_read == 1
-    assert exact(machine).retired == 4, "nothing of it was deleted: the run before died"
+    assert exact(machine).retired == 4, "no file was deleted, because the previous run died"
 
 
-def test_branches_that_came_later_are_not_owed_what_others_had_turned_away() -> None:
+def test_later_branches_do_not_receive_records_that_others_rejected() -> None:
     machine = turned_away(forked(FORKED))
     now = TurningAway(branches={"x": frozenset(), "y": frozenset(), "z": frozenset()})
     assert again(forked(now), machine).succeeded
@@ -403,13 +407,13 @@ def test_branches_that_came_later_are_not_owed_what_others_had_turned_away() -> 
 
 
 def few_rejected(source: Source, sink: Sink) -> TaskFlow:
-    """Turns `a/0/2` away, and asks for at most a quarter of the records to be."""
+    """Reject `a/0/2`, and require that at most a quarter of the records are rejected."""
     flow = TurningAway(frozenset({"a/0/2"}))(source, sink)
     check = Check("fraction_rejected", FractionRejected(type="fraction_rejected", max=0.25))
     return replace(flow, branches=(replace(flow.branches[0], checks=(check,)),))
 
 
-def test_task_checkers_only_tell_as_what_is_fed_is_no_work_unit_of_the_source() -> None:
+def test_task_checkers_only_report_while_reprocessing() -> None:
     machine = turned_away()
     result = again(World(flow=few_rejected), machine)
     assert result.succeeded, result
@@ -418,7 +422,7 @@ def test_task_checkers_only_tell_as_what_is_fed_is_no_work_unit_of_the_source() 
     exact(machine)
 
 
-def test_all_datasets_that_have_errors_are_fed_again_in_one_run_and_no_other() -> None:
+def test_all_datasets_with_errors_are_reprocessed_in_one_run() -> None:
     data, bad = source(a=4, b=2, c=2, d=2), frozenset({"a/0/1", "a/0/2", "b/0/0", "d/0/1"})
     world = World(buckets=2, flow=TurningAway(bad))
     machine = turned_away(world, data)
@@ -434,7 +438,7 @@ def test_all_datasets_that_have_errors_are_fed_again_in_one_run_and_no_other() -
     assert again(GOOD, turned_away(GOOD, data), data, "").totals.records_read == 0
 
 
-def test_a_dataset_that_can_not_be_fed_again_keeps_no_other_from_it() -> None:
+def test_dataset_that_cannot_be_reprocessed_does_not_block_others() -> None:
     data = source(a=2, b=2)
     world = World(buckets=2, flow=TurningAway(branches={"left": frozenset({"a/0/1"}), "right": frozenset({"b/0/1"})}))
     machine = turned_away(world, data)

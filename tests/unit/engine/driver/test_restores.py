@@ -1,4 +1,6 @@
-"""Store, output and buckets' logs of which one is older than the others: refused, or named, or nothing was lost."""
+"""Restoring store, output or bucket logs from copies of different ages: the job is rejected, the loss is reported, or
+nothing was lost.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ Files = dict[str, bytes]
 
 
 class Moments:
-    """A run that dies before its operation of that number, and what lay below a folder before each one until then."""
+    """A run that dies before its operation of that number, with the contents of a folder before each earlier
+    operation.
+    """
 
     def __init__(self, machine: SimulatedPosix, dies_at: int, root: str) -> None:
         self.found: list[Files] = []
@@ -70,7 +74,7 @@ def operations() -> int:
 
 
 def killed(when: Callable[[SimulatedPosix, Operation], bool]) -> SimulatedPosix:
-    """The second run is killed before the first operation of which that is so."""
+    """Kill the second run before the first operation that matches."""
     machine = before()
 
     def gate(operation: Operation) -> None:
@@ -93,18 +97,20 @@ def record_of(machine: SimulatedPosix, path: str) -> object:
 
 
 def has(machine: SimulatedPosix, record: type, epoch: int) -> bool:
-    found = [record_of(machine, path) for path in segments(machine)]
-    return any(isinstance(each, record) and getattr(each, "epoch", 0) == epoch for each in found)
+    log_records = [record_of(machine, path) for path in segments(machine)]
+    return any(
+        isinstance(log_record, record) and getattr(log_record, "epoch", 0) == epoch for log_record in log_records
+    )
 
 
 def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
-    """The newest segments of a log are gone, from the last record of that kind on; they are returned."""
+    """Remove the newest segments of a log, from the last record of that kind on, and return them."""
     paths = segments(machine)
     first = max(place for place, path in enumerate(paths) if isinstance(record_of(machine, path), record))
-    gone = {path: files_below(machine, LOG_OF_A)[path] for path in paths[first:]}
-    for path in gone:
+    removed = {path: files_below(machine, LOG_OF_A)[path] for path in paths[first:]}
+    for path in removed:
         machine.unlink(path)
-    return gone
+    return removed
 
 
 def kinds(result: RunResult) -> set[str]:
@@ -112,7 +118,7 @@ def kinds(result: RunResult) -> set[str]:
 
 
 @pytest.mark.parametrize("root", [LOG_OF_A, ROOTS.output, f"{ROOTS.store}/log/job", f"{ROOTS.store}/task_states"])
-def test_a_part_put_back_to_any_moment_is_refused_or_named_or_nothing_was_lost(root: str) -> None:
+def test_part_restored_to_any_moment_is_rejected_or_reported_or_lost_nothing(root: str) -> None:
     rng, last = random.Random(1), operations()
     for dies_at in (last + 1, *rng.sample(range(last // 3, last), 7)):
         lived = before()
@@ -123,7 +129,7 @@ def test_a_part_put_back_to_any_moment_is_refused_or_named_or_nothing_was_lost(r
             assert run_after_a_restore(machine) == "", (dies_at, len(moments))
 
 
-def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
+def test_emptied_or_relocated_output_is_rejected() -> None:
     machine = before()
     elsewhere = replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere"))
     with pytest.raises(StaleStoreError, match="an unclaimed output"):
@@ -136,7 +142,7 @@ def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
     assert WORLD.run(machine, THEN).succeeded
 
 
-def test_an_output_that_was_moved_with_its_marks_goes_on() -> None:
+def test_output_moved_with_its_markers_is_accepted() -> None:
     machine = before()
     machine.mkdir("/job/elsewhere")
     machine.mkdir(f"/job/elsewhere/{OWNERSHIP_FOLDER}")
@@ -145,7 +151,7 @@ def test_an_output_that_was_moved_with_its_marks_goes_on() -> None:
     require_newest(replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere")))
 
 
-def test_an_output_of_the_run_before_is_refused() -> None:
+def test_output_of_the_previous_run_is_rejected() -> None:
     machine = before()
     output = files_below(machine, ROOTS.output)
     WORLD.run(machine, THEN)
@@ -154,28 +160,28 @@ def test_an_output_of_the_run_before_is_refused() -> None:
         WORLD.run(machine, AFTER)
 
 
-def test_a_bucket_that_lost_its_newest_segments_is_left_alone_and_goes_on_once_they_are_back() -> None:
+def test_bucket_that_lost_its_newest_segments_is_left_alone_until_they_are_restored() -> None:
     machine = before()
     WORLD.run(machine, THEN)
-    lost = cut_back_before(machine, Done)
-    found = segments(machine)
+    removed = cut_back_before(machine, Done)
+    remaining = segments(machine)
     for _ in range(2):
         result = WORLD.run(machine, AFTER)
         assert kinds(result) == {LostTailError.__name__, "not fenced"}
         assert not result.succeeded
         assert result.totals.datasets_published <= 1  # that of the other bucket
-        assert segments(machine) == found
+        assert segments(machine) == remaining
     assert "lost its newest segments" in read_status(WORLD.store(machine)).unreadable["bucket 1"]
     with pytest.raises(LostTailError):
         set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     assert "bucket 1" in retry_all(WORLD.store(machine), "person").unreadable
     assert not audit_store(WORLD.store(machine), AFTER.provenance, deep=False).duplicates
-    replace_files(machine, "/nowhere", lost)
+    replace_files(machine, "/nowhere", removed)
     assert WORLD.run(machine, AFTER).succeeded
     assert WORLD.violation(machine, AFTER, {}) == ""
 
 
-def test_another_segment_in_the_place_of_the_newest_one_is_told_too() -> None:
+def test_different_segment_in_place_of_the_newest_one_is_reported() -> None:
     machine = before()
     *_, newest = segments(machine)
     set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
@@ -185,21 +191,23 @@ def test_another_segment_in_the_place_of_the_newest_one_is_told_too() -> None:
     assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
 
-def test_a_log_that_an_older_program_has_gone_on_with_after_it_lost_its_tail_is_told_too() -> None:
+def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -> None:
     machine = before()
     files = files_below(machine, LOG_OF_A)
     set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     replace_files(machine, LOG_OF_A, files)
     for position in (0, 1):
         log = WORLD.store(machine).bucket_log(1)
-        known = log.refresh().state_of("a")
+        dataset_state = log.refresh().state_of("a")
         log.settle(
-            partial(next_record.set_watermark, before=known, watermark=Watermark({"0": position}), who="another")
+            partial(
+                next_record.set_watermark, before=dataset_state, watermark=Watermark({"0": position}), who="another"
+            )
         )
     assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
 
-def test_what_was_set_by_hand_is_missed() -> None:
+def test_lost_operator_record_is_reported() -> None:
     machine = before()
     log = files_below(machine, LOG_OF_A)
     set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
@@ -208,32 +216,34 @@ def test_what_was_set_by_hand_is_missed() -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])
-def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run(partitions: int) -> None:
-    """Its last head is that of its beginning: the log still has it. However many partitions the later runs have."""
+def test_lost_commit_of_a_dead_run_is_reported_by_every_later_run(partitions: int) -> None:
+    """The last head of the bucket log is that of the dead run's beginning, which the log still contains. The number of
+    partitions of later runs makes no difference.
+    """
     later = replace(WORLD, partitions=partitions)
     machine = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
     cut_back_before(machine, Intent)
     other = machine.after_kill()
-    for records in range(3, 15):  # more runs than task states are kept of
+    for records in range(3, 15):  # more runs than the retention of task states
         shown = show_sweeps(WORLD.store(machine), DEFAULT_RETENTION, 2).files
         before_it = files_below(machine, ROOTS.store)
         result = later.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
         assert LostTailError.__name__ in kinds(result)
         assert result.totals.datasets_published == 1
         assert len(machine.scandir(f"{ROOTS.store}/plans")) <= DEFAULT_RETENTION.tables + 1, (
-            "these are needed by nobody"
+            "older plans are not needed"
         )
-        gone = before_it.keys() - files_below(machine, ROOTS.store).keys()
-        assert {*shown} <= gone
-        others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in gone - {*shown}}
-        assert others <= {"bucket=00000", "job"}, "but below a checkpoint of its own"
-        told = len(machine.scandir(f"{ROOTS.store}/task_states"))
-        assert told <= DEFAULT_RETENTION.tables + 3, "nor what runs report that leave the bucket alone"
+        deleted = before_it.keys() - files_below(machine, ROOTS.store).keys()
+        assert {*shown} <= deleted
+        others = {path.rpartition("/")[0].rpartition("/log/")[2] for path in deleted - {*shown}}
+        assert others <= {"bucket=00000", "job"}, "segments are deleted only below the run's own checkpoint"
+        task_state_folders = len(machine.scandir(f"{ROOTS.store}/task_states"))
+        assert task_state_folders <= DEFAULT_RETENTION.tables + 3, "nor the reports of runs that leave the bucket alone"
     assert run_after_a_restore(other) == ""
 
 
-def test_who_slept_since_it_recovered_deletes_nothing_that_newer_runs_need() -> None:
-    """It does not know what they could not recover."""
+def test_run_paused_since_its_recovery_deletes_nothing_that_newer_runs_need() -> None:
+    """The paused run does not know what newer runs could not recover."""
     machine, world, slept = before(), replace(WORLD, kept=Retention(tables=1)), list[str]()
 
     def looks(records: int) -> set[str]:
@@ -267,19 +277,19 @@ def test_who_slept_since_it_recovered_deletes_nothing_that_newer_runs_need() -> 
     assert LostTailError.__name__ in looks(6)
 
 
-def test_a_bucket_that_no_cut_has_a_head_of_is_looked_at_by_every_run() -> None:
-    """Its first run fenced it, and could not tell where its log was."""
+def test_bucket_without_a_head_in_any_cut_is_checked_by_every_run() -> None:
+    """The first run fenced the bucket but could not report the position of its log."""
     machine = new_machine()
     settings = replace(WORLD, kept=Retention(tables=1)).begin(machine, BEFORE)
     failed: list[str] = []
 
     class Fails(SimulatedFileSystem):
         def list_folder(self, path: str) -> list[FolderEntry]:
-            found = super().list_folder(path)
+            entries = super().list_folder(path)
             if path == LOG_OF_A and not failed and has(machine, Fence, settings.epoch):
                 failed.append(path)
                 raise OSError(errno.EIO, "unreadable", path)
-            return found
+            return entries
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and has(machine, Done, settings.epoch):
@@ -295,7 +305,7 @@ def test_a_bucket_that_no_cut_has_a_head_of_is_looked_at_by_every_run() -> None:
         assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
 
-def test_staging_that_somebody_emptied_after_a_run_died_is_no_sign_of_anything() -> None:
+def test_staging_emptied_after_a_run_died_raises_no_alarm() -> None:
     machine = killed(lambda _, operation: operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a"))
     cut_back_before(machine, Intent)
     for path in files_below(machine, ROOTS.staging):
@@ -305,7 +315,7 @@ def test_staging_that_somebody_emptied_after_a_run_died_is_no_sign_of_anything()
     assert WORLD.violation(machine, AFTER, {}) == ""
 
 
-def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not() -> None:
+def test_file_of_a_dead_run_must_exist_and_file_of_an_ended_run_need_not() -> None:
     machine = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
     published = [path for path in files_below(machine, ROOTS.output) if "/a/" in path and path.endswith(".parquet")]
     of_ended, of_died = min(published), max(published)
@@ -320,20 +330,20 @@ def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not(
     assert WORLD.run(machine, AFTER).succeeded
 
 
-def test_what_was_put_back_is_not_carried_over_to_another_number_of_buckets() -> None:
+def test_restored_log_is_not_carried_over_by_rebucketing() -> None:
     machine = before()
     WORLD.run(machine, THEN)
     cut_back_before(machine, Done)
     other = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
     other.unlink(max(p for p in files_below(other, ROOTS.output) if "/a/" in p and p.endswith(".parquet")))
-    for each, refused in ((machine, LostTailError), (other, StaleStoreError)):
-        store = files_below(each, ROOTS.store)
+    for restored, refused in ((machine, LostTailError), (other, StaleStoreError)):
+        store = files_below(restored, ROOTS.store)
         with pytest.raises(refused):
-            rebucket(WORLD.store(each), Move(3), "moves", lambda _: None)
-        assert files_below(each, ROOTS.store) == store
+            rebucket(WORLD.store(restored), Move(3), "moves", lambda _: None)
+        assert files_below(restored, ROOTS.store) == store
 
 
-def test_a_bucket_that_loses_its_tail_after_a_rebucket_is_told_by_its_new_head() -> None:
+def test_bucket_that_loses_its_tail_after_a_rebucket_is_reported_by_its_new_head() -> None:
     machine = before()
     resized = replace(WORLD, resized=True)
     after = rebucket(WORLD.store(machine), Move(3), "moves", lambda _: None).store
@@ -344,7 +354,7 @@ def test_a_bucket_that_loses_its_tail_after_a_rebucket_is_told_by_its_new_head()
     assert LostTailError.__name__ in kinds(resized.run(machine, AFTER))
 
 
-def test_a_person_may_act_beside_a_run_and_after_one_and_no_run_is_alarmed() -> None:
+def test_operator_actions_during_and_after_a_run_raise_no_alarm() -> None:
     machine = before()
     acted: list[str] = []
 
@@ -361,7 +371,7 @@ def test_a_person_may_act_beside_a_run_and_after_one_and_no_run_is_alarmed() -> 
     assert kinds(WORLD.run(machine, AFTER)) == set()
 
 
-def test_a_run_that_publishes_while_a_person_looks_is_no_sign_of_a_lost_tail() -> None:
+def test_run_that_publishes_during_an_inspection_is_not_a_lost_tail() -> None:
     machine = before()
     settings = planned(machine, WORLD, THEN)
     ran: list[str] = []
@@ -379,14 +389,14 @@ def test_a_run_that_publishes_while_a_person_looks_is_no_sign_of_a_lost_tail() -
     assert store.bucket_log(0).refresh().state_of("g").done_epoch == settings.epoch
 
 
-def test_that_a_run_ended_is_a_cut_and_not_each_makes_a_checkpoint_of_the_job_log() -> None:
+def test_end_of_a_run_is_a_cut_and_does_not_always_checkpoint_the_job_log() -> None:
     machine = new_machine()
     for _ in range(25):
         WORLD.run(machine, BEFORE)
-    found = [record_of(machine, path) for path in segments(machine, f"{ROOTS.store}/log/job")]
-    assert 8 < len(found) < 24
-    assert sum(isinstance(record, Checkpoint) for record in found) == 2
-    cuts = [record.phase for record in found if isinstance(record, Cut)]
+    log_records = [record_of(machine, path) for path in segments(machine, f"{ROOTS.store}/log/job")]
+    assert 8 < len(log_records) < 24
+    assert sum(isinstance(record, Checkpoint) for record in log_records) == 2
+    cuts = [record.phase for record in log_records if isinstance(record, Cut)]
     assert cuts[-2:] == [CutPhase.BEGAN, CutPhase.ENDED]
     fold = WORLD.store(machine).job_log().refresh()
     assert fold.has_ended

@@ -1,4 +1,4 @@
-"""What a run leaves of itself: whatever ends it, under its own epoch, and never at the cost of what it published."""
+"""Run records: each run leaves one under its own epoch, whatever ends the run, and never at the cost of its commits."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def recorded(machine: SimulatedPosix, epoch: int) -> RunRecord:
     return record
 
 
-def test_what_is_not_of_a_run_is_none(tmp_path: Path) -> None:
+def test_foreign_objects_are_not_run_records(tmp_path: Path) -> None:
     (tmp_path / RUNS).mkdir()
     for name in (record_name(7), record_name(3), record_name(7, BEGUN), "README", ".tmp-0"):
         (tmp_path / RUNS / name).write_bytes(b"")
     assert recorded_epochs(LocalFileSystem(), str(tmp_path)) == [3, 7]
 
 
-def test_a_good_run_leaves_what_it_did() -> None:
+def test_successful_run_records_its_counts() -> None:
     machine = Machine()
     result = go(WORLD, machine, source(a=3, b=[2, 1]))
     record = recorded(machine, result.epoch)
@@ -97,7 +97,7 @@ def test_a_good_run_leaves_what_it_did() -> None:
     assert (record.error_kind, record.error) == ("", "")
 
 
-def test_a_run_that_quarantines_a_dataset_names_it_and_why() -> None:
+def test_run_that_quarantines_a_dataset_records_its_name_and_reason() -> None:
     machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
     settings = WORLD.begin(machine, data)
     machine.faults.append(dies("rename", "/output/b/", nth=2))
@@ -110,14 +110,14 @@ def test_a_run_that_quarantines_a_dataset_names_it_and_why() -> None:
     record = recorded(machine, result.epoch)
     assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
     assert record.outcome is RunOutcome.INCOMPLETE
-    [told] = record.quarantined.kept
-    assert (told.subject, record.quarantined.left_out, "is lost" in told.text) == ("b", 0, True)
+    [quarantined] = record.quarantined.kept
+    assert (quarantined.subject, record.quarantined.left_out, "is lost" in quarantined.text) == ("b", 0, True)
     assert {(reason.subject, reason.kind) for reason in record.reasons.kept} >= {("b", "skipped, quarantined")}
     again = recorded(machine, go(WORLD, machine, NOTHING).epoch)
-    assert (again.quarantined.kept, again.totals["datasets_skipped"]) == ((), 1), "it is this run that is told of"
+    assert (again.quarantined.kept, again.totals["datasets_skipped"]) == ((), 1), "the record is of this run"
 
 
-def test_a_run_that_holds_all_back_names_what_was_sealed_and_why_not_all_was() -> None:
+def test_run_that_is_held_back_records_its_sealed_sequences_and_the_reason() -> None:
     machine, data = Machine(), source(a=3, b=1)
 
     def extracting(unit: WorkUnit) -> None:
@@ -126,11 +126,11 @@ def test_a_run_that_holds_all_back_names_what_was_sealed_and_why_not_all_was() -
 
     record = recorded(machine, go(JOB, machine, OddSource(data.datasets, extracting=extracting)).epoch)
     assert record.outcome is RunOutcome.HELD_BACK
-    assert [told.subject for told in record.held.kept] == ["a"]
-    assert [(told.subject, told.kind) for told in record.reasons.kept] == [("b", "failed")]
+    assert [held_reason.subject for held_reason in record.held.kept] == ["a"]
+    assert [(held_reason.subject, held_reason.kind) for held_reason in record.reasons.kept] == [("b", "failed")]
 
 
-def test_a_run_that_can_not_plan_all_of_its_job_counts_what_it_held_back() -> None:
+def test_run_that_cannot_plan_all_datasets_records_how_many_it_held_back() -> None:
     machine = Machine()
 
     def planning() -> Iterator[object]:
@@ -140,7 +140,7 @@ def test_a_run_that_can_not_plan_all_of_its_job_counts_what_it_held_back() -> No
     assert (record.outcome, record.held.kept, record.held.left_out) == (RunOutcome.HELD_BACK, (), 2)
 
 
-def test_a_run_that_fails_leaves_how_far_it_came_and_why() -> None:
+def test_failed_run_records_its_progress_and_the_reason() -> None:
     machine = Machine()
 
     def planning() -> Iterator[object]:
@@ -156,7 +156,7 @@ def test_a_run_that_fails_leaves_how_far_it_came_and_why() -> None:
     assert record.totals["buckets"] == 1
 
 
-def test_a_run_that_goes_on_after_an_error_leaves_both() -> None:
+def test_run_that_continues_after_an_error_records_both() -> None:
     machine, world = Machine(), World(loses_ingest=True)
     result = world.run(machine, source(a=3))
     record = recorded(machine, result.epoch)
@@ -166,7 +166,7 @@ def test_a_run_that_goes_on_after_an_error_leaves_both() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken \udcff"), KeyboardInterrupt()])
-def test_whatever_ends_a_run_is_recorded_and_goes_on_its_way(error: BaseException) -> None:
+def test_exception_that_ends_a_run_is_recorded_and_raised_again(error: BaseException) -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=3))
     with pytest.raises(type(error)), recorded_run(settings, "run \udcff", "some\udcffbody"):
@@ -176,13 +176,13 @@ def test_whatever_ends_a_run_is_recorded_and_goes_on_its_way(error: BaseExceptio
     assert record.outcome is (RunOutcome.FAILED if str(error) else RunOutcome.INTERRUPTED)
 
 
-def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
+def test_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     machine = Machine()
     old = WORLD.begin(machine, source(a=3))
     newer = go(WORLD, machine, source(a=3))
     before = machine.paths(FOLDER)
-    with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as told:
-        run(launch, old, observer=told)
+    with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as context:
+        run(launch, old, observer=context)
     record = recorded(machine, old.epoch)
     assert (record.outcome, record.who, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
@@ -195,7 +195,7 @@ def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
 
 @pytest.mark.parametrize("kind", ["create", "write", "fsync", "rename", "mkdir"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_where_the_record_can_not_be_written_the_run_stands_and_says_so(
+def test_run_whose_record_cannot_be_written_succeeds_with_a_warning(
     kind: str, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine, data = Machine(), source(a=3)
@@ -209,10 +209,10 @@ def test_where_the_record_can_not_be_written_the_run_stands_and_says_so(
     assert (status.last_run, status.unreadable) == (None, {})
     assert status.no_record == "it ended, and left none"
     assert go(WORLD, machine, source(a=4)).succeeded
-    assert WORLD.violation(machine, source(a=4), {}) == "", "what was left of the put is swept"
+    assert WORLD.violation(machine, source(a=4), {}) == "", "the temporary file of the put is swept"
 
 
-def test_a_run_that_is_killed_leaves_none() -> None:
+def test_killed_run_leaves_no_record() -> None:
     machine, data = Machine(), source(a=3)
     WORLD.store(machine)
     machine.faults.append(dies("rename", "/output/a"))
@@ -227,7 +227,7 @@ def test_a_run_that_is_killed_leaves_none() -> None:
     assert (last.epoch, last.totals["sequences_replayed"]) == (result.epoch, 1)
 
 
-def test_a_record_that_can_not_be_read_is_told_and_passed_over() -> None:
+def test_unreadable_record_is_reported_and_skipped() -> None:
     machine, data = Machine(), source(a=3)
     epoch = go(WORLD, machine, data).epoch
     path = f"{FOLDER}/{record_name(epoch)}"
@@ -241,7 +241,7 @@ def test_a_record_that_can_not_be_read_is_told_and_passed_over() -> None:
     assert go(WORLD, machine, source(a=4)).succeeded
 
 
-def test_a_recovery_leaves_a_record_too() -> None:
+def test_recovery_leaves_a_record_too() -> None:
     machine, data = Machine(), source(a=3)
     WORLD.store(machine)
     machine.faults.append(dies("rename", "/output/a"))
@@ -249,15 +249,15 @@ def test_a_recovery_leaves_a_record_too() -> None:
         go(WORLD, machine, data)
     machine.restart()
     settings = WORLD.begin(machine, data)
-    with recorded_run(settings, "recover", "somebody") as told:
-        result = recover(launch, settings, told)
+    with recorded_run(settings, "recover", "somebody") as context:
+        result = recover(launch, settings, context)
     record = recorded(machine, settings.epoch)
     assert (result.succeeded, record.outcome, record.command) == (True, RunOutcome.SUCCEEDED, "recover")
     assert [phase.name for phase in record.phases] == ["recover"]
     assert record.totals["sequences_replayed"] == 1
 
 
-def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
+def test_record_names_a_limited_number_of_each_kind_and_counts_the_others() -> None:
     machine, number = Machine(), MAX_ENTRIES + 30
     datasets = source(**{f"d{place:03d}": 1 for place in range(number)}).datasets
     failing = {urn: replace(dataset, fails=frozenset({"0"})) for urn, dataset in datasets.items()}
@@ -269,23 +269,23 @@ def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
     assert len(record.reasons.kept) + record.reasons.left_out == number
 
 
-def test_what_runs_long_past_have_left_is_forgotten_as_the_job_says() -> None:
+def test_records_of_old_runs_are_deleted_by_the_job_s_retention() -> None:
     machine, world = Machine(), replace(WORLD, kept=Retention(runs=4, tables=2))
     epochs = [go(world, machine, source(a=number)).epoch for number in range(1, 8)]
-    found = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
-    assert sorted(found, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
+    stored_epochs = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
+    assert sorted(stored_epochs, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
     for table in ("task_states", "run_datasets", "run_times"):
         below = f"{ROOTS.store}/{table}/"
         assert len({path.removeprefix(below).partition("/")[0] for path in machine.paths(below[:-1])}) == 2 + 1
     machine.put(f"{FOLDER}/.tmp-{record_name(99)}-{'0' * 32}", b"{")
     machine.put(f"{FOLDER}/notes.txt", b"somebody's")
     go(world, machine, source(a=8))
-    left = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
-    assert {name for name in left if record_of(name) is None} == {"notes.txt"}
+    remaining = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
+    assert {name for name in remaining if record_of(name) is None} == {"notes.txt"}
 
 
-def test_a_run_whose_clock_was_set_back_forgets_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id is below those of the runs before."""
+def test_run_whose_clock_was_set_back_deletes_none_of_its_own_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run id sorts before those of earlier runs."""
     machine, world = Machine(), World(buckets=2, partitions=2, kept=Retention(tables=1))
     for number in range(1, 4):
         go(world, machine, source(a=number, g=number))
@@ -295,26 +295,31 @@ def test_a_run_whose_clock_was_set_back_forgets_nothing_of_its_own(monkeypatch: 
 
 
 def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, RunDataset]:
-    found: dict[str, RunDataset] = {}
+    outcomes: dict[str, RunDataset] = {}
     for rows in read_run_datasets(WORLD.store(machine).fs, ROOTS.store, run_id):
-        found = {row.dataset: row for row in rows} | found
-    return found
+        outcomes = {row.dataset: row for row in rows} | outcomes
+    return outcomes
 
 
-def test_a_run_says_as_it_begins_who_began_it_on_what() -> None:
+def test_run_records_its_starter_and_versions_when_it_begins() -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=3))
     facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", kept_runs=3, kept_tables=2)
     with recorded_run(settings, "run", "somebody", facts=facts):
-        told = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
+        beginning = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
         assert read_record(settings.store.fs, ROOTS.store, settings.epoch) is None
-    assert told is not None
-    assert (told.epoch, told.run_id, told.who, told.facts) == (settings.epoch, settings.run_id, "somebody", facts)
+    assert beginning is not None
+    assert (beginning.epoch, beginning.run_id, beginning.who, beginning.facts) == (
+        settings.epoch,
+        settings.run_id,
+        "somebody",
+        facts,
+    )
     for after in machine.after_power_loss(random.Random(1), 5, 8):
-        assert read_beginning(WORLD.store(after).fs, ROOTS.store, settings.epoch) == told
+        assert read_beginning(WORLD.store(after).fs, ROOTS.store, settings.epoch) == beginning
 
 
-def test_a_run_s_table_says_what_became_of_each_dataset() -> None:
+def test_dataset_table_of_a_run_has_the_outcome_of_each_dataset() -> None:
     machine = with_folders(Machine(), "c")
     machine.faults.append(dies("rename", "/output/c/", nth=2))
     with suppress(BaseException):
@@ -333,7 +338,7 @@ def test_a_run_s_table_says_what_became_of_each_dataset() -> None:
     assert rows["a"].files == 1
 
 
-def test_a_run_s_table_says_what_was_held_back_and_what_held_it() -> None:
+def test_dataset_table_of_a_run_names_held_datasets_and_the_cause() -> None:
     machine, data = Machine(), source(a=3, b=1)
 
     def extracting(unit: WorkUnit) -> None:
@@ -346,14 +351,14 @@ def test_a_run_s_table_says_what_was_held_back_and_what_held_it() -> None:
     assert {row.outcome for row in table_of(machine, again.run_id).values()} == {"published"}
 
 
-def test_a_table_that_can_not_be_written_costs_no_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_dataset_table_that_cannot_be_written_does_not_cost_the_record(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_datasets/"))
     assert go(WORLD, machine, source(a=3)).succeeded
     assert "outcomes of datasets were not written" in caplog.text
 
 
-def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> None:
+def test_dataset_table_that_is_damaged_or_of_another_version_is_reported() -> None:
     data = encode_run_datasets([RunDataset("größe/1", 3, "failed", kind="failed", reason="x" * 1900)])
     assert decode_run_datasets(data, "t")[0].reason == "x" * 1000
     with pytest.raises(CorruptError, match="corrupt"):
@@ -362,7 +367,7 @@ def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> 
         decode_run_datasets(data.replace(b"table-version\x18\x011", b"table-version\x18\x019"), "t")
 
 
-def test_a_record_is_put_again_where_a_newer_run_sweeps_what_it_was_put_as() -> None:
+def test_record_is_put_again_after_a_newer_run_swept_its_temporary_file() -> None:
     machine = Machine()
     store = WORLD.store(machine)
     machine.faults.append(fails(errno.ENOENT, "rename", FOLDER, times=1))
@@ -370,14 +375,14 @@ def test_a_record_is_put_again_where_a_newer_run_sweeps_what_it_was_put_as() -> 
     assert recorded(machine, samples.RUN_RECORD.epoch) == samples.RUN_RECORD
 
 
-def test_a_record_is_durable_once_it_is_put() -> None:
+def test_record_is_durable_after_its_put() -> None:
     machine = Machine()
     result = go(WORLD, machine, source(a=3))
     for after in machine.after_power_loss(random.Random(1), 5, 8):
         assert recorded(after, result.epoch).outcome is RunOutcome.SUCCEEDED
 
 
-def test_an_epoch_that_was_only_taken_has_no_record() -> None:
+def test_epoch_taken_without_a_run_has_no_record() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=3))
     begin_run(WORLD.store(machine), "somebody else")
@@ -388,7 +393,7 @@ def test_an_epoch_that_was_only_taken_has_no_record() -> None:
     ("name", "epoch", "what"),
     [("0000000007.json", 7, ""), ("12345678901.json", 12345678901, ""), ("0000000007-begun.json", 7, BEGUN)],
 )
-def test_names_of_records(name: str, epoch: int, what: str) -> None:
+def test_run_record_names_are_built_and_parsed(name: str, epoch: int, what: str) -> None:
     assert (record_name(epoch, what), record_of(name)) == (name, (epoch, what))
 
 
@@ -396,5 +401,5 @@ def test_names_of_records(name: str, epoch: int, what: str) -> None:
     "name",
     ["7.json", "0000000007", ".tmp-0000000007.json", "00000000x7.json", "\u0660.json", "0000000007-x.json"],
 )
-def test_other_names_are_no_records(name: str) -> None:
+def test_other_names_are_not_records(name: str) -> None:
     assert record_of(name) is None

@@ -1,4 +1,4 @@
-"""When tasks committed what: what is kept of it, by whom, and that nothing depends on it."""
+"""Run times: the table of when tasks sealed and published each dataset, on which nothing else depends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def times_of(machine: Machine, run_id: str, world: World = WORLD) -> dict[str, l
     return dict(read_run_times(world.store(machine).fs, ROOTS.store, run_id))
 
 
-def test_a_task_says_when_it_committed_which_dataset() -> None:
+def test_task_records_when_it_committed_each_dataset() -> None:
     machine = Machine()
     result = go(WORLD, machine, source(a=3, b=[2, 1]))
     times = times_of(machine, result.run_id)
@@ -47,31 +47,31 @@ def test_a_task_says_when_it_committed_which_dataset() -> None:
     assert units == 3
     assert published == {"a": 3, "b": 3}
     assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.COMMITS) == 2
-    found: list[Attempt] = []
-    count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, found.append)
-    assert {attempt.writer for attempt in found} == times.keys(), "task states are known by the same digits"
+    attempts: list[Attempt] = []
+    count_attempts(WORLD.store(machine).fs, ROOTS.store, result.run_id, attempts.append)
+    assert {attempt.writer for attempt in attempts} == times.keys(), "task states begin with the same digits"
 
 
-def test_of_a_whole_job_who_seals_and_who_publishes_tell_their_part() -> None:
+def test_job_scope_times_come_from_the_sealing_and_the_publishing_phase() -> None:
     machine, world = Machine(), World(job_level=True)
     result = go(world, machine, source(a=3))
-    told = [
+    times = [
         (row.phase, row.kind, bool(row.began_ms))
         for rows in times_of(machine, result.run_id, world).values()
         for row in rows
         if row.dataset == "a"
     ]
-    assert sorted(told) == [("ingest", TimeKind.SEALED, True), ("publish", TimeKind.PUBLISHED, False)]
+    assert sorted(times) == [("ingest", TimeKind.SEALED, True), ("publish", TimeKind.PUBLISHED, False)]
 
 
-def test_what_a_run_replays_is_told_of_its_recovery() -> None:
+def test_replay_times_are_recorded_by_recovery() -> None:
     machine = with_folders(Machine(), "c")
     machine.faults.append(dies("rename", "/output/c/", nth=2))
     settings = WORLD.begin(machine, source(c=[2, 1]))
     with suppress(BaseException):
         run(launch, settings)
     machine.restart()
-    assert times_of(machine, settings.run_id) == {}, "a task that died has told nothing"
+    assert times_of(machine, settings.run_id) == {}, "a dead task has recorded nothing"
     result = go(WORLD, machine, source(c=[2, 1]))
     ((_, rows),) = times_of(machine, result.run_id).items()
     assert [(row.phase, row.kind, row.dataset) for row in rows] == [
@@ -81,7 +81,7 @@ def test_what_a_run_replays_is_told_of_its_recovery() -> None:
     ]
 
 
-def test_a_run_with_nothing_to_do_leaves_no_times() -> None:
+def test_run_without_work_leaves_no_times() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=3))
     before = set(machine.paths(FOLDER))
@@ -91,14 +91,14 @@ def test_a_run_with_nothing_to_do_leaves_no_times() -> None:
     assert set(machine.paths(FOLDER)) == before
 
 
-def test_times_that_can_not_be_written_cost_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_times_that_cannot_be_written_cost_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "create", "/run_times/"))
     assert go(WORLD, machine, source(a=3)).succeeded
     assert "times of a task were not written" in caplog.text
 
 
-def test_a_table_of_times_that_is_damaged_or_of_another_version_is_told() -> None:
+def test_times_table_that_is_damaged_or_of_another_version_is_reported() -> None:
     data = encode_run_times(samples.RUN_TIMES)
     assert decode_run_times(data, "t") == samples.RUN_TIMES
     with pytest.raises(CorruptError, match="corrupt"):
@@ -113,7 +113,7 @@ def _of_version(version: bytes) -> bytes:
     return data.replace(b"table-version\x18\x011", b"table-version\x18\x01" + version)
 
 
-def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that_published_it(
+def test_dataset_gets_its_own_requests_and_its_share_of_common_ones(
     requests: Requests,
 ) -> None:
     machine = Machine()
@@ -139,11 +139,11 @@ def test_a_dataset_has_the_requests_that_are_its_own_and_its_share_of_those_that
         asks(7)
     times.write(2)
     ((_, rows),) = times_of(machine, settings.run_id).items()
-    found = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
-    assert found == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
+    counts = {row.dataset: row.count for row in rows if row.kind is TimeKind.REQUESTS}
+    assert counts == {"a": 10 + 1 + 4, "b": 20 + 2 + 3, "": 5 + 4}
 
 
-def test_of_a_work_unit_the_requests_are_its_dataset_s(requests: Requests) -> None:
+def test_requests_of_a_work_unit_belong_to_its_dataset(requests: Requests) -> None:
     machine = Machine()
 
     def extracting(unit: WorkUnit) -> None:

@@ -1,4 +1,6 @@
-"""What a source is told while it plans: states of its own buckets, of others on demand; and what it tells of itself."""
+"""State that a source receives while it plans (that of its own buckets, and that of others on demand), and the identity
+that it reports.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PINNED = FixedSettings({"source.type": FixedSetting("model")})
 
 @dataclass(frozen=True, slots=True)
 class AskingSource(ModelSource):
-    """Asks for one dataset in each partition of the plan, and says what cluster it is."""
+    """A source that asks for one dataset in each partition of the plan, and reports a cluster identity."""
 
     asks: str = ""
     cluster: Callable[[], str] = lambda: "one"
@@ -36,12 +38,12 @@ class AskingSource(ModelSource):
         yield SourceFact("cluster", FixedSetting(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, SourceState)
-            assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"
+            assert (self.asks in states) == owned(self.asks), "the mapping has only states of the caller's buckets"
             self.answers.append(states.anywhere(self.asks))
         yield from ModelSource.plan(self, owned, states)
 
 
-def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there() -> None:
+def test_dataset_of_another_bucket_is_looked_up_and_an_unknown_one_is_absent() -> None:
     machine, data = Machine(), source(a=2, b=1)
     assert go(SPREAD, machine, data).succeeded
     asking = AskingSource(data.datasets, asks="a")
@@ -57,7 +59,9 @@ def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there()
 
 @dataclass(frozen=True, slots=True)
 class CarryingSource(ModelSource):
-    """Fails to read a dataset the first time; what is stored of that it gives to its extractor with the work units."""
+    """A source that fails to read a dataset the first time, and passes the recorded read failure to its extractor with
+    the work units.
+    """
 
     fails: str = ""
     patience: str = "the job's"
@@ -70,8 +74,8 @@ class CarryingSource(ModelSource):
             if state is None or state.unread is None:
                 yield planned
                 continue
-            told = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
-            units = tuple(replace(unit, properties={**unit.properties, **told}) for unit in planned.work_units)
+            properties = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
+            units = tuple(replace(unit, properties={**unit.properties, **properties}) for unit in planned.work_units)
             yield replace(planned, work_units=units)
 
     def open(self) -> Extractor:
@@ -93,22 +97,22 @@ class CarryingExtractor(Extractor):
         self.inner.close()
 
 
-def test_a_source_of_ones_own_sees_what_the_run_before_could_not_read_and_a_work_units_property_wins() -> None:
+def test_custom_source_sees_the_previous_read_failure_and_a_work_unit_property_takes_precedence() -> None:
     machine, data = Machine(), source(a=2, b=1)
     first = CarryingSource(data.datasets, fails="a")
     assert not go(SPREAD, machine, first).succeeded
     assert set(first.seen) == {("a", "the job's"), ("b", "the job's")}
     second = CarryingSource(source(a=2, b=2).datasets)
     assert go(SPREAD, machine, second).succeeded
-    ((_, of_a),) = {each for each in second.seen if each[0] == "a"}
+    ((_, of_a),) = {seen_state for seen_state in second.seen if seen_state[0] == "a"}
     assert of_a == "failed 1 times: SourceError: it is away"
-    assert {each for each in second.seen if each[0] == "b"} == {("b", "the job's")}
+    assert {seen_state for seen_state in second.seen if seen_state[0] == "b"} == {("b", "the job's")}
     third = CarryingSource(source(a=3, b=2).datasets)
     assert go(SPREAD, machine, third).succeeded
-    assert third.seen == [("a", "the job's")], "once it was read there is nothing left of that"
+    assert third.seen == [("a", "the job's")], "after a successful read no read failure remains"
 
 
-def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused_before_the_plan_counts() -> None:
+def test_source_identity_is_recorded_and_another_one_is_rejected_before_the_plan_counts() -> None:
     machine, data = Machine(), source(a=2)
     first = SPREAD.begin(machine, AskingSource(data.datasets))
     assert run(launch_here, first, pinned=PINNED).succeeded
@@ -124,7 +128,7 @@ def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused
     assert SPREAD.violation(machine, more, {}) == ""
 
 
-def test_executors_that_find_different_sources_are_told() -> None:
+def test_executors_that_report_different_source_identities_are_reported() -> None:
     machine, clusters = Machine(), iter("abcd")
     settings = SPREAD.begin(machine, AskingSource(source(a=2).datasets, cluster=lambda: next(clusters)))
     with pytest.raises(ConfigurationError, match="executors found different sources"):
@@ -132,7 +136,7 @@ def test_executors_that_find_different_sources_are_told() -> None:
     assert read_settings(settings.store).found == {}
 
 
-def test_a_fenced_run_records_nothing() -> None:
+def test_fenced_run_records_no_source_identity() -> None:
     machine, data = Machine(), source(a=2)
     old = SPREAD.begin(machine, AskingSource(data.datasets))
     SPREAD.begin(machine, data)

@@ -1,4 +1,6 @@
-"""What is most behind its target is read first, and what has a backlog after the others, for a bounded time."""
+"""Read priority: datasets that are furthest behind their target are read first, and backlogs last, for a
+bounded time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MANY = 12_000
 
 @dataclass(frozen=True)
 class AgedSource(ModelSource):
-    """Its datasets are behind by so many seconds. Notes the order in which they are read; reading takes a second."""
+    """A source whose datasets are behind by given seconds. It records the order of reads; each read takes a second."""
 
     ages: Mapping[str, float] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
@@ -63,39 +65,43 @@ def fresh_run(machine: Machine, source: AgedSource, freshness: Freshness) -> Run
     return result
 
 
-def test_what_is_most_behind_its_target_is_read_first() -> None:
+def test_dataset_furthest_behind_its_target_is_read_first() -> None:
     machine, targets = Machine(), Freshness(60, (("soon.*", 5.0), ("never", 0.0)))
     first = aged(dict.fromkeys(("late", "soon", "soon2", "never", "new"), 1))
     fresh_run(machine, first, targets)
-    assert {*first.read[:2]} == {"soon", "soon2"}, "nobody asks where there is little: the smallest targets first"
+    assert {*first.read[:2]} == {"soon", "soon2"}, (
+        "with few records no lag is requested: the smallest targets come first"
+    )
     assert first.read[-1] == "never"
     sizes = dict.fromkeys(("late", "soon", "soon2", "never", "new"), MANY)
     second = aged(sizes, late=300, soon=20, soon2=2, never=9_999, new=30)
     result = fresh_run(machine, second, targets)
-    assert second.read == ["late", "soon", "new", "soon2", "never"], "5, 4, 0.5 and 0.4 times behind, and without one"
-    told = {note.subject: note.text for note in result.totals.notes if note.kind == BEHIND}
-    assert told.keys() == {"late", "soon"}
-    assert told["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
+    assert second.read == ["late", "soon", "new", "soon2", "never"], (
+        "5, 4, 0.5 and 0.4 times behind, then the dataset without a target"
+    )
+    notes = {note.subject: note.text for note in result.totals.notes if note.kind == BEHIND}
+    assert notes.keys() == {"late", "soon"}
+    assert notes["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
     assert audit(WORLD, machine).exact
 
 
-def test_a_backlog_is_read_after_the_others_and_for_so_long() -> None:
+def test_backlog_is_read_after_other_datasets_for_a_bounded_time() -> None:
     machine, targets = Machine(), Freshness(10, records_per_run=MANY, slice_s=3.5)
     names = ("big", "large", "huge", "small", "tiny")
     fresh_run(machine, aged(dict.fromkeys(names, 1)), targets)
     sizes = {"big": 1 + MANY, "large": 1 + MANY, "huge": 1 + MANY, "small": 2, "tiny": 2}
     second = aged(sizes, big=500, large=900, huge=700, small=1, tiny=2)
     result = fresh_run(machine, second, targets)
-    assert second.read == ["tiny", "small", "large", "huge"], "time is up before the last"
+    assert second.read == ["tiny", "small", "large", "huge"], "the time limit is reached before the last dataset"
     assert result.succeeded
     assert result.totals.datasets_unchanged == 1
     third = aged(sizes, big=600)
     assert fresh_run(machine, third, targets).totals.datasets_published == 1
-    assert third.read == ["big"], "it is read if it is all there is"
+    assert third.read == ["big"], "a backlog is read if nothing else is planned"
     assert audit(WORLD, machine).exact
 
 
-def test_a_task_reads_a_backlog_at_all_however_late_it_is() -> None:
+def test_late_task_still_reads_some_backlog() -> None:
     machine, targets = Machine(), Freshness(10, records_per_run=5, slice_s=0.000_1)
     source = aged({"a": 5, "b": 5})
     result = fresh_run(machine, source, targets)
@@ -103,7 +109,7 @@ def test_a_task_reads_a_backlog_at_all_however_late_it_is() -> None:
     assert result.totals.records_published == 5
 
 
-def test_a_source_that_does_not_say_keeps_no_run_off() -> None:
+def test_source_that_does_not_report_lag_starts_the_run() -> None:
     class Silent(AgedSource):
         def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
             raise pa.ArrowInvalid("no broker")

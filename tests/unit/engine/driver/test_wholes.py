@@ -1,4 +1,4 @@
-"""Job-level commits to a grouped target: all members of a group in one commit of a run, or none of them."""
+"""Job-level commits to a grouped target: one commit of a run contains all members of a group, or none."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ REST = ALL - {"bad"}
 
 @dataclass
 class OneTable(MemorySink):
-    """All datasets go to one table. `commits`: which were new in each commit of it, with its epoch; `refused`: datasets
-    that fail for good, `later`: that have to wait."""
+    """A sink with one table for all datasets. `commits` has the datasets that were new in each commit, with its epoch.
+    Datasets in `refused` fail permanently; those in `later` must wait.
+    """
 
     grouped_by: ClassVar[str] = "table"
     commits: list[tuple[int, frozenset[str]]] = field(default_factory=list)
@@ -120,7 +121,7 @@ def told(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.totals.reasons}
 
 
-def test_all_of_a_run_are_one_commit() -> None:
+def test_all_datasets_of_a_run_are_one_commit() -> None:
     machine, sink = Machine(), OneTable()
     result = run_with(sink, machine, DATA, JOB)
     assert result.succeeded
@@ -128,8 +129,10 @@ def test_all_of_a_run_are_one_commit() -> None:
     check_exact(machine, sink)
 
 
-def test_killed_anywhere_each_run_has_committed_all_of_its_datasets_at_once_or_none() -> None:
-    """Killed in the run, and the next one where the first was killed; three kills beyond each other in all."""
+def test_run_killed_anywhere_has_committed_all_datasets_of_its_group_at_once_or_none() -> None:
+    """Kill the run, then the next run where the first was killed, and so on: three kills in all, each later than the
+    one before.
+    """
     crashes = 0
     for number in range(2000):
         machine, sink = Machine(), OneTable()
@@ -151,7 +154,7 @@ def test_killed_anywhere_each_run_has_committed_all_of_its_datasets_at_once_or_n
 
 
 @pytest.mark.parametrize("how", Release)
-def test_one_that_fails_for_good_holds_the_others_until_it_is_released(how: Release) -> None:
+def test_permanently_failed_dataset_holds_the_others_until_it_is_released(how: Release) -> None:
     machine, sink = Machine(), OneTable(refused=frozenset({"bad"}))
     result = run_with(sink, machine, DATA, JOB)
     epoch = result.epoch
@@ -160,7 +163,7 @@ def test_one_that_fails_for_good_holds_the_others_until_it_is_released(how: Rele
     assert statuses(JOB, machine) == held
     assert "its rows are gone" in told(result)["bad"]
     assert "held_by=bad" in told(result)["one"]
-    for _ in range(JOB.max_attempts + 2):  # nobody's attempt: they wait for as long as it takes
+    for _ in range(JOB.max_attempts + 2):  # no attempt of the others: they wait without limit
         result = run_with(sink, machine, source(bad=1, one=3, two=[1, 1]), JOB)
         assert (result.decided, sink.commits, statuses(JOB, machine)) == (False, [], held)
         assert "held_by=bad" in told(result)["two"]
@@ -176,12 +179,12 @@ def test_one_that_fails_for_good_holds_the_others_until_it_is_released(how: Rele
         case Release.ACCEPT:
             assert sink.commits == [(epoch, REST)]
         case Release.ABANDON | Release.RESTART:
-            assert sink.commits == [(epoch, REST), (result.epoch, {"bad"})], "it was read again"
+            assert sink.commits == [(epoch, REST), (result.epoch, {"bad"})], "the released dataset was read again"
     if how is not Release.ACCEPT:
         check_exact(machine, sink)
 
 
-def test_killed_anywhere_while_one_fails_nothing_is_committed_and_its_release_commits_the_others_at_once() -> None:
+def test_group_killed_anywhere_with_one_failed_member_commits_nothing_until_its_release() -> None:
     crashes = 0
     for number in range(2000):
         machine, sink = Machine(), OneTable(refused=frozenset({"bad"}))
@@ -208,8 +211,10 @@ def test_killed_anywhere_while_one_fails_nothing_is_committed_and_its_release_co
     assert crashes > 30
 
 
-def test_a_zombie_of_the_run_commits_all_or_nothing_whenever_it_goes_on() -> None:
-    """A newer run, a person who abandons what has failed and one more run, between any two calls of the older one."""
+def test_zombie_commits_all_or_nothing_whenever_it_continues() -> None:
+    """Between any two calls of the older run a newer one runs, an operator abandons the failed dataset, and a third run
+    follows.
+    """
     met = 0
     for number in range(2000):
         machine, sink = Machine(), OneTable(refused=frozenset({"bad"}))
@@ -225,7 +230,7 @@ def test_a_zombie_of_the_run_commits_all_or_nothing_whenever_it_goes_on() -> Non
 
         newer = Meeting(machine, number, act)
         machine.faults.append(newer)
-        with suppress(Exception):  # it is fenced
+        with suppress(Exception):  # the run is fenced
             run_with(sink, machine, DATA, JOB)
         machine.faults.clear()
         if newer.result is None:
@@ -238,7 +243,7 @@ def test_a_zombie_of_the_run_commits_all_or_nothing_whenever_it_goes_on() -> Non
     assert met > 30
 
 
-def test_one_that_a_person_quarantines_holds_the_others_too() -> None:
+def test_dataset_quarantined_by_an_operator_holds_the_others_too() -> None:
     machine, sink = Machine(), OneTable(later=ALL)
     run_with(sink, machine, DATA, JOB)
     operator_actions.quarantine(sink.store(machine), "one", "somebody")
@@ -251,14 +256,14 @@ def test_one_that_a_person_quarantines_holds_the_others_too() -> None:
     assert [members for _, members in sink.commits] == [ALL]
 
 
-def test_one_that_has_to_wait_is_the_only_one_whose_attempts_count() -> None:
+def test_only_the_dataset_that_must_wait_counts_attempts() -> None:
     machine, sink = Machine(), OneTable(later=frozenset({"bad"}))
     for _ in range(JOB.max_attempts + 1):
         run_with(sink, machine, DATA, JOB)
     assert statuses(JOB, machine) == {"bad": "quarantined", "one": "pending", "two": "pending"}
 
 
-def test_a_committer_that_breaks_is_not_asked_for_one_by_one() -> None:
+def test_failing_group_committer_is_not_retried_dataset_by_dataset() -> None:
     machine, sink = Machine(), OneTable(breaks=True)
     run_with(sink, machine, DATA, JOB)
     assert set(statuses(JOB, machine).values()) == {"pending"}
@@ -267,33 +272,33 @@ def test_a_committer_that_breaks_is_not_asked_for_one_by_one() -> None:
     assert [members for _, members in sink.commits] == [ALL]
 
 
-def test_another_scope_does_not_change_what_is_sealed_and_commits_what_is_new_one_by_one() -> None:
+def test_changed_scope_keeps_sealed_sequences_and_commits_new_ones_one_by_one() -> None:
     machine, sink = Machine(), OneTable(refused=frozenset({"bad"}))
     epoch = run_with(sink, machine, DATA, JOB).epoch
     by_dataset = World(buckets=3)
     run_with(sink, machine, source(bad=1, one=2, two=[1, 1], new=1), by_dataset)
-    assert [members for _, members in sink.commits] == [{"new"}], "what is held is still"
+    assert [members for _, members in sink.commits] == [{"new"}], "the held sequence is still held"
     operator_actions.accept(sink.store(machine), "bad", "somebody")
     run_with(sink, machine, DATA, by_dataset)
     assert sink.commits[1:] == [(epoch, REST)]
 
 
-def test_without_the_scope_one_that_fails_holds_nobody() -> None:
+def test_failed_dataset_without_the_scope_holds_no_others() -> None:
     machine, sink = Machine(), OneTable(refused=frozenset({"bad"}))
     run_with(sink, machine, DATA, World(buckets=3))
     assert {urn for _, members in sink.commits for urn in members} == REST
 
 
 class FilesOfOne(ForkOperator):
-    """Only one dataset has files; all go to the table."""
+    """A job in which one dataset has files, and all go to the table."""
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         return {"files": pc.starts_with(batch["value"], "one/"), "table": None}
 
 
 @pytest.mark.parametrize("fork", [AllBranches(), FilesOfOne()])
-def test_a_file_that_can_not_be_published_holds_the_others_before_the_table(fork: ForkOperator) -> None:
-    """With a fork: files first, and one dataset's fail."""
+def test_file_that_cannot_be_published_holds_the_others_before_the_table(fork: ForkOperator) -> None:
+    """The job forks, files come first, and the files of one dataset fail."""
     machine, sink = Machine(), OneTable()
     branches = (Branch(FileSink(compression="none"), "files"), Branch(sink, "table"))
 
@@ -339,7 +344,7 @@ def test_lost_file_before_the_table_holds_back_the_group_until_it_is_released(fo
 
 @dataclass
 class NewerInfos(OneTable):
-    """A sink whose stored infos of some datasets were made by a newer version of it."""
+    """A sink of which a newer version wrote the stored infos of some datasets."""
 
     newer: frozenset[str] = frozenset()
     infos_version: ClassVar[int] = 2

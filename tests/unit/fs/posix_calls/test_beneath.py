@@ -1,4 +1,4 @@
-"""Nothing outside the job's roots is listed or deleted, whatever links, mounts and late changes there are."""
+"""Nothing outside the job's roots is listed or deleted, whatever links, mounts and concurrent changes exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A folder that is not the job's, with what a careless sweep would delete."""
+    """Create a foreign folder with files that a careless sweep would delete."""
     folder = tmp_path / "elsewhere"
     for below in ("", bucket_folder(1, 0).partition("/")[2], ATTEMPT.partition("/")[2], ATTEMPT.rpartition("/")[2]):
         (folder / below).mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def tree(folder: Path) -> list[str]:
 )
 @pytest.mark.parametrize("below", ["", "/deeper"])
 @pytest.mark.parametrize("absolute", [True, False])
-def test_a_link_that_leads_out_of_the_root_is_not_followed(
+def test_link_that_leads_out_of_the_root_is_not_followed(
     root: Path, elsewhere: Path, act: Deletion, below: str, absolute: bool
 ) -> None:
     (elsewhere / "deeper/empty").mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_a_link_that_leads_out_of_the_root_is_not_followed(
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-def test_a_link_that_stays_inside_the_root_is_followed(root: Path, absolute: bool) -> None:
+def test_link_that_stays_inside_the_root_is_followed(root: Path, absolute: bool) -> None:
     (root / "real/empty").mkdir(parents=True)
     (root / "real/file").write_bytes(b"x")
     (root / "link").symlink_to(root / "real" if absolute else "real")
@@ -90,7 +90,7 @@ def test_a_link_that_stays_inside_the_root_is_followed(root: Path, absolute: boo
     assert tree(root) == ["link", "real"]
 
 
-def test_a_root_that_is_reached_through_a_link_is_the_root(tmp_path: Path, root: Path) -> None:
+def test_root_reached_through_a_link_is_the_root(tmp_path: Path, root: Path) -> None:
     (tmp_path / "job").symlink_to(root)
     (root / "a/b").mkdir(parents=True)
     (root / "a/b/file").write_bytes(b"x")
@@ -99,7 +99,7 @@ def test_a_root_that_is_reached_through_a_link_is_the_root(tmp_path: Path, root:
     assert tree(root) == []
 
 
-def test_missing_folders_files_and_roots_are_fine(tmp_path: Path, root: Path) -> None:
+def test_missing_folders_files_and_roots_are_accepted(tmp_path: Path, root: Path) -> None:
     for fs, folder in ((confined(root), root), (confined(tmp_path / "none"), tmp_path / "none")):
         assert fs.list_folder(f"{folder}/a/b") == []
         assert not fs.delete(f"{folder}/a/b")
@@ -108,7 +108,7 @@ def test_missing_folders_files_and_roots_are_fine(tmp_path: Path, root: Path) ->
 
 
 @pytest.mark.parametrize("path", ["/proc", "/proc/self"])
-def test_a_mount_inside_the_root_is_not_entered(path: str) -> None:
+def test_mount_inside_the_root_is_not_entered(path: str) -> None:
     with pytest.raises(OutsideRootError, match="a mount leads out of /"):
         open_below("/", path)
     root_fd = os.open("/", os.O_RDONLY)
@@ -119,9 +119,7 @@ def test_a_mount_inside_the_root_is_not_entered(path: str) -> None:
         os.close(root_fd)
 
 
-def test_without_the_kernels_help_folders_are_opened_one_by_one_and_no_link_is_followed(
-    root: Path, elsewhere: Path
-) -> None:
+def test_kernel_without_openat2_opens_folders_one_by_one_and_follows_no_link(root: Path, elsewhere: Path) -> None:
     (root / "a/b").mkdir(parents=True)
     (root / "a/link").symlink_to(elsewhere)
     root_fd = os.open(root, os.O_RDONLY)
@@ -157,7 +155,7 @@ def _unnoted(fs: LocalFileSystem, root: str) -> object:
 
 @pytest.mark.parametrize("sweep", [_swept, _removed, _emptied, _unnoted])
 @pytest.mark.parametrize("linked", [1, 2, 3], ids=["epoch", "bucket", "attempt"])
-def test_a_sweep_deletes_nothing_that_a_linked_folder_of_staging_points_to(
+def test_sweep_deletes_nothing_behind_a_linked_staging_folder(
     root: Path, elsewhere: Path, sweep: Deletion, linked: int
 ) -> None:
     parts = ATTEMPT.split("/")
@@ -173,7 +171,7 @@ def test_a_sweep_deletes_nothing_that_a_linked_folder_of_staging_points_to(
 
 
 class Swapping(RealPosixCalls):
-    """Once it has listed `folder`, or made a look at it, another process puts a link in its place."""
+    """A file system on which another process replaces `folder` by a link after it was listed or checked."""
 
     def __init__(self, roots: list[str], folder: str, to: Path) -> None:
         super().__init__(roots)
@@ -185,10 +183,10 @@ class Swapping(RealPosixCalls):
             os.symlink(self.to, self.folder)
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        found = super().scandir(path)
+        entries = super().scandir(path)
         if path == self.folder:
             self.swap()
-        return found
+        return entries
 
     def rename_noreplace(self, source: str, target: str) -> None:
         if target.startswith(f"{self.folder}/") or source.startswith(f"{self.folder}/"):
@@ -196,9 +194,7 @@ class Swapping(RealPosixCalls):
         super().rename_noreplace(source, target)
 
 
-def test_a_link_that_is_put_in_between_listing_and_deletion_saves_what_it_points_to(
-    root: Path, elsewhere: Path
-) -> None:
+def test_link_placed_between_listing_and_deletion_protects_its_target(root: Path, elsewhere: Path) -> None:
     folder = f"{root}/a"
     (root / "a/deeper").mkdir(parents=True)
     (root / "a/precious").write_bytes(b"ours")
@@ -209,7 +205,7 @@ def test_a_link_that_is_put_in_between_listing_and_deletion_saves_what_it_points
 
 
 class SwappingLate(Swapping):
-    """Another process puts a link in the folder's place once this one has opened it."""
+    """A file system on which another process replaces the folder by a link after it was opened."""
 
     def _opened(self, folder: str, *, readable: bool = False) -> int | None:
         opened = super()._opened(folder, readable=readable)
@@ -223,7 +219,7 @@ class SwappingLate(Swapping):
     [lambda fs, folder: fs.delete(f"{folder}/precious"), lambda fs, folder: fs.delete_folder(f"{folder}/empty")],
     ids=["delete", "delete_folder"],
 )
-def test_a_link_that_is_put_in_between_opening_and_deletion_saves_what_it_points_to(
+def test_link_placed_between_opening_and_deletion_protects_its_target(
     root: Path, elsewhere: Path, act: Deletion
 ) -> None:
     (root / "a/empty").mkdir(parents=True)
@@ -231,11 +227,11 @@ def test_a_link_that_is_put_in_between_opening_and_deletion_saves_what_it_points
     before = tree(elsewhere)
     assert act(LocalFileSystem(SwappingLate([str(root)], f"{root}/a", elsewhere)), f"{root}/a")
     assert tree(elsewhere) == before
-    assert len(tree(root / "a.aside")) == 1, "what was opened was deleted"
+    assert len(tree(root / "a.aside")) == 1, "the opened folder was deleted"
 
 
 @pytest.mark.parametrize("swapped", ["staging/a", "output/d"])
-def test_a_rename_through_a_link_that_came_after_the_check_is_not_published(
+def test_rename_through_a_link_placed_after_the_check_is_not_published(
     tmp_path: Path, elsewhere: Path, swapped: str
 ) -> None:
     for folder in ("staging/a", "output/d"):
@@ -251,7 +247,7 @@ def test_a_rename_through_a_link_that_came_after_the_check_is_not_published(
     assert "leads out of its root" in str(error)
 
 
-def test_listed_attempts_are_those_of_the_root(root: Path, elsewhere: Path) -> None:
+def test_only_attempts_below_the_root_are_listed(root: Path, elsewhere: Path) -> None:
     (root / ATTEMPT).mkdir(parents=True)
     fs = confined(root)
     assert list_attempts(fs, str(root), 1, 0) == {"unit": [ATTEMPT]}
@@ -261,7 +257,7 @@ def test_listed_attempts_are_those_of_the_root(root: Path, elsewhere: Path) -> N
         list_attempts(fs, str(root), 2, 0)
 
 
-def test_a_confined_file_system_is_confined_where_an_executor_unpickles_it(root: Path, elsewhere: Path) -> None:
+def test_confined_file_system_is_confined_after_unpickling(root: Path, elsewhere: Path) -> None:
     import pickle
 
     fs = LocalFileSystem(pickle.loads(pickle.dumps(RealPosixCalls([str(root)]))))

@@ -1,4 +1,4 @@
-"""What is asked of file systems is counted, and changes nothing else."""
+"""Counting of file system requests, which changes nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.fs.request_counting import counting_calls
 
 
 class OfThisThread:
-    """Counts for one thread: those of other tests may still ask for something in this process."""
+    """A counter of one thread: those of other tests may still send requests in this process."""
 
     def __init__(self) -> None:
         self._thread, self._made = threading.get_ident(), 0
@@ -37,11 +37,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> OfThisThread:
     return requests
 
 
-def test_each_call_is_counted_also_where_a_job_file_opens_it_and_after_pickling(
+def test_each_call_is_counted_also_when_opened_by_a_job_file_and_after_pickling(
     tmp_path: Path, requests: OfThisThread
 ) -> None:
     def asked(fs: LocalFileSystem, name: str) -> int:
-        """How many requests a file takes: open, write, sync, look, close, rename, sync of the folder."""
+        """Return the number of requests for a file: open, write, sync, stat, close, rename, sync of the folder."""
         before = requests.made
         fs.put_if_absent(f"{tmp_path}/{name}", b"bytes")
         return requests.made - before
@@ -55,7 +55,7 @@ def test_each_call_is_counted_also_where_a_job_file_opens_it_and_after_pickling(
     assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"bytes"}
 
 
-def test_what_is_no_call_and_what_goes_wrong_is_handed_on(requests: OfThisThread) -> None:
+def test_attributes_and_errors_are_passed_on(requests: OfThisThread) -> None:
     class Calls:
         scheme = "hdfs"
 

@@ -1,4 +1,4 @@
-"""Puts by a rename: what is known after one that failed."""
+"""Puts by a rename: the known outcome of a failed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.simulated_posix import SimulatedPosix
 
 
 @pytest.mark.parametrize("takes_effect", [False, True], ids=["refused", "answer lost"])
-def test_a_refused_rename_is_surely_no_put_and_one_whose_answer_is_lost_may_be(takes_effect: bool) -> None:
+def test_rejected_rename_is_not_a_put_and_one_with_a_lost_answer_may_be(takes_effect: bool) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     fault = Fault(errno.EROFS, 0, 1, takes_effect, concerns=lambda name, arguments: name == "rename_noreplace")

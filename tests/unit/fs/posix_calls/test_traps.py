@@ -1,4 +1,4 @@
-"""Why files are published as they are: what renames, links and inode numbers do by themselves, beside what is used."""
+"""Semantics of plain renames, links and inode numbers that explain how files are published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 FS = LocalFileSystem(durable=False)
 
 
-def test_a_rename_by_itself_replaces_a_file_and_an_empty_folder(tmp_path: Path) -> None:
+def test_plain_rename_replaces_a_file_and_an_empty_folder(tmp_path: Path) -> None:
     for name, text in (("a", "mine"), ("b", "theirs")):
         (tmp_path / name).write_text(text)
     for folder in ("mine", "theirs"):
@@ -27,12 +27,12 @@ def test_a_rename_by_itself_replaces_a_file_and_an_empty_folder(tmp_path: Path) 
     assert (tmp_path / "b").read_text() == "theirs"
     os.rename(tmp_path / "a", tmp_path / "b")
     os.rename(tmp_path / "mine", tmp_path / "theirs")
-    assert (tmp_path / "b").read_text() == "mine", "theirs is gone without a word"
-    assert (tmp_path / "theirs" / "x").exists(), "and so is their folder"
+    assert (tmp_path / "b").read_text() == "mine", "the existing file is replaced silently"
+    assert (tmp_path / "theirs" / "x").exists(), "and so is the existing folder"
 
 
-def test_an_inode_number_is_given_again_at_once(tmp_path: Path) -> None:
-    """Who takes it for a file's identity takes the next file for the one that was there."""
+def test_inode_number_is_reused_at_once(tmp_path: Path) -> None:
+    """If it were taken for a file's identity, the next file would pass for the earlier one."""
     before, checksum = made(tmp_path / "part", b"000")
     for number in range(1, 100):
         (tmp_path / "part").unlink()
@@ -42,8 +42,8 @@ def test_an_inode_number_is_given_again_at_once(tmp_path: Path) -> None:
     else:
         pytest.skip("this file system gives no number again so soon")
     assert (now.file_id, now.size_bytes) == (before.file_id, before.size_bytes)
-    assert now != before, "times tell them apart, as long as nobody sets them"
-    assert new_checksum != checksum, "and else checksums"
+    assert now != before, "times distinguish them, unless a process sets them"
+    assert new_checksum != checksum, "otherwise checksums do"
 
 
 def made(path: Path, data: bytes) -> tuple[FileStatus, int]:
@@ -55,16 +55,17 @@ def made(path: Path, data: bytes) -> tuple[FileStatus, int]:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that anybody may write to."""
+    """Return a folder that any user may write to."""
     with tempfile.TemporaryDirectory(prefix="shared-") as folder:
         os.chmod(folder, 0o777)
         yield Path(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_another_user_can_not_link_a_file_that_it_may_rename(shared: Path) -> None:
-    """Under `fs.protected_hardlinks`, which Linux distributions set: why a rename comes first, and a link only where a
-    file system has no rename that keeps what is there."""
+def test_another_user_cannot_link_a_file_that_it_may_rename(shared: Path) -> None:
+    """Linux distributions set `fs.protected_hardlinks`. So a rename is tried first, and a link only where the file
+    system has no rename that keeps an existing target.
+    """
     if Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1":
         pytest.skip("fs.protected_hardlinks is off")
     (shared / "staged").write_text("mine")
@@ -74,7 +75,7 @@ def test_another_user_can_not_link_a_file_that_it_may_rename(shared: Path) -> No
 
 
 def as_nobody(act: Callable[[], None]) -> str:
-    """What it raises, if anything, in a process of another user."""
+    """Return the exception of a function in a process of another user, if any."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -88,5 +89,5 @@ def as_nobody(act: Callable[[], None]) -> str:
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
-    with open(reading, "rb") as told:
-        return told.read().decode()
+    with open(reading, "rb") as pipe:
+        return pipe.read().decode()

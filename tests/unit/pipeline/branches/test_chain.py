@@ -1,4 +1,4 @@
-"""A chain of converters, where what only records can tell is not known yet."""
+"""A chain of converters before its columns are known."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from distcommit.pipeline.task_flow import Stage
 
 
 class Unreadable(Converter):
-    """Turns all away, before it has seen any record that would have told its columns."""
+    """A converter that rejects all records, so that no record determines its columns."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), dict.fromkeys(range(batch.num_rows), "unreadable"))
 
 
-def test_converters_behind_are_not_asked_about_columns_without_records() -> None:
+def test_later_converters_are_not_asked_about_columns_without_records() -> None:
     behind = Stage("select", validated("converter", {"type": "select", "columns": ["price"]}))
     chain = Chain([Stage("first", Unreadable(), on_failure="divert"), behind])
     pieces, rejected = chain.run([Piece(pa.record_batch({"value": [b"a", b"b"]}))])
     assert pieces == []
-    assert {row: found.reason for row, found in rejected.items()} == {0: "unreadable", 1: "unreadable"}
+    assert {row: rejection.reason for row, rejection in rejected.items()} == {0: "unreadable", 1: "unreadable"}

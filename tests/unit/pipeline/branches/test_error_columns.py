@@ -1,4 +1,4 @@
-"""Columns of a source's own come through an error file as they were, whatever they are called and whatever they are."""
+"""A source's own columns keep their names, types and values in an error file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = {"a": ModelDataset({"0": 3})}
 
 
 def own_columns() -> pa.RecordBatch:
-    """Three records of columns for which error files have other uses, or Parquet another type."""
+    """Return three records with columns whose names error files use otherwise, or whose types Parquet lacks."""
     columns: dict[str, pa.Array] = {name: pa.array([f"{name} {n}" for n in range(3)]) for name in NAMES}
     columns["seconds"] = pa.array([SECOND, None, SECOND], pa.timestamp("s"))
     columns["zoned"] = pa.array([SECOND, None, SECOND], pa.timestamp("s", "Europe/Berlin"))
@@ -45,7 +45,7 @@ def own_columns() -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class OwnColumns(ModelSource):
-    """Has these columns, too."""
+    """A source that also has these columns."""
 
     def open(self) -> Extractor:
         return OwnExtractor(ModelSource(self.datasets).open())
@@ -79,7 +79,7 @@ class OwnExtraction(Extraction):
 
 
 def published(machine: Machine) -> tuple[pa.Schema, list[dict[str, Any]]]:
-    """The columns that the writer of the last file was given, and the records of all."""
+    """Return the columns that the writer of the last file received, and all records."""
     fs, records = SimulatedFileSystem(machine), list[dict[str, Any]]()
     paths = sorted(machine.paths(f"{OUTPUT}/a"))
     for path in paths:
@@ -88,14 +88,17 @@ def published(machine: Machine) -> tuple[pa.Schema, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("turned_away", [{"a/0/1"}, {"a/0/0", "a/0/1", "a/0/2"}])
-def test_what_is_fed_again_has_all_columns_that_it_would_have_had(turned_away: set[str]) -> None:
+def test_reprocessed_records_have_all_their_original_columns(turned_away: set[str]) -> None:
     usual, other = Machine(), Machine()
     good, bad = World(flow=TurningAway()), World(flow=TurningAway(frozenset(turned_away)))
     assert good.run(usual, OwnColumns(DATA)).succeeded
     assert bad.run(other, OwnColumns(DATA)).totals.records_diverted == len(turned_away)
-    for world, left in ((bad, len(turned_away)), (good, 0)):  # what is an error again is as it was, too
+    for world, rejected_again in (
+        (bad, len(turned_away)),
+        (good, 0),
+    ):  # a record that is rejected again is unchanged, too
         result = world.reprocess(other, OwnColumns(DATA), "a")
-        assert (result.succeeded, result.totals.records_diverted) == (True, left)
+        assert (result.succeeded, result.totals.records_diverted) == (True, rejected_again)
     assert published(other) == published(usual)
 
 
@@ -104,7 +107,7 @@ LIKE_OURS = st.from_regex(r"\A(?i:error_(branch|construct|reason))(_of_source){0
 
 @given(st.lists(LIKE_OURS | st.just("value"), unique_by=str.lower, min_size=1, max_size=6))
 @settings(max_examples=200, deadline=None)
-def test_no_two_columns_have_one_name_and_each_is_found_again(names: list[str]) -> None:
+def test_error_file_columns_are_unique_and_each_is_restored(names: list[str]) -> None:
     records = pa.RecordBatch.from_arrays([pa.array([name]) for name in names], names)
     stored = error_records(records, ["b"], ["c"], ["r"])
     assert stored.schema.equals(error_schema(records.schema))
@@ -113,7 +116,7 @@ def test_no_two_columns_have_one_name_and_each_is_found_again(names: list[str]) 
     assert given_records(stored, stored.schema).equals(records)
 
 
-def test_error_files_of_before_are_read_as_they_are() -> None:
-    """They have a source's own columns under their names."""
+def test_older_error_files_are_read_unchanged() -> None:
+    """They contain a source's own columns under their own names."""
     stored = pa.record_batch({"Error_Reason": ["own"], "value": [b"v"], **{name: ["r"] for name in ERROR_COLUMNS}})
     assert given_records(stored, stored.schema).schema.names == ["Error_Reason", "value"]

@@ -1,4 +1,4 @@
-"""Constructs that never end have failed their attempt, by name."""
+"""Time limits of constructs: one that never ends fails its attempt, and the error names it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOON_S = 0.05
 
 
 class Endless(Converter):
-    """Does that with each batch."""
+    """A converter that calls `does` after each batch."""
 
     def __init__(self, does: Callable[[], None]) -> None:
         self.does = does
@@ -53,25 +53,25 @@ def swallow() -> None:
 
 
 @pytest.mark.parametrize("does", [loop, sleep, wait])
-def test_a_construct_that_does_not_end_has_failed(does: Callable[[], None]) -> None:
+def test_construct_that_does_not_end_fails(does: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGALRM)
     chain = Chain([Stage("quick", Endless(lambda: None)), Stage("stuck", Endless(does))], SOON_S)
     with pytest.raises(OverdueError, match=r"construct=stuck.*at most 0\.05 s") as caught:
         chain.run([Piece(pa.record_batch({"n": [1]}))])
     assert chain.at == "stuck"
-    assert is_permanent(error_text(caught.value)), "the same would come of another attempt at once"
+    assert is_permanent(error_text(caught.value)), "another attempt would fail in the same way"
     assert signal.getsignal(signal.SIGALRM) == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
-def test_who_swallows_it_is_told_again() -> None:
+def test_construct_that_swallows_the_time_limit_is_interrupted_again() -> None:
     began_s = time.monotonic()
     with construct_time_limit(SOON_S, "deaf"):
         swallow()
     assert time.monotonic() - began_s < 30
 
 
-def test_what_ends_in_time_hears_nothing_of_it() -> None:
+def test_construct_that_ends_in_time_is_not_interrupted() -> None:
     for seconds in (SOON_S, 0):
         with construct_time_limit(seconds, "quick"):
             pass
@@ -80,15 +80,15 @@ def test_what_ends_in_time_hears_nothing_of_it() -> None:
 
 
 def test_other_threads_have_no_limit() -> None:
-    """A signal comes to the main thread alone."""
-    told: list[str] = []
+    """Signals reach only the main thread."""
+    interrupts: list[str] = []
 
     def work() -> None:
         with construct_time_limit(SOON_S, "elsewhere"):
             time.sleep(2 * SOON_S)
-            told.append("ended")
+            interrupts.append("ended")
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert told == ["ended"]
+    assert interrupts == ["ended"]

@@ -1,4 +1,4 @@
-"""Records leave in source order: through each built-in construct, to each kind of writer, and to error files."""
+"""Source order of records through each built-in construct, to each kind of writer, and in error files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ ORDERS: list[list[int | None]] = [
 
 @dataclass
 class Schemas:
-    """A registry of one kind of schema."""
+    """A registry with one kind of schema."""
 
     kind: str
 
@@ -102,14 +102,16 @@ def value_of(kind: str, number: int | None) -> bytes | None:
 
 
 def converter_of(kind: str, **settings: Any) -> RegistryConverter:
-    made = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
-    assert isinstance(made, RegistryConverter)
-    made._known.registry = Schemas(kind)  # type: ignore[assignment]
-    return made
+    settings_model = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
+    assert isinstance(settings_model, RegistryConverter)
+    settings_model._known.registry = Schemas(kind)  # type: ignore[assignment]
+    return settings_model
 
 
 class WideSource(ListSource):
-    """Has columns for all constructs beside the messages; some of their values are bad, and some are missing."""
+    """A source with columns for all constructs beside the messages. Some of their values are invalid, and some are
+    missing.
+    """
 
     def extract(self, unit: WorkUnit) -> Extraction:
         return WideExtraction(self)
@@ -140,7 +142,7 @@ def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass
 class OrderedSink(CommitterSink, SinkWriter):
-    """Notes the offsets of records as they come."""
+    """A sink that records the offsets of records in order."""
 
     name: ClassVar[str] = "ordered"
     offsets: list[int] = field(default_factory=list)
@@ -166,7 +168,7 @@ class OrderedSink(CommitterSink, SinkWriter):
 
 
 class Shuffled(Converter):
-    """Returns records in the opposite order."""
+    """A converter that reverses the records."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         rows = pa.array(range(batch.num_rows)[::-1], pa.int64())
@@ -174,7 +176,7 @@ class Shuffled(Converter):
 
 
 class Repeated(RecordConverter):
-    """Makes none, one or two records of each."""
+    """A converter that returns zero, one or two records for each."""
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
         return schema
@@ -185,7 +187,7 @@ class Repeated(RecordConverter):
 
 @dataclass
 class Rising:
-    """Fails unless the offsets that it sees ascend."""
+    """A check that fails unless the offsets ascend."""
 
     last: int = -1
 
@@ -196,7 +198,7 @@ class Rising:
 
 
 class RisingRows(RowChecker):
-    """A custom checker with a state."""
+    """A custom row checker with a state."""
 
     def __init__(self) -> None:
         self.rising = Rising()
@@ -210,7 +212,7 @@ class RisingRows(RowChecker):
 
 
 class RisingTask(TaskChecker, TaskCheck):
-    """A custom checker with a state."""
+    """A custom task checker with a state."""
 
     def __init__(self) -> None:
         self.rising = Rising()
@@ -262,7 +264,7 @@ FORKS: Mapping[str, Mapping[str, Any]] = {
 REGISTRY = ("avro", "json_schema", "protobuf")
 
 
-def test_every_built_in_construct_is_tried() -> None:
+def test_every_built_in_construct_is_covered() -> None:
     assert {*CONVERTERS, *REGISTRY} == set(types_of("converter"))
     assert ROW_CHECKERS.keys() == set(types_of("row_checker"))
     assert FORKS.keys() == set(types_of("fork"))
@@ -286,7 +288,7 @@ def source_of(kind: str) -> WideSource:
 
 def stages_of(kind: str, *behind: Converter | RowChecker) -> tuple[Stage, ...]:
     registry = Stage(kind, converter_of(kind, keep_column=True), on_failure="divert")
-    return (registry, *(Stage(f"behind {n}", each, on_failure="divert") for n, each in enumerate(behind)))
+    return (registry, *(Stage(f"behind {n}", construct, on_failure="divert") for n, construct in enumerate(behind)))
 
 
 def assert_in_order(flow: TaskFlow, sinks: Sequence[OrderedSink]) -> None:
@@ -305,7 +307,7 @@ def assert_in_order(flow: TaskFlow, sinks: Sequence[OrderedSink]) -> None:
 
 
 @pytest.mark.parametrize("kind", REGISTRY)
-def test_a_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(kind: str) -> None:
+def test_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(kind: str) -> None:
     sink = OrderedSink()
     assert_in_order(TaskFlow(source_of(kind), (Branch(sink),), stages_of(kind), on_rejected="divert"), [sink])
     good = [10 + n for n, number in enumerate(chain.from_iterable(ORDERS)) if number not in (0, 3, 9)]
@@ -313,21 +315,21 @@ def test_a_registry_converter_keeps_interleaved_schemas_and_tombstones_in_order(
 
 
 @pytest.mark.parametrize("name", CONVERTERS)
-def test_a_converter_keeps_the_order_of_records(name: str) -> None:
+def test_converter_keeps_the_order_of_records(name: str) -> None:
     sink = OrderedSink()
-    made = validated("converter", {"type": name, **CONVERTERS[name]})
-    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", made)), [sink])
+    settings = validated("converter", {"type": name, **CONVERTERS[name]})
+    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", settings)), [sink])
 
 
 @pytest.mark.parametrize("name", ROW_CHECKERS)
-def test_a_row_checker_keeps_the_order_of_records(name: str) -> None:
+def test_row_checker_keeps_the_order_of_records(name: str) -> None:
     sink = OrderedSink()
-    made = validated("row_checker", {"type": name, **ROW_CHECKERS[name]})
-    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", made)), [sink])
+    settings = validated("row_checker", {"type": name, **ROW_CHECKERS[name]})
+    assert_in_order(TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", settings)), [sink])
 
 
 @pytest.mark.parametrize("name", FORKS)
-def test_a_fork_keeps_the_order_of_records_in_each_branch(name: str) -> None:
+def test_fork_keeps_the_order_of_records_in_each_branch(name: str) -> None:
     sinks = {"a": OrderedSink(), "b": OrderedSink()} if name != "python" else {"x": OrderedSink(), "y": OrderedSink()}
     behind = Stage("behind", validated("row_checker", {"type": "range", "column": "number", "min": 2}), True, "divert")
     branches = tuple(Branch(sink, branch, (behind,)) for branch, sink in sinks.items())
@@ -339,13 +341,13 @@ def test_a_fork_keeps_the_order_of_records_in_each_branch(name: str) -> None:
     assert_in_order(TaskFlow(source_of("avro"), branches, stages, fork, "divert"), list(sinks.values()))
 
 
-def test_a_converter_that_returns_records_in_another_order_does_not_change_the_order() -> None:
+def test_converter_that_reorders_records_does_not_change_the_order() -> None:
     sink = OrderedSink()
     flow = TaskFlow(source_of("avro"), (Branch(sink),), stages_of("avro", Shuffled(), Repeated(), RisingRows()))
     assert_in_order(flow, [sink])
 
 
-def test_a_custom_task_checker_sees_source_order_although_files_group_schemas() -> None:
+def test_custom_task_checker_sees_source_order_although_files_group_schemas() -> None:
     flow = TaskFlow(
         source_of("avro"), (Branch(FileSink(), checks=(Check("rising", RisingTask()),)),), stages_of("avro")
     )
@@ -358,7 +360,7 @@ def test_a_custom_task_checker_sees_source_order_although_files_group_schemas() 
 
 
 def test_rejections_before_and_in_the_only_branch_are_written_in_source_order() -> None:
-    """Without a fork both go to one error file."""
+    """Without a fork both kinds of rejections go to one error file."""
     own = Stage("own", validated("row_checker", {"type": "range", "column": "number", "min": 3}), True, "divert")
     flow = TaskFlow(source_of("avro"), (Branch(OrderedSink(), stages=(own,)),), stages_of("avro"))
     state, fs = run_flow(flow)
@@ -368,18 +370,18 @@ def test_rejections_before_and_in_the_only_branch_are_written_in_source_order() 
     assert offsets == sorted(offsets)
 
 
-def test_a_tombstone_has_the_columns_of_the_record_before_it_in_one_piece() -> None:
-    made = converter_of("avro")
+def test_tombstone_has_the_columns_of_the_record_before_it_in_one_piece() -> None:
+    converter = converter_of("avro")
     values = [value_of("avro", number) for number in (1, None, 1, None)]
-    [piece] = made.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert piece.rows is not None
     assert (piece.records["x"].to_pylist(), piece.rows.to_pylist()) == ([1, None, 1, None], [0, 1, 2, 3])
 
 
-def test_a_schema_that_comes_first_is_admitted_first_whatever_its_id() -> None:
-    made = converter_of("avro")
+def test_first_schema_is_admitted_first_whatever_its_id() -> None:
+    converter = converter_of("avro")
     values = [value_of("avro", number) for number in (3, 1)]
-    [piece] = made.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert (piece.records["x"].to_pylist(), list(piece.rejected)) == (["3"], [1])
 
 
@@ -397,7 +399,7 @@ ALTERNATING = [
 
 
 @pytest.mark.parametrize("target", ["kafka", "rows"])
-def test_rows_that_wait_for_a_committer_keep_the_order_where_schemas_alternate(target: str) -> None:
+def test_rows_buffered_for_a_committer_keep_the_order_where_schemas_alternate(target: str) -> None:
     fs = SimulatedFileSystem(Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
     area = make_area(fs, "/job/staging", "/job/output", 0, AttemptIdentity("run", 7, "a", "00000_000001", "1"))
