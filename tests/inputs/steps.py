@@ -349,13 +349,13 @@ CASES: list[Case] = [
         "serve",
         "SystemExit in the driver part of a run",
         "the run is reported as failed, and the job is run again",
-        test=f"{_SERVE}::test_a_run_that_ends_its_thread_is_reported_as_failed_and_the_job_is_run_again",
+        test=f"{_SERVE}::test_run_that_ends_its_thread_is_reported_as_failed_and_the_job_runs_again",
     ),
     Case(
         "serve",
         "a job file whose class ends the process as it is imported",
         "reported; the other jobs go on",
-        test=f"{_SERVE}::test_a_class_that_ends_the_process_as_it_is_imported_is_reported_and_the_other_jobs_go_on",
+        test=f"{_SERVE}::test_class_that_exits_at_import_is_reported_and_the_other_jobs_continue",
     ),
     _start(
         "the JVM exits before it has answered",

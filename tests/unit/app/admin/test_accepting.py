@@ -54,7 +54,7 @@ def accept_sequence(machine: Machine) -> None:
     accept(store, "a", "operator", not_published=partial(not_published, store, flow, "operator"))
 
 
-@pytest.mark.parametrize(("there", "lost"), [(0, 6), (1, 3)])
+@pytest.mark.parametrize(("published_files", "lost"), [(0, 6), (1, 3)])
 def test_accepting_a_sequence_skips_its_missing_records_and_the_audit_still_reports_later_damage(
     published_files: int, lost: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""The command that `status` prints is one that helps."""
+"""Commands printed by `status` solve the problem that they are printed for."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def quarantined(reason: str) -> DatasetStatusRow:
     ],
 )
 def test_quarantined_dataset_is_released_by_the_way_that_its_reason_says_helps(todo: str, how: str) -> None:
-    (trouble,) = printed(quarantined(f"it failed. To do: {todo}"))
-    assert trouble.command == f"distcommit dataset release /jobs/job.yaml x {how}"
+    (problem,) = printed(quarantined(f"it failed. To do: {todo}"))
+    assert problem.command == f"distcommit dataset release /jobs/job.yaml x {how}"
 
 
 def test_failed_run_prints_what_is_needed_before_another_run_can_succeed() -> None:
-    commands = [trouble.command for trouble in printed(quarantined("it failed"), runs=(FAILED,))]
+    commands = [problem.command for problem in printed(quarantined("it failed"), runs=(FAILED,))]
     assert commands == ["distcommit dataset release /jobs/job.yaml x retry"] * 2
-    assert [trouble.command for trouble in printed(runs=(FAILED,))] == ["distcommit run /jobs/job.yaml"]
+    assert [problem.command for problem in printed(runs=(FAILED,))] == ["distcommit run /jobs/job.yaml"]

@@ -1,4 +1,4 @@
-"""The catalogue of problems: its entries are complete, and its page is up to date."""
+"""The problem catalogue has complete entries, and its page is up to date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command(name: str, *words: str, named: bool = False) -> str:
 
 def test_page_of_problems_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == problems_page(), (
-        "python -m tests.unit.app.inspection.problems_page writes it"
+        "run python -m tests.unit.app.inspection.problems_page to update the page"
     )
 
 

@@ -1,4 +1,4 @@
-"""Secrets: where a file of one may be named, and what is printed of overrides and errors."""
+"""Secrets: settings that accept a secret file, and redaction of printed overrides and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tree(**sections: Any) -> dict[str, Any]:
         },
     ],
 )
-def test_secret_file_is_accepted_where_a_secret_may_stand(sections: dict[str, Any]) -> None:
+def test_secret_file_is_accepted_in_settings_that_may_hold_a_secret(sections: dict[str, Any]) -> None:
     assert parse_config(tree(**sections), Path("/jobs/job.yaml")).job == "j"
 
 
