@@ -91,7 +91,7 @@ def test_command_on_a_page_exists_with_its_options(text: str) -> None:
 
 
 def split(text: str) -> list[str]:
-    """Return the name and the words of a printed command; a group alone stands for its first command."""
+    """Return the name and the words of a printed command; a group alone means its first command."""
     first, *words = shlex.split(text)[1:]
     if first in COMMANDS or not words:
         return [next(name for name in COMMANDS if name == first or name.startswith(f"{first} ")), *words]
@@ -224,7 +224,10 @@ def test_extras_named_on_pages_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = (page.read_text(encoding="utf-8") for page in [*PAGES, *(ROOT / "conf").glob("*.yaml")])
     named = {
-        extra for text in texts for found in re.findall(r"distcommit\[([\w,-]+)\]", text) for extra in found.split(",")
+        extra
+        for text in texts
+        for extras in re.findall(r"distcommit\[([\w,-]+)\]", text)
+        for extra in extras.split(",")
     }
     assert named <= set(project["optional-dependencies"])
     assert len(named) > 8

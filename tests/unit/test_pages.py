@@ -1,4 +1,4 @@
-"""Names on the pages for users exist in the code, and the pages name what the code has."""
+"""Names on the pages for users exist in the code, and lists on the pages are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipes in conf/serving are accepted by their programs, as far as these are installed."""
+"""The recipes in conf/serving are accepted by the programs that are installed here."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def too_large(path: str, source: str) -> Iterator[str]:
 
 def test_modules_classes_and_functions_are_within_their_size_limits() -> None:
     assert len([*simulated()]) > 60
-    assert not [found for path, source in (*installed(), *simulated()) for found in too_large(path, source)]
+    assert not [violation for path, source in (*installed(), *simulated()) for violation in too_large(path, source)]
 
 
 def test_largest_folder_is_within_its_limit() -> None:
@@ -129,16 +129,16 @@ def benchmarks() -> Iterator[tuple[str, str]]:
 
 def test_booleans_are_not_used_as_numbers() -> None:
     sources = (*installed(), *benchmarks(), *simulated())
-    assert not [found for path, source in sources for found in counts_truth(path, source)]
+    assert not [use for path, source in sources for use in counts_truth(path, source)]
 
 
 def test_boolean_check_reports_booleans_used_as_numbers() -> None:
     source = "a = 1 + (b > 2)\nc += not d\ne = sum(f is None for f in g)\nh = len(i) + bool(i)\nj = (k > 1) | (l > 2)\n"
-    assert sorted(found.split(": ")[0] for found in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
+    assert sorted(use.split(": ")[0] for use in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
     named = "a = 's' * b.is_c\nd += e.has_f()\ng = sum(_was_h(i) for i in j)\nk = l - (m and is_n)\no = p + isle\n"
-    assert sorted(found.split(": ")[0] for found in counts_truth("x", named)) == ["x:1", "x:2", "x:3", "x:4"]
+    assert sorted(use.split(": ")[0] for use in counts_truth("x", named)) == ["x:1", "x:2", "x:3", "x:4"]
     declared = "def f(a: bool, b: int) -> str:\n    return 's' * a + 't' * b\n\na = 's' * a\n"
-    assert [found.split(": ")[0] for found in counts_truth("x", declared)] == ["x:2"]
+    assert [use.split(": ")[0] for use in counts_truth("x", declared)] == ["x:2"]
 
 
 def test_docstring_of_each_package_states_its_content_its_limits_and_where_to_start() -> None:

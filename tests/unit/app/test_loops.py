@@ -86,7 +86,7 @@ APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("source", "sink"), LOOPS)
-def test_sink_that_writes_to_what_the_source_reads_is_refused(
+def test_sink_that_writes_to_its_own_source_is_refused(
     source: dict[str, Any], sink: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="which the source reads"):

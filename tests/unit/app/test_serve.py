@@ -213,7 +213,7 @@ def test_job_is_paused_triggered_and_resumed_through_its_store(folder: Path) -> 
     assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
     serving.take_steps()
     assert serving.runs.done == []
-    assert [trouble.command for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"] == [
+    assert [problem.command for problem in job.status().troubles if problem.id == "JOB_PAUSED"] == [
         f"distcommit schedule resume {folder / 'a.yaml'}"
     ]
     assert not job.ask_service(ServiceRequest.TRIGGER).taken, "the service is not polling at this moment"
@@ -224,7 +224,7 @@ def test_job_is_paused_triggered_and_resumed_through_its_store(folder: Path) -> 
     assert job.ask_service(ServiceRequest.RESUME).was_so
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
-    assert not [trouble for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"]
+    assert not [problem for problem in job.status().troubles if problem.id == "JOB_PAUSED"]
 
 
 def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
@@ -334,7 +334,7 @@ def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     (folder / "b.yaml").write_text("job: [")
     assert "not YAML" in serving.until("b.yaml", "wrong").text
     serving.take_steps()
-    assert serving.all("wrong") == ["b.yaml"], "told once"
+    assert serving.all("wrong") == ["b.yaml"], "must be reported once"
     write(folder, "b", schedule={"interval_s": 1})
     before = len(serving.runs.done)
     serving.until("b.yaml", "added", count=2)
@@ -376,7 +376,7 @@ def test_second_file_of_one_job_is_reported_and_the_first_stays_served(folder: P
     serving.until("b.yaml", "served")
     (folder / "a.yaml").write_text(path.read_text())
     assert "the same job as b.yaml" in serving.until("a.yaml", "wrong").text, (
-        "the file that is already served must win, whatever the order of names"
+        "the file that is already served must stay served"
     )
     path.unlink()
     serving.until("a.yaml", "added")

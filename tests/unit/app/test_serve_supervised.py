@@ -1,4 +1,4 @@
-"""A service survives each of its jobs, whatever the code of their custom classes does."""
+"""A service survives each of its jobs, whichever exception their custom classes raise."""
 
 from __future__ import annotations
 

@@ -600,8 +600,8 @@ class TestErrors:
 
     def test_interrupt_message_of_py4j_is_suppressed(self, capsys: pytest.CaptureFixture[str]) -> None:
         def interrupted() -> None:
-            where, what = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
-            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, what, (), None))
+            where, message = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
+            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, message, (), None))
             raise KeyboardInterrupt
 
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():

@@ -56,7 +56,7 @@ def test_schemas_of_failed_runs_are_deleted_and_ignored_by_later_runs() -> None:
 
 
 def test_schema_returned_to_a_task_survives_a_power_loss_whichever_task_put_it() -> None:
-    """One task dies anywhere in its put, another one continues, and power is lost at any time after the schema was
+    """A task dies anywhere in its put, another task continues, and power is lost at any time after the schema was
     returned."""
     for number in range(100):
         machine = Machine()

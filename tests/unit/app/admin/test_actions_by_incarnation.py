@@ -87,8 +87,8 @@ class Job:
 
     def do(self, act: Act) -> None:
         """Carry out an act; if the model refuses it, require that the product refuses it too."""
-        low, held = self.model.watermark or 0, self.model.held
-        if act.kind == "accept" and held is not None:
+        low, held_range = self.model.watermark or 0, self.model.held
+        if act.kind == "accept" and held_range is not None:
             published_offsets = {
                 at for path in published(self.machine) - self.files.keys() for at in self._offsets(path)
             }
@@ -100,9 +100,9 @@ class Job:
                 assert go(WALKED, self.machine, self._source(max(act.at, low))).succeeded is is_done
             case "quarantine" if is_done:
                 self._quarantine(act)
-            case "retry" if held is not None:
+            case "retry" if held_range is not None:
                 operator_actions.retry(self.store, "a", "op")
-                assert go(WALKED, self.machine, self._source(held.stop)).succeeded is not self._is_recreated()
+                assert go(WALKED, self.machine, self._source(held_range.stop)).succeeded is not self._is_recreated()
             case "retain":
                 self._retain()
             case "set" | "forget" | "abandon" | "retry" | "accept" | "rebucket" if is_done:
@@ -161,9 +161,9 @@ class Job:
 
     def is_exact(self) -> bool:
         """Return whether each published record is owed or skipped, and is present exactly once."""
-        there = Counter((incarnation, at) for incarnation, offsets in self.files.values() for at in offsets)
-        of_now = {at for incarnation, at in there if incarnation == self.model.incarnation}
-        once = all(count == 1 for count in there.values())
+        counts = Counter((incarnation, at) for incarnation, offsets in self.files.values() for at in offsets)
+        of_now = {at for incarnation, at in counts if incarnation == self.model.incarnation}
+        once = all(count == 1 for count in counts.values())
         return self.model.held is None and once and of_now <= self.model.owed | self.model.passed
 
     def _is_owed(self, incarnation: int, offsets: list[int]) -> bool:

@@ -166,8 +166,8 @@ def test_fully_published_output_records_of_one_input_record_are_kept_if_the_stor
     assert known_states(SEVERAL.store(machine))["a"].sequence is not None
     result = rebuild(SEVERAL, machine)
     assert (result.written, result.set_aside_count) == (True, 0)
-    found = after_the_next_run(SEVERAL, machine, SECOND)
-    assert (found.exact, found.records) == (True, 10)
+    audited = after_the_next_run(SEVERAL, machine, SECOND)
+    assert (audited.exact, audited.records) == (True, 10)
 
 
 def test_at_least_once_rebuild_reads_partly_published_output_records_of_one_input_record_again() -> None:
@@ -220,8 +220,8 @@ def test_partly_published_files_are_set_aside_beside_a_target_that_gets_none_of_
     result = job.rebuild()
     assert (result.written, result.set_aside_count) == (True, 1)
     assert job.run(SECOND).succeeded
-    found = job.audit()
-    assert (found.exact, found.records) == (True, 14), found
+    audited = job.audit()
+    assert (audited.exact, audited.records) == (True, 14), audited
 
 
 def parts(machine: Machine, part: str) -> list[str]:

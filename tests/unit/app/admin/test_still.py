@@ -1,4 +1,4 @@
-"""Stall detection: a live run without progress is reported, whatever the clocks show.
+"""Stall detection: a live run without progress is reported, independently of the clocks.
 
 A run that shows any activity is not reported. A run that waits too long for its epoch is.
 """
@@ -240,8 +240,8 @@ def test_live_run_that_waits_too_long_for_its_epoch_is_reported_with_its_process
         return [problem.what for problem in not_started]
 
     assert reported(STALLED_S - 60) == []
-    (what,) = reported(2 * STALLED_S)
-    assert f"a run has had no epoch for 1,80{what.partition('1,80')[2][0]} s: process {os.getpid()} on " in what
+    (text,) = reported(2 * STALLED_S)
+    assert f"a run has had no epoch for 1,80{text.partition('1,80')[2][0]} s: process {os.getpid()} on " in text
     assert reported(0) == []
 
 

@@ -70,9 +70,7 @@ def test_rejected_and_filtered_records_are_counted_by_branch() -> None:
     result = run(World(flow=flow), Machine())
     by_branch = {row.branch: (row.rejected, row.filtered) for row in result.counted if row.dataset == "a"}
     assert by_branch == {"one": (3, 1), "two": (1, 1)}
-    assert (result.rejected, result.filtered) == (3, 2), (
-        "totals must count each record once, whatever the number of branches"
-    )
+    assert (result.rejected, result.filtered) == (3, 2), "totals must count each record once, not once for each branch"
 
 
 @pytest.mark.parametrize("bad", [BAD, frozenset()])

@@ -158,9 +158,9 @@ def test_ledger_rows_of_a_dataset_unknown_to_the_store_are_reported(tmp_path: Pa
 
 def test_ledger_positions_published_by_two_datasets_are_reported(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST, in_files=ALONE)
-    one = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
+    provenance = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
     with open_ledgers(job.flow_of(FIRST), job.store) as ledgers:
-        result = audit_store(job.store, one, deep=False, ledgers=ledgers)
+        result = audit_store(job.store, provenance, deep=False, ledgers=ledgers)
     assert (result.exact, result.published_by_two_count) == (False, 3)
 
 

@@ -24,18 +24,18 @@ def after_a_failure(world: World = WORLD) -> Machine:
     return machine
 
 
-def leftover_counts(found: AuditResult) -> tuple[bool, int, int]:
-    return found.exact, found.to_be_swept_count, found.staged_left_count
+def leftover_counts(result: AuditResult) -> tuple[bool, int, int]:
+    return result.exact, result.to_be_swept_count, result.staged_left_count
 
 
 def test_orphaned_files_of_a_failed_dataset_keep_the_audit_exact_and_the_next_run_sweeps_them() -> None:
     machine = after_a_failure()
     staged = machine.paths(STAGING)
     assert staged
-    found = audit(WORLD, machine)
-    assert (found.exact, found.passed, found.staged_left) == (True, True, [])
-    assert found.to_be_swept_count == len(found.to_be_swept) == 2, "each partition must have one orphaned folder"
-    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(found.to_be_swept)
+    result = audit(WORLD, machine)
+    assert (result.exact, result.passed, result.staged_left) == (True, True, [])
+    assert result.to_be_swept_count == len(result.to_be_swept) == 2, "each partition must have one orphaned folder"
+    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(result.to_be_swept)
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}
     assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
@@ -71,11 +71,11 @@ def test_next_run_sweeps_only_staging_of_older_epochs(number: int) -> None:
     upcoming = next_epoch(machine)
     path = f"{STAGING}/{upcoming - 1 + number:010d}/bucket=00000/a.b/x"
     machine.put(path, b"?")
-    found = audit(WORLD, machine)
-    assert leftover_counts(found) == (not number, 3 - number, number)
+    result = audit(WORLD, machine)
+    assert leftover_counts(result) == (not number, 3 - number, number)
     assert WORLD.begin(machine, REPAIRED).epoch == upcoming
     if number:
-        assert found.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
+        assert result.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
 
 
 def next_epoch(machine: Machine) -> int:
@@ -90,11 +90,11 @@ def test_files_of_a_pending_sequence_are_not_listed_as_orphaned() -> None:
     go(WORLD, machine, FAILING)
     machine.faults.clear()
     assert DatasetStatus.PENDING in {state.status for state in states(WORLD, machine).values()}
-    found = audit(WORLD, machine)
+    result = audit(WORLD, machine)
     staged = {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in machine.paths(STAGING)}
-    needed = staged - set(found.to_be_swept)
+    needed = staged - set(result.to_be_swept)
     assert needed
-    assert not found.exact, "a pending sequence must prevent an exact audit"
+    assert not result.exact, "a pending sequence must prevent an exact audit"
     go(WORLD, machine, REPAIRED)
     assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
 
@@ -109,8 +109,8 @@ def test_no_staged_file_is_called_orphaned_if_bucket_logs_are_unreadable() -> No
     for path in machine.paths(ROOTS.store):
         if BUCKET_LOG in path:
             machine.put(path, b"?")
-    found = audit(WORLD, machine)
-    assert (found.exact, len(found.unreadable), *leftover_counts(found)[1:]) == (False, 2, 0, 0)
+    result = audit(WORLD, machine)
+    assert (result.exact, len(result.unreadable), *leftover_counts(result)[1:]) == (False, 2, 0, 0)
 
 
 def test_unreadable_job_log_is_reported() -> None:
@@ -118,9 +118,9 @@ def test_unreadable_job_log_is_reported() -> None:
     store = WORLD.store(machine)
     for path in machine.paths(store.job_log().folder):
         machine.put(path, b"?")
-    found = audit_store(store, FAILING.provenance, deep=False)
-    assert not found.exact
-    assert found.unreadable[0].startswith("job log: ")
+    result = audit_store(store, FAILING.provenance, deep=False)
+    assert not result.exact
+    assert result.unreadable[0].startswith("job log: ")
 
 
 def test_spool_of_a_streaming_query_is_not_reported_as_orphaned() -> None:
@@ -146,8 +146,8 @@ def test_open_marker_of_an_attempt_is_swept_with_its_folder() -> None:
     machine = after_a_failure()
     (folder, *_) = sorted({path.rpartition("/")[0] for path in machine.paths(STAGING)})
     machine.put(f"{folder}.open", b"")
-    found = audit(WORLD, machine)
-    assert (found.exact, found.staged_left) == (True, [])
-    assert f"{folder}.open".removeprefix(f"{STAGING}/") in found.to_be_swept
+    result = audit(WORLD, machine)
+    assert (result.exact, result.staged_left) == (True, [])
+    assert f"{folder}.open".removeprefix(f"{STAGING}/") in result.to_be_swept
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}

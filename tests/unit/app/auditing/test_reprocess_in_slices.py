@@ -1,4 +1,4 @@
-"""Reprocess in a job with freshness targets: error files are read whole, whatever the slice length."""
+"""Reprocess in a job with freshness targets: error files are read whole, independently of the slice length."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BY_ID = replace(BY_NAME, unique_incarnations=True)
 
 
 def ingested(provenance: Provenance, *, at_least_once: bool = False, **datasets: ModelDataset) -> AuditResult:
-    """Ingest datasets in one run and return the audit. In their names, `_at_` stands for an @."""
+    """Ingest datasets in one run and return the audit. In their names, `_at_` is replaced by an @."""
     machine = Machine()
     named = {urn.replace("_at_", "@"): dataset for urn, dataset in datasets.items()}
     assert go(WORLD, machine, ModelSource(named)).succeeded

@@ -26,7 +26,7 @@ def test_page_of_problems_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("kind", PROBLEMS.values(), ids=PROBLEMS)
-def test_entry_has_a_stable_id_and_says_cause_impact_action_and_command(kind: ProblemKind) -> None:
+def test_entry_has_a_stable_id_cause_impact_action_and_command(kind: ProblemKind) -> None:
     assert re.fullmatch("[A-Z]+(_[A-Z]+)+", kind.id)
     assert kind is getattr(job_kinds, kind.id, None) or kind is getattr(dataset_kinds, kind.id, None)
     assert len(kind.title.split()) <= 8

@@ -162,8 +162,8 @@ def test_job_scope_run_reports_the_failed_dataset_and_the_held_datasets() -> Non
     go(JOB, machine, OddSource(data.datasets, extracting=extracting))
     problems = problems_of(machine, whole_job=True)
     assert any("published nothing, because of b: failed" in problem.what for problem in problems)
-    held = next(problem for problem in problems if "held back" in problem.what)
-    assert "a is held back with their run, which was not decided" in held.what
+    held_problem = next(problem for problem in problems if "held back" in problem.what)
+    assert "a is held back with their run, which was not decided" in held_problem.what
     assert not any("the next run publishes nothing" in problem.what for problem in problems)
     result = go(JOB, machine, data)
     assert (result.succeeded, result.totals.sequences_dropped) == (True, 1), "the next run must drop the held sequence"
@@ -322,26 +322,26 @@ def test_run_with_a_wrong_clock_is_reported_until_the_next_run() -> None:
 
     def ran(seconds: float) -> None:
         settings = replace(WORLD.begin(machine, source(a=1)), clock=QuickClock(seconds))
-        with recorded_run(settings, "run", "ann") as told:
-            run(launch, settings, observer=told)
+        with recorded_run(settings, "run", "ann") as recorder:
+            run(launch, settings, observer=recorder)
 
-    def told(now_s: float) -> list[str]:
+    def reported(now_s: float) -> list[str]:
         runs = read_runs(store, QuickClock(now_s))
-        found = find_problems(
+        problems = find_problems(
             read_status(store), runs, command_for(folders()), EnvironmentFindings(now_ms=int(now_s * 1000))
         )
-        return [problem.what for problem in found]
+        return [problem.what for problem in problems]
 
     ran(10_000)
-    assert told(10_000) == []
+    assert reported(10_000) == []
     ran(6_400)
-    assert "began 3,600 s before that of epoch" in told(10_010)[0]
+    assert "began 3,600 s before that of epoch" in reported(10_010)[0]
     ran(10_020)
-    assert told(10_030) == []
+    assert reported(10_030) == []
     ran(17_250)
-    assert "later than the time of this machine" in told(10_050)[0]
+    assert "later than the time of this machine" in reported(10_050)[0]
     ran(10_060)
-    assert told(10_070) == [], "a run with a correct clock must end the problem"
+    assert reported(10_070) == [], "a run with a correct clock must end the problem"
 
 
 def test_run_that_stopped_before_it_left_a_record_is_reported() -> None:

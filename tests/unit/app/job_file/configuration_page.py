@@ -110,7 +110,7 @@ _MORE: Mapping[tuple[Section, str], str] = {
 
 def page() -> str:
     """Return the generated page."""
-    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {what} |" for place, what in PLACES.items()), ""]
+    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {meaning} |" for place, meaning in PLACES.items()), ""]
     return (
         "\n".join([_HEAD, *secrets, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
     )
@@ -159,24 +159,24 @@ class Row:
         self.setting, self.kind, self.default, self.meaning = setting, kind, default, meaning
 
 
-def rows(model: type[BaseModel], prefix: str = "", seen: dict[type[BaseModel], str] | None = None) -> Iterator[Row]:
+def rows(model: type[BaseModel], prefix: str = "", listed: dict[type[BaseModel], str] | None = None) -> Iterator[Row]:
     """Yield all settings of a section, followed by those of its sub-sections, each kind of section only once."""
-    meaning_by_name, seen = meanings(model), {} if seen is None else seen
+    meaning_by_name, listed = meanings(model), {} if listed is None else listed
     for name, field in model.model_fields.items():
         setting = field.alias or name
         meaning = meaning_by_name.get(setting) or meaning_by_name.get(name) or _EVERYWHERE.get(setting, "")
         sections = list(_below(field.annotation))
-        repeated = {seen[below] for below, _ in sections if below in seen}
+        repeated = {listed[below] for below, _ in sections if below in listed}
         if repeated:
             meaning = f"{meaning} Has the settings of `{repeated.pop()}`."
         yield Row(prefix + setting, _kind(field.annotation, field.metadata), _default(field), meaning)
-        new = {below: way for below, way in reversed(sections) if below not in seen}
-        seen |= dict.fromkeys(new, prefix + setting)
-        yield from _rows_below(list(reversed(new.items())), prefix + setting, seen)
+        new = {below: way for below, way in reversed(sections) if below not in listed}
+        listed |= dict.fromkeys(new, prefix + setting)
+        yield from _rows_below(list(reversed(new.items())), prefix + setting, listed)
 
 
 def _rows_below(
-    sections: Sequence[tuple[type[BaseModel], str]], setting: str, seen: dict[type[BaseModel], str]
+    sections: Sequence[tuple[type[BaseModel], str]], setting: str, listed: dict[type[BaseModel], str]
 ) -> Iterator[Row]:
     """Yield the settings of the sections that a setting may be; if `type` selects the section, `type` comes first."""
     has_types = len(sections) > 1 and all("type" in below.model_fields for below, _ in sections)
@@ -184,7 +184,7 @@ def _rows_below(
         types = (_plain_kind(below.model_fields["type"].annotation) for below, _ in sections)
         yield Row(f"{setting}.type", ", ".join(types), "", "which one.")
     for below, way in sections:
-        for row in rows(below, f"{setting}{way}.", seen):
+        for row in rows(below, f"{setting}{way}.", listed):
             if not has_types:
                 yield row
             elif row.setting != f"{setting}.type":
@@ -315,8 +315,8 @@ def _default(field: FieldInfo) -> str:
         .strip()
         .replace("''", '""')
     )
-    mebibytes, rest = divmod(value, 1 << 20) if type(value) is int else (0, 1)
-    return f"`{text}`" + (f" ({mebibytes} MiB)" if mebibytes and not rest else "")
+    mebibytes, remainder = divmod(value, 1 << 20) if type(value) is int else (0, 1)
+    return f"`{text}`" + (f" ({mebibytes} MiB)" if mebibytes and not remainder else "")
 
 
 def _table(settings: Iterable[Row]) -> list[str]:

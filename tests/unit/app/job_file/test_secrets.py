@@ -77,7 +77,7 @@ def test_error_that_quotes_a_secret_shows_stars_in_its_place() -> None:
     assert reason_text("ValueError: planted-in-client") == "ValueError: ***"
 
 
-def test_process_that_unpickles_a_flow_redacts_what_the_driver_did() -> None:
+def test_process_that_unpickles_a_flow_redacts_the_secrets_of_the_driver() -> None:
     pickled = pickle.dumps(Redaction(["only-known-to-driver"])).replace(
         b"only-known-to-driver", b"sent-to-the-executor"
     )

@@ -52,8 +52,8 @@ class TestIncarnations:
         assert state_of(machine).watermark == before.watermark == Watermark({"0": second}, "two")
         assert state_of(machine).origin == {"0": 0}
         assert (result.rows[0].incarnation, result.rows[0].earlier) == ("two", ["one"])
-        found = audit(WORLD, machine)
-        assert (found.exact, found.earlier_incarnations) == (True, 1)
+        audited = audit(WORLD, machine)
+        assert (audited.exact, audited.earlier_incarnations) == (True, 1)
         assert go(WORLD, machine, dataset_a(12, "two")).totals.records_published == 12 - second
         assert audit(WORLD, machine).exact
 
@@ -125,12 +125,12 @@ class TestIncarnations:
         machine.remove(sorted(published(machine))[-3:][number])
         lose_the_store(machine)
         result = rebuild(WORLD, machine)
-        taken = 6 if number == 2 else 0
-        assert (result.written, result.set_aside_count) == (True, 0 if taken else 2)
-        assert state_of(machine).watermark == Watermark({"0": taken}, "two")
-        assert go(WORLD, machine, dataset_a(9, "two")).totals.records_published == 9 - taken
-        found = audit(WORLD, machine)
-        assert (found.exact, found.records) == (True, 16)
+        kept_records = 6 if number == 2 else 0
+        assert (result.written, result.set_aside_count) == (True, 0 if kept_records else 2)
+        assert state_of(machine).watermark == Watermark({"0": kept_records}, "two")
+        assert go(WORLD, machine, dataset_a(9, "two")).totals.records_published == 9 - kept_records
+        audited = audit(WORLD, machine)
+        assert (audited.exact, audited.records) == (True, 16)
         assert not go(WORLD, machine, dataset_a(9, "three")).succeeded, "another incarnation must be refused"
 
     def test_files_of_one_epoch_with_two_incarnations_are_a_problem(self) -> None:
@@ -192,8 +192,8 @@ class TestHoles:
         result = rebuild(WORLD, machine)
         assert (result.written, result.problems, result.gaps) == (True, [], [])
         assert state_of(machine).watermark == Watermark({"0": 10}), "holes after the last record must count"
-        found = audit(WORLD, machine)
-        assert (found.exact, found.records, found.holes, found.skipped) == (True, 5, 5, 0)
+        audited = audit(WORLD, machine)
+        assert (audited.exact, audited.records, audited.holes, audited.skipped) == (True, 5, 5, 0)
 
     def test_open_epoch_continues_over_its_holes(self) -> None:
         machine = Machine()
@@ -234,8 +234,8 @@ class TestHoles:
         result = rebuild(world, machine)
         assert (result.written, result.problems) == (True, [])
         assert state_of(machine).watermark == Watermark({"0": 9}, "one")
-        found = audit(world, machine)
-        assert (found.exact, found.holes, found.skipped) == (True, 4, 0)
+        audited = audit(world, machine)
+        assert (audited.exact, audited.holes, audited.skipped) == (True, 4, 0)
 
     def test_at_least_once_rebuild_keeps_the_newest_incarnation_with_holes(self) -> None:
         world = World(buckets=2, at_least_once=True)

@@ -43,11 +43,11 @@ def test_folder_around_a_folder_of_another_job_is_refused(tmp_path: Path, inner:
         job(tmp_path, "second", **{outer: tmp_path / "wide"})
 
 
-@pytest.mark.parametrize(("one", "other"), [(a, b) for a in NAMES for b in NAMES])
-def test_folder_shared_by_two_jobs_is_refused(tmp_path: Path, one: str, other: str) -> None:
+@pytest.mark.parametrize(("first_folder", "second_folder"), [(a, b) for a in NAMES for b in NAMES])
+def test_folder_shared_by_two_jobs_is_refused(tmp_path: Path, first_folder: str, second_folder: str) -> None:
     first = job(tmp_path, "first")
     with pytest.raises(ConfigurationError, match=r"belongs to another job|inside a folder of another job"):
-        job(tmp_path, "second", **{other: Path(getattr(first.roots, one))})
+        job(tmp_path, "second", **{second_folder: Path(getattr(first.roots, first_folder))})
 
 
 def test_nested_jobs_created_at_the_same_time_are_refused_at_the_next_run(tmp_path: Path) -> None:

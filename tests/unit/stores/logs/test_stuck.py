@@ -58,7 +58,7 @@ def commit(store: LogCommitStepStore) -> None:
 
 
 def follow(store: LogCommitStepStore, error: BaseException, *, choose: str = "") -> None:
-    """Call `release` as the message says, with its printed way or another way that it names."""
+    """Call `release` with the way printed in the message, or with another way that it names."""
     (written,) = re.findall(r"release\('job', 'd', '(\w+)'\)", str(error))
     how = choose or written
     assert f"'{how}'" in str(error)
