@@ -156,9 +156,7 @@ def test_a_fault_that_its_tests_notice_is_found_by_name_and_stands_in_the_table(
     found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     assert (found["planted"], found["found"], found["sound"]["attempts"]) == (1, 1, 0)
     assert found["by"][NOTICED]["checker"] == "tests"
-    assert found["by"][NOTICED]["history"].startswith(
-        "tests/unit/stores/state/test_job_lock.py::test_the_lock_of_another"
-    )
+    assert found["by"][NOTICED]["history"].startswith("tests/unit/stores/state/test_job_lock.py::test_lock_of_another")
     page = planted_table(found)
     assert "1 of 1 faults noticed;" in page
     assert f"| lease | {NOTICED} | " in page

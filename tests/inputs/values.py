@@ -50,7 +50,7 @@ _LOOP_CASES = [
     (
         "SQL source without schema, sink in another schema of its database",
         "refused, naming source.schema",
-        f"{_LOOPS}source_without_schema_is_told_to_name_it",
+        f"{_LOOPS}error_for_a_source_without_schema_names_the_schema_setting",
     ),
 ]
 _ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::test_"

@@ -74,9 +74,7 @@ def test_records_published_in_one_branch_only_are_not_published_twice_after_a_re
     assert (result.exact, result.records) == (True, 12)
 
 
-def test_records_published_in_one_branch_only_are_not_published_twice_if_the_first_is_not_for_the_other_branch() -> (
-    None
-):
+def test_records_published_in_one_branch_only_are_not_published_twice_after_one_for_that_branch_alone() -> None:
     """Only branch x receives the first new record. Its file records that, so the record is accounted for in both
     branches."""
     fork = ByValue({"y": frozenset({"a/0/2"})})

@@ -132,7 +132,7 @@ def test_unreadable_lock_record_does_not_hold_the_lock(data: bytes) -> None:
         assert not is_free(fs, clock)
 
 
-def test_only_one_of_two_concurrent_runs_takes_the_lock_and_the_other_is_told_its_holder() -> None:
+def test_only_one_of_two_concurrent_runs_takes_the_lock_and_the_error_of_the_other_names_the_holder() -> None:
     calls, clock = SimulatedPosix(), QuickClock()
     fs = SimulatedFileSystem(calls)
     fs.make_folders(ROOT)
