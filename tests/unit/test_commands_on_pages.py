@@ -1,5 +1,7 @@
-"""The commands that the pages show: each is one that there is, with these options; and what needs neither Spark nor a
-server is run as it stands there, on a job of this machine's disk."""
+"""Commands on the pages exist with their options.
+
+Commands that need neither Spark nor a server are run as printed, on a job on the local disk.
+"""
 
 from __future__ import annotations
 
@@ -45,25 +47,25 @@ NAMES = ["d1", "items", "orders"]
 
 
 def codes(page: Path) -> Iterator[str]:
-    """Lines of blocks of code, and code within lines."""
+    """Yield the lines of code blocks, and inline code."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    inline_text = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
-    lines += [line.strip() for line in re.findall(r"^    .*$", rest, re.MULTILINE)]
+    lines += [line.strip() for line in re.findall(r"^    .*$", inline_text, re.MULTILINE)]
     yield from (part.strip() for line in lines for part in line.split("&&"))
-    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", rest))
+    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", inline_text))
 
 
 def shown(begin: str) -> list[str]:
-    """All commands on the pages that begin so, without what stands behind them."""
-    found = {
+    """Return all commands on the pages that begin with `begin`, without their explanations."""
+    commands = {
         re.split(r"\s{2,}|\s#\s", code.removeprefix(".venv/bin/"))[0]: None
         for page in PAGES
         for code in codes(page)
         if re.match(begin, code.removeprefix(".venv/bin/"))
     }
-    return list(found)
+    return list(commands)
 
 
 def examples_of_help() -> list[str]:
@@ -82,7 +84,7 @@ def test_page_of_commands_is_up_to_date_and_has_each_command() -> None:
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_a_command_is_one_that_there_is_with_these_options(text: str) -> None:
+def test_command_on_a_page_exists_with_its_options(text: str) -> None:
     name, *words = split(text)
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
@@ -91,7 +93,7 @@ def test_a_command_is_one_that_there_is_with_these_options(text: str) -> None:
 
 
 def split(text: str) -> list[str]:
-    """Return the name of a command that is shown, and its words; a group alone is the name of its first command."""
+    """Return the name and the words of a printed command; a group alone means its first command."""
     first, *words = shlex.split(text)[1:]
     if first in COMMANDS or not words:
         return [next(name for name in COMMANDS if name == first or name.startswith(f"{first} ")), *words]
@@ -99,7 +101,7 @@ def split(text: str) -> list[str]:
 
 
 def filled(word: str) -> str:
-    """A word of a command with what stands there for something of the reader's own."""
+    """Replace a placeholder of a command by a value."""
     numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry"}
     if word in numbers:
         return numbers[word]
@@ -110,13 +112,13 @@ def filled(word: str) -> str:
 
 
 class Job:
-    """A job with three datasets, of which one run is there, and files that its commands may name."""
+    """A job with three datasets and one run, and files that its commands may name."""
 
     def __init__(self, folder: Path) -> None:
         place = Place(folder)
         settings = place.begin(dict.fromkeys(NAMES, 3))
-        with recorded_run(settings, "run", "somebody") as told:
-            assert run(place.launch, settings, observer=told).succeeded
+        with recorded_run(settings, "run", "somebody") as recorder:
+            assert run(place.launch, settings, observer=recorder).succeeded
         end_run(settings.store, settings.epoch, clean=True)
         self.folder = folder
         self.file = self._write("job.yaml", "output")
@@ -134,26 +136,26 @@ class Job:
         return file
 
     def put(self, word: str) -> str:
-        """The same word with this job's files."""
-        known = {
+        """Replace a file name of the pages by a file of this job."""
+        file_names = {
             "OTHER.yaml": "OTHER.yaml",
             "FILE.pull": "FILE.pull",
             "FILE": "positions.csv",
             "positions.csv": "positions.csv",
         }
-        if word in known or word == "later-positions.csv":
-            return str(self.folder / known.get(word, "positions.csv"))
+        if word in file_names or word == "later-positions.csv":
+            return str(self.folder / file_names.get(word, "positions.csv"))
         return str(self.file) if word.endswith(".yaml") else filled(word)
 
     def run(self, text: str) -> None:
-        """Runs the command as it is shown. What it may end with is what a job in this state may say, but neither an
-        error of usage, nor one that nobody has foreseen."""
+        """Run the command as printed. It may report the state of this job, but neither a usage error nor an unexpected
+        one."""
         name, *shown = split(text)
         words = [*name.split(), *(self.put(word) for word in shown)]
         words = [word.replace("positions.csv", "drawn.svg") if name == "explain" else word for word in words]
         words = [word.replace("job.yaml", "new.yaml") if name == "migrate convert-gobblin" else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
-        words = [word.replace('{"":', '{"0":') for word in words]  # a table's only partition is not this source's
+        words = [word.replace('{"":', '{"0":') for word in words]  # this source names its partitions in another way
         result = CliRunner().invoke(app, words)
         assert result.exit_code in (0, 1, 3, 5, 6), result.output
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -174,16 +176,16 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 @pytest.mark.parametrize("text", [text for text in HERE if split(text)[0] not in CHANGES])
-def test_a_command_that_looks_is_run_as_it_is_shown(job: Job, text: str) -> None:
+def test_inspection_command_on_a_page_runs_as_printed(job: Job, text: str) -> None:
     job.run(text)
 
 
 @pytest.mark.parametrize("text", [text for text in HERE if split(text)[0] in CHANGES])
-def test_a_command_by_hand_is_run_as_it_is_shown(tmp_path: Path, text: str) -> None:
+def test_operator_command_on_a_page_runs_as_printed(tmp_path: Path, text: str) -> None:
     Job(tmp_path).run(text)
 
 
-def test_the_pages_show_each_command_that_can_be_run_here() -> None:
+def test_pages_show_each_command_that_runs_without_spark() -> None:
     assert {split(text)[0] for text in HERE} == READS_ONLY | CHANGES | WITHOUT_SPARK
 
 
@@ -196,7 +198,7 @@ def commands_in(module: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", shown(r"python -m [a-z]"))
-def test_a_module_that_is_run_is_there_with_what_it_is_asked_for(text: str) -> None:
+def test_module_command_on_a_page_exists_with_its_arguments(text: str) -> None:
     module, *words = text.partition("-m ")[2].split()
     assert find_spec(module), text
     if module == "tests.servers":
@@ -214,40 +216,45 @@ def test_a_module_that_is_run_is_there_with_what_it_is_asked_for(text: str) -> N
         ("tests/README.md", "`python -m tests.checkers` followed", "tests.checkers", set[str]()),
     ],
 )
-def test_a_page_has_each_command_of_a_module(page: str, begin: str, module: str, others: set[str]) -> None:
+def test_page_lists_each_command_of_a_module(page: str, begin: str, module: str, others: set[str]) -> None:
     table = (ROOT / page).read_text(encoding="utf-8").partition(begin)[2].partition("| --- | --- |\n")[2]
     listed = re.findall(r"^\| `([\w-]+)` \|", table.partition("\n\n")[0], re.MULTILINE)
     assert set(listed) == set(commands_in(module)) - others
 
 
-def test_the_extras_that_pages_name_are_there() -> None:
+def test_extras_named_on_pages_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = (page.read_text(encoding="utf-8") for page in [*PAGES, *(ROOT / "conf").glob("*.yaml")])
     named = {
-        extra for text in texts for found in re.findall(r"distcommit\[([\w,-]+)\]", text) for extra in found.split(",")
+        extra
+        for text in texts
+        for extras in re.findall(r"distcommit\[([\w,-]+)\]", text)
+        for extra in extras.split(",")
     }
     assert named <= set(project["optional-dependencies"])
     assert len(named) > 8
 
 
 def blocks_of_python() -> list[tuple[Path, str]]:
-    found = (
+    blocks_by_page = (
         (page, re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)) for page in PAGES
     )
-    return [(page, block) for page, blocks in found for block in blocks]
+    return [(page, block) for page, blocks in blocks_by_page for block in blocks]
 
 
 @pytest.mark.parametrize(("page", "block"), blocks_of_python(), ids=lambda part: getattr(part, "name", ""))
-def test_what_python_on_a_page_imports_is_there(page: Path, block: str) -> None:
+def test_imports_of_python_blocks_on_pages_exist(page: Path, block: str) -> None:
     for node in ast.walk(ast.parse(block)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("distcommit"):
             module = import_module(str(node.module))
             assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 
 
-def test_what_the_page_for_readers_shows_reads(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_block_of_the_page_for_readers_runs(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(job.folder)
-    block = next(block for page, block in blocks_of_python() if page.name == "readers.md")  # Spark's run with Spark
+    block = next(
+        block for page, block in blocks_of_python() if page.name == "readers.md"
+    )  # the Spark blocks run in the tests with Spark
     lines = [line for line in block.splitlines() if "branch=" not in line and "spark" not in line]
     shown: dict[str, Any] = {}
     for line in lines:
@@ -257,23 +264,23 @@ def test_what_the_page_for_readers_shows_reads(job: Job, monkeypatch: pytest.Mon
     assert shown["cut"].to_arrow().num_rows == 3
 
 
-def test_the_job_files_that_their_comments_run_are_there() -> None:
+def test_commands_in_comments_of_job_files_exist() -> None:
     for file in (ROOT / "conf").glob("*.yaml"):
         for name, path in re.findall(r"distcommit ([a-z -]+) (conf/\S+\.yaml)", file.read_text(encoding="utf-8")):
             assert name in COMMANDS
             assert (ROOT / path).is_file()
 
 
-def test_the_options_that_pages_name_alone_are_there() -> None:
+def test_options_named_alone_on_pages_exist() -> None:
     group: Any = typer.main.get_command(app)
     commands = [group, *COMMANDS.values()]
-    there = {option for command in commands for parameter in command.params for option in parameter.opts}
+    existing = {option for command in commands for parameter in command.params for option in parameter.opts}
     for module in APPS:
-        found = commands_in(module).values()
-        there |= {option for command in found for parameter in command.params for option in parameter.opts}
+        module_commands = commands_in(module).values()
+        existing |= {option for command in module_commands for parameter in command.params for option in parameter.opts}
     named = {
         word.partition("=")[0] for page in PAGES for code in codes(page) for word in code.split() if code[:2] == "--"
     }
     options = {word for word in named if word.startswith("--")}
-    assert options <= there | {"--help"}
+    assert options <= existing | {"--help"}
     assert len(options) > 15

@@ -16,16 +16,20 @@ ROOT = Path(__file__).parents[2]
 
 def pins() -> dict[str, Version]:
     lines = (ROOT / "conf" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    found = [re.fullmatch(r"([\w.\-]+)==(\S+)", line) for line in lines if line and not line.startswith("#")]
-    assert all(found)
-    return {canonicalize_name(match[1]): Version(match[2]) for match in found if match}
+    matches = [re.fullmatch(r"([\w.\-]+)==(\S+)", line) for line in lines if line and not line.startswith("#")]
+    assert all(matches)
+    return {canonicalize_name(match[1]): Version(match[2]) for match in matches if match}
 
 
 def requirements() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    here = [Requirement(text) for text in texts]
-    return [each for each in here if each.name != "distcommit" and (each.marker is None or each.marker.evaluate())]
+    parsed = [Requirement(text) for text in texts]
+    return [
+        requirement
+        for requirement in parsed
+        if requirement.name != "distcommit" and (requirement.marker is None or requirement.marker.evaluate())
+    ]
 
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)

@@ -1,4 +1,4 @@
-"""Types that many threads are the first to decode."""
+"""Concurrent first decoding of a type by many threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import distcommit
 
-_FIRST_MET_BY_MANY = """
+_DECODED_FIRST_BY_MANY = """
 import sys, threading, types
 import msgspec
 from distcommit.decoding import converted, from_json, from_msgpack, json_decoder
@@ -38,28 +38,30 @@ decode = {
     "json_decoder": lambda kind: json_decoder(kind).decode(JSON),
 }[sys.argv[1]]
 for _ in range(300):
-    sys.modules["made"] = made = types.ModuleType("made")
-    exec(TYPES, made.__dict__)
-    together, found = threading.Barrier(8), []
+    sys.modules["structs"] = structs = types.ModuleType("structs")
+    exec(TYPES, structs.__dict__)
+    together, results = threading.Barrier(8), []
     def first():
         together.wait()
-        found.append(decode(made.Outer))
+        results.append(decode(structs.Outer))
     threads = [threading.Thread(target=first) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8 and all(each == found[0] for each in found)
+    assert len(results) == 8 and all(result == results[0] for result in results)
 """
 
 
 @pytest.mark.parametrize("way", ["from_json", "from_msgpack", "converted", "json_decoder"])
-def test_a_type_may_be_met_first_by_many_threads(way: str) -> None:
-    subprocess.run([sys.executable, "-c", _FIRST_MET_BY_MANY, way], check=True, timeout=60)
+def test_type_can_be_decoded_first_by_many_threads_at_once(way: str) -> None:
+    subprocess.run([sys.executable, "-c", _DECODED_FIRST_BY_MANY, way], check=True, timeout=60)
 
 
-def test_nothing_is_decoded_past_it() -> None:
+def test_product_decodes_only_through_the_decoding_module() -> None:
     root = Path(distcommit.__file__).parent
-    past = re.compile(r"\bdecode\((?:[^()]|\([^()]*\))*\btype=|msgspec\.convert\(|\.Decoder\(")
-    found = {str(path.relative_to(root)) for path in root.rglob("*.py") if past.search(path.read_text("utf-8"))}
-    assert found == {"decoding.py"}
+    direct_decoding = re.compile(r"\bdecode\((?:[^()]|\([^()]*\))*\btype=|msgspec\.convert\(|\.Decoder\(")
+    paths = {
+        str(path.relative_to(root)) for path in root.rglob("*.py") if direct_decoding.search(path.read_text("utf-8"))
+    }
+    assert paths == {"decoding.py"}

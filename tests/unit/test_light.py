@@ -1,4 +1,4 @@
-"""What only looks at a job, and the original design's interface, need neither Spark nor a Kafka client."""
+"""Inspection commands and the original design's interface need neither Spark nor a Kafka client."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ except SystemExit as ended:
     assert not ended.code
 print(json.dumps(sorted(sys.modules)))
 """
-NOT_TO_LOOK = (
+NOT_FOR_INSPECTION = (
     "confluent_kafka",
     "distcommit.app.admin",
     "distcommit.app.gobblin",
@@ -79,7 +79,7 @@ NOT_TO_LOOK = (
     "pyarrow.dataset",
     "pyspark",
 )
-"""Importing these is waited for, and who looks needs none."""
+"""Slow imports that inspection commands do not need."""
 JOB = """\
 job: planes
 source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle]}
@@ -88,26 +88,26 @@ paths: {store: store, staging: staging, output: output}
 
 
 def run_without(program: str, *arguments: object) -> str:
-    """What the program prints where neither can be imported."""
+    """Return the output of a program where neither Spark nor a Kafka client can be imported."""
     command = [sys.executable, "-c", WITHOUT + program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_original_interface_commits(tmp_path: Path) -> None:
+def test_original_interface_commits_without_spark(tmp_path: Path) -> None:
     assert run_without(STEPS, tmp_path) == "{'0': 100}\n"
     assert (tmp_path / "output/orders/a.parquet").read_bytes() == b"a"
 
 
-def test_a_log_is_written(tmp_path: Path) -> None:
+def test_commit_log_is_written_without_spark(tmp_path: Path) -> None:
     assert run_without(LOG, tmp_path) == "1\n"
 
 
 @pytest.mark.parametrize(
     ("command", "answer"), [("status", "datasets"), ("store log", "lines"), ("audit", "exact"), ("explain", "branches")]
 )
-def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
+def test_job_is_inspected_without_spark(tmp_path: Path, command: str, answer: str) -> None:
     from distcommit import Job
 
     job_file = tmp_path / "job.yaml"
@@ -116,15 +116,15 @@ def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     assert answer in json.loads(run_without(COMMAND, tmp_path, *command.split(), job_file, "--json"))
 
 
-def test_the_page_of_a_run_is_made(tmp_path: Path) -> None:
+def test_report_page_is_written_without_spark(tmp_path: Path) -> None:
     from tests.jobs.reported_run import make_reported_job
 
     job_file, page = make_reported_job(tmp_path / "job", 4), tmp_path / "report.html"
-    told = json.loads(run_without(COMMAND, tmp_path, "report", job_file, "-o", page, "--json"))
-    assert (told["report"], told["datasets"]) == (str(page), 4)
+    document = json.loads(run_without(COMMAND, tmp_path, "report", job_file, "-o", page, "--json"))
+    assert (document["report"], document["datasets"]) == (str(page), 4)
 
 
-def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
+def test_committed_files_are_listed_without_spark(tmp_path: Path) -> None:
     from distcommit import Job
     from distcommit.core.records.job_records import CutPhase
     from distcommit.stores.logs.fencing import begin_run
@@ -142,22 +142,24 @@ def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "dataset list", "dataset steps", "runs"])
-def test_who_looks_does_not_wait_for_what_runs_and_what_acts(tmp_path: Path, command: str) -> None:
+def test_inspection_commands_import_no_slow_module(tmp_path: Path, command: str) -> None:
     from distcommit import Job
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     Job.from_file(job_file).open_store(create=True)
     words = [sys.executable, "-c", "import sys\n" + AND_MODULES, *command.split(), str(job_file)]
-    told = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    loaded: list[str] = json.loads(told.stdout.splitlines()[-1])
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    loaded: list[str] = json.loads(result.stdout.splitlines()[-1])
     assert "distcommit.app.stored_job" in loaded
-    assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in NOT_TO_LOOK)] == []
+    assert [
+        name for name in loaded if any(name == module or name.startswith(f"{module}.") for module in NOT_FOR_INSPECTION)
+    ] == []
 
 
 OF_A_FORMAT = {"avro": {"fastavro"}, "orc": {"pyarrow.orc"}, "csv": {"pyarrow.csv"}, "jsonl": set(), "parquet": set()}
-"""What writing files of a format takes that the others do not."""
+"""Modules that only one file format needs."""
 EXECUTOR = """
 import distcommit.engine.reading.ingest, distcommit.spark.launch
 import json, sys
@@ -182,16 +184,16 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.parametrize("form", OF_A_FORMAT)
-def test_an_executor_imports_what_its_format_needs(tmp_path: Path, form: str) -> None:
+def test_executor_imports_only_the_modules_of_its_format(tmp_path: Path, form: str) -> None:
     words = [sys.executable, "-c", EXECUTOR, str(tmp_path), form]
-    told = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     of_formats = {name for names in OF_A_FORMAT.values() for name in names}
-    assert of_formats.intersection(json.loads(told.stdout)) == OF_A_FORMAT[form]
+    assert of_formats.intersection(json.loads(result.stdout)) == OF_A_FORMAT[form]
 
 
-NOT_TO_RUN = ("confluent_kafka", "duckdb", "pandas", "pyspark")
-"""What an executor of a job without them would wait for."""
+NOT_FOR_EXECUTORS = ("confluent_kafka", "duckdb", "pandas", "pyspark")
+"""Slow imports that an executor of a job without them must not make."""
 FUNCTIONS = """
 import distcommit.engine.committing.drain, distcommit.engine.committing.recover
 import distcommit.engine.planning.planner, distcommit.engine.reading.ingest
@@ -226,7 +228,7 @@ class Nothing(Extractor):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_an_executor_does_not_wait_for_what_its_job_does_not_have(tmp_path: Path, source: str) -> None:
+def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Path, source: str) -> None:
     from distcommit.app.job_file.config import load_config
 
     job_file, flow = tmp_path / "job.yaml", tmp_path / "flow"
@@ -234,10 +236,10 @@ def test_an_executor_does_not_wait_for_what_its_job_does_not_have(tmp_path: Path
     job_file.write_text(f"job: lines\nsource: {SOURCES[source] % tmp_path}\n{paths}\n")
     flow.write_bytes(pickle.dumps(load_config(job_file).task_flow()))
     (tmp_path / "own.py").write_text(OWN)
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     words = [sys.executable, "-c", FUNCTIONS, str(flow)]
-    told = subprocess.run(words, capture_output=True, text=True, check=False, env=found)
-    assert told.returncode == 0, told.stderr
-    loaded: list[str] = json.loads(told.stdout)
+    result = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    loaded: list[str] = json.loads(result.stdout)
     assert f"distcommit.sources.{source}.source" in loaded
-    assert sorted({name.partition(".")[0] for name in loaded}.intersection(NOT_TO_RUN)) == []
+    assert sorted({name.partition(".")[0] for name in loaded}.intersection(NOT_FOR_EXECUTORS)) == []

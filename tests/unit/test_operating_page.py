@@ -1,4 +1,4 @@
-"""The page for operators lists each exit code, error, alert and finding of an audit, and nothing else."""
+"""The page for operators lists exactly the existing exit codes, errors, alerts, run statuses and audit findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def section(title: str) -> str:
 
 
 def rows(title: str, head: str) -> list[list[str]]:
-    """The cells of the table of a section that begins so."""
+    """Return the cells of the table with this head in a section."""
     table = section(title).partition(f"| {head} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
 
@@ -32,41 +32,43 @@ def tree_of(module: object) -> ast.Module:
     return ast.parse(Path(str(getattr(module, "__file__"))).read_text(encoding="utf-8"))  # noqa: B009
 
 
-def test_exit_codes_are_those_that_help_tells() -> None:
-    told = re.findall(r"^ *(\d+)  (.+?)\\?$", EXIT_CODES, re.MULTILINE)
-    assert [(code, means) for code, means, _ in rows("Exit codes", "code | means | to do")] == told
+def test_exit_codes_on_the_page_are_those_of_the_help() -> None:
+    expected = re.findall(r"^ *(\d+)  (.+?)\\?$", EXIT_CODES, re.MULTILINE)
+    assert [(code, means) for code, means, _ in rows("Exit codes", "code | means | to do")] == expected
 
 
 def kinds(root: type[errors.DistcommitError] = errors.DistcommitError) -> Iterator[type[errors.DistcommitError]]:
     yield root
     for below in root.__subclasses__():
-        if below.__module__.startswith("distcommit.core."):  # others are a package's own, and never come out of it
+        if below.__module__.startswith("distcommit.core."):  # other errors are internal to their package
             yield from kinds(below)
 
 
-def test_each_kind_of_error_is_there_with_its_exit_code() -> None:
+def test_page_lists_each_error_with_its_exit_code() -> None:
     listed = {kind.strip("`"): int(code) for kind, code, *_ in rows("Errors", "kind | code | means | to do")}
     assert listed == {kind.__name__: kind.exit_code for kind in kinds()}
 
 
-def test_each_alert_is_there() -> None:
+def test_page_lists_each_alert() -> None:
     listed = {why.strip("`"): problem for why, problem, *_ in rows("Alerts", "`why` | problem | means | to do")}
     assert listed == {why: f"[`{kind.id}`](problems.md#{kind.id.lower()})" for why, kind in alerts.ALERTS.items()}
 
 
-def test_what_an_audit_can_find_is_there() -> None:
-    listed = {said.strip("`") for said, *_ in rows("What an audit finds", "it says | means | to do")}
-    found: set[str] = {"holes"}
+def test_page_lists_each_audit_finding() -> None:
+    listed = {finding.strip("`") for finding, *_ in rows("What an audit finds", "it says | means | to do")}
+    findings: set[str] = {"holes"}
     for node in ast.walk(tree_of(audit_view)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "listing":
-            found.add(ast.literal_eval(node.args[0]))
+            findings.add(ast.literal_eval(node.args[0]))
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            found |= {ast.literal_eval(key) for key, value in pairs if key and "should_be_none" in ast.unparse(value)}
-    assert listed == found
+            findings |= {
+                ast.literal_eval(key) for key, value in pairs if key and "should_be_none" in ast.unparse(value)
+            }
+    assert listed == findings
     assert audit.AuditResult(exact=True, deep=False).holes == 0
 
 
-def test_each_status_of_a_run_is_there() -> None:
+def test_page_lists_each_run_status() -> None:
     listed = [status for status, _ in rows("What ran, and how it ended", "status | means")]
     assert set(listed) == set(runs.RunStatus)

@@ -1,4 +1,4 @@
-"""The examples of the page about parts of one's own keep what each kind of part has to keep."""
+"""The examples on the page about custom parts meet the contract of each kind of part."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def blocks(heading: str) -> list[str]:
-    """The Python of one section."""
+    """Return the Python blocks of one section."""
     section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
 def module_of_page() -> ModuleType:
-    """The classes of the page as a module that can be imported by its name, as pickles are."""
+    """Return the classes of the page as an importable module, as pickling requires."""
     spec = spec_from_loader("distcommit_own_parts_page", loader=None)
     assert spec is not None
     module = module_from_spec(spec)
@@ -59,13 +59,13 @@ class TestLines(SourceContract):
             (tmp_path / f"{name}.log").write_bytes(b"".join(b"%d\n" % line for line in range(lines)) + b"half a li")
 
     def make_source(self) -> Source:
-        made: Source = PARTS.Lines(str(self.folder))
-        return made
+        part: Source = PARTS.Lines(str(self.folder))
+        return part
 
     def holds(self) -> Mapping[str, Mapping[str, int]]:
         return {"orders": {"orders": 25_000}, "clicks": {"clicks": 3}}
 
-    def test_lines_that_are_gone_fail_their_work_unit(self) -> None:
+    def test_missing_lines_fail_their_work_unit(self) -> None:
         source = self.make_source()
         plan = self.plan(source)["clicks"]
         (self.folder / "clicks.log").write_bytes(b"0\n")
@@ -75,24 +75,24 @@ class TestLines(SourceContract):
 
 class TestWords(ConverterContract):
     def make_converter(self) -> Converter:
-        made: Converter = PARTS.Words()
-        return made
+        part: Converter = PARTS.Words()
+        return part
 
     def make_batch(self) -> pa.RecordBatch:
         return pa.record_batch({"value": pa.array([b"a bc", b"d", None], pa.binary())})
 
-    def test_each_word_is_a_record_and_what_is_no_text_is_rejected(self) -> None:
+    def test_each_word_becomes_a_record_and_invalid_text_is_rejected(self) -> None:
         batch = pa.record_batch({"value": pa.array([b"a bc", b"\xff", None], pa.binary())})
-        (made,) = self.make_converter().convert(batch)
-        assert made.records.column("word").to_pylist() == ["a", "bc"]
-        assert made.rows is not None
-        assert (made.rows.to_pylist(), list(made.rejected)) == ([0, 0], [1])
+        (part,) = self.make_converter().convert(batch)
+        assert part.records.column("word").to_pylist() == ["a", "bc"]
+        assert part.rows is not None
+        assert (part.rows.to_pylist(), list(part.rejected)) == ([0, 0], [1])
 
 
 class TestShort(RowCheckerContract):
     def make_checker(self) -> RowChecker:
-        made: RowChecker = PARTS.Short(3)
-        return made
+        part: RowChecker = PARTS.Short(3)
+        return part
 
     def passing(self) -> pa.RecordBatch:
         return pa.record_batch({"value": pa.array([b"abc", b""], pa.binary())})
@@ -103,8 +103,8 @@ class TestShort(RowCheckerContract):
 
 class TestSorted(TaskCheckerContract):
     def make_checker(self) -> TaskChecker:
-        made: TaskChecker = PARTS.Sorted()
-        return made
+        part: TaskChecker = PARTS.Sorted()
+        return part
 
     def passes(self) -> tuple[Sequence[pa.RecordBatch], BranchCounts]:
         return [pa.record_batch({"value": [b"a", b"b"]}), pa.record_batch({"value": [b"c"]})], BranchCounts(3, 3, 0, 0)
@@ -115,8 +115,8 @@ class TestSorted(TaskCheckerContract):
 
 class TestByKey(ForkContract):
     def make_fork(self) -> ForkOperator:
-        made: ForkOperator = PARTS.ByKey()
-        return made
+        part: ForkOperator = PARTS.ByKey()
+        return part
 
     def branches(self) -> Sequence[str]:
         return ["keyed", "all"]
@@ -126,7 +126,7 @@ class TestByKey(ForkContract):
 
 
 def sections() -> list[tuple[Section, dict[str, Any]]]:
-    """What the page shows of job files."""
+    """Return the job-file sections that the page shows."""
     kinds: dict[str, Section] = {
         "source": "source",
         "converters": "converter",
@@ -135,32 +135,32 @@ def sections() -> list[tuple[Section, dict[str, Any]]]:
         "fork": "fork",
         "sink": "sink",
     }
-    found: list[tuple[Section, dict[str, Any]]] = []
+    job_file_sections: list[tuple[Section, dict[str, Any]]] = []
     for line in re.findall(r"^    (\w+: [\[{]+type: python.*)$", TEXT, re.MULTILINE):
         ((key, value),) = yaml.safe_load(line.replace("{...}", "{}")).items()
-        found.append((kinds[key], value[0] if isinstance(value, list) else value))
-    return found
+        job_file_sections.append((kinds[key], value[0] if isinstance(value, list) else value))
+    return job_file_sections
 
 
-def test_job_files_name_the_classes_of_the_page() -> None:
+def test_job_file_sections_name_the_classes_of_the_page() -> None:
     assert {kind for kind, _ in sections()} == {"source", "converter", "row_checker", "task_checker", "fork", "sink"}
     for kind, section in sections():
         name = section["class"].rpartition(":")[2]
-        there = {**section, "class": f"{PARTS.__name__}:{name}"}
-        made = settings_class(kind, "python").model_validate({k: v for k, v in there.items() if k != "branches"})
+        settings = {**section, "class": f"{PARTS.__name__}:{name}"}
+        part = settings_class(kind, "python").model_validate({k: v for k, v in settings.items() if k != "branches"})
         if kind == "source":
-            assert made.model_dump()["options"] == {"folder": "/data/logs"}
-        elif kind != "sink":  # whose class the page only sketches
-            assert type(getattr(made, "instance")) is getattr(PARTS, name)  # noqa: B009 - a model to the checker
+            assert part.model_dump()["options"] == {"folder": "/data/logs"}
+        elif kind != "sink":  # the page only sketches the class of the sink
+            assert type(getattr(part, "instance")) is getattr(PARTS, name)  # noqa: B009 - settings are models to the type checker
 
 
-def test_the_contracts_that_the_page_names_are_there() -> None:
+def test_contracts_named_on_the_page_exist() -> None:
     named = set(re.findall(r"`(\w+Contract)`", TEXT))
     assert len(named) == 7
     assert all(hasattr(contracts, name) for name in named)
 
 
-def test_the_commit_steps_of_the_page_commit(tmp_path: Path) -> None:
+def test_commit_steps_of_the_page_commit(tmp_path: Path) -> None:
     for folder in ("staging", "output"):
         (tmp_path / folder).mkdir()
     (tmp_path / "staging" / "a.parquet").write_bytes(b"a")

@@ -1,4 +1,4 @@
-"""What the pages for users name is there, and what is there they name."""
+"""Names on the pages for users exist in the code, and lists on the pages are complete."""
 
 from __future__ import annotations
 
@@ -40,53 +40,53 @@ def names_in(test: Path) -> frozenset[str]:
 
 
 def object_at(dotted: str) -> Any:
-    """What is below `distcommit` by that name: a module, or what one holds."""
+    """Return the module, or the object in a module, with this name below `distcommit`."""
     parts = dotted.split(".")
-    found, rest = distcommit, parts
-    while rest:
+    resolved, remaining = distcommit, parts
+    while remaining:
         try:
-            found = import_module(".".join(["distcommit", *parts[: len(parts) - len(rest) + 1]]))
+            resolved = import_module(".".join(["distcommit", *parts[: len(parts) - len(remaining) + 1]]))
         except ModuleNotFoundError:
             break
-        rest = rest[1:]
-    for name in rest:
-        found = getattr(found, name)
-    return found
+        remaining = remaining[1:]
+    for name in remaining:
+        resolved = getattr(resolved, name)
+    return resolved
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+def test_link_targets_of_a_page_exist(page: Path) -> None:
     text = text_of(page)
     for target, heading in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
-        found = (page.parent / target).resolve() if target else page
-        assert found.exists(), target
+        target_page = (page.parent / target).resolve() if target else page
+        assert target_page.exists(), target
         if heading:
-            headings = re.findall(r"^#+ (.*)$", text_of(found), re.MULTILINE)
-            anchors = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+            headings = re.findall(r"^#+ (.*)$", text_of(target_page), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
             assert heading in anchors, f"{target}#{heading}"
 
 
-def test_the_classes_that_the_task_flow_names_are_there() -> None:
+def test_classes_named_on_the_task_flow_page_exist() -> None:
     text = text_of(TASK_FLOW)
     named = set(re.findall(rf"`((?:{PACKAGES})\.[\w.]+)`", text)) - {
         f"spark.{key}" for key in SparkSettings.model_fields
     }
     assert len(named) > 50
-    found = {dotted.rpartition(".")[2]: object_at(dotted) for dotted in named}
+    classes = {dotted.rpartition(".")[2]: object_at(dotted) for dotted in named}
     for class_name, attribute in re.findall(r"`([A-Z]\w+)\.(\w+)`", text):
-        assert hasattr(found.get(class_name, distcommit.Job), attribute), attribute
+        assert hasattr(classes.get(class_name, distcommit.Job), attribute), attribute
 
 
-def test_the_settings_that_the_task_flow_names_are_there() -> None:
-    here = [line.split(" | ")[1] for line in text_of(TASK_FLOW).splitlines() if line.startswith("| ")]
+def test_settings_named_on_the_task_flow_page_exist() -> None:
+    cells = [line.split(" | ")[1] for line in text_of(TASK_FLOW).splitlines() if line.startswith("| ")]
     sections = {"commit": "CommitSettings", "replay": "ReplaySettings", "task": "TaskSettings", "limits": "RunLimits"}
-    named = [key for cell in here for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
+    named = [key for cell in cells for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
     assert len(named) > 5
     for section, key in named:
         assert key in object_at(f"app.job_file.job_sections.{sections[section]}").model_fields, f"{section}.{key}"
 
 
-def test_the_tests_that_the_task_flow_names_are_there() -> None:
+def test_tests_named_on_the_task_flow_page_exist() -> None:
     text = text_of(TASK_FLOW)
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| there", "| ---"))]
@@ -96,7 +96,7 @@ def test_the_tests_that_the_task_flow_names_are_there() -> None:
         assert not test or test in names_in(ROOT / path), f"{path}::{test}"
 
 
-def test_each_built_in_construct_is_named_among_its_kind() -> None:
+def test_page_lists_each_built_in_construct_under_its_kind() -> None:
     listed = text_of(RUNNING).partition("\n## Constructs\n")[2].partition("Each of the four may be `python`")[0]
     items = re.findall(r"^- \[[A-Z].*?(?=^- |\Z)", listed, re.MULTILINE | re.DOTALL)
     named = [set(re.findall(r"`(\w+)`", item)) for item in items]
@@ -104,7 +104,7 @@ def test_each_built_in_construct_is_named_among_its_kind() -> None:
     assert named == [set(types_of(kind)) - {"python"} for kind in kinds]
 
 
-def test_the_table_of_sinks_is_what_they_declare() -> None:
+def test_table_of_sinks_matches_their_declared_abilities() -> None:
     rows = {
         re.sub(r"\[(\w+)\]\(.*\)", r"\1", name): answers
         for name, *answers in re.findall(
@@ -113,17 +113,20 @@ def test_the_table_of_sinks_is_what_they_declare() -> None:
     }
     declared: dict[str, list[str]] = {}
     for name, able in abilities_of_sinks():
-        each = (able.at_least_once, able.audit, able.can_roll_back, able.atomic)
-        declared[name] = ["yes" if one else "no" for one in each]
+        flags = (able.at_least_once, able.audit, able.can_roll_back, able.atomic)
+        declared[name] = ["yes" if flag else "no" for flag in flags]
     assert rows == declared
     assert set(types_of("sink")) - set(declared) == {"python"}
 
 
 def abilities_of_sinks() -> Iterator[tuple[str, Abilities]]:
-    """By the name of a type, with a setting that they depend on. Those of type `python` each object says for itself."""
+    """Yield the abilities by type name and deciding setting.
+
+    Sinks of type `python` declare theirs by object and are omitted.
+    """
     for name in types_of("sink"):
         kind = settings_class("sink", name)
-        abilities = getattr(kind, "abilities")  # noqa: B009 - settings are models to the checker
+        abilities = getattr(kind, "abilities")  # noqa: B009 - settings are models to the type checker
         if isinstance(abilities, Abilities):
             yield name, abilities
         elif "two_phase" in kind.model_fields:
@@ -132,7 +135,7 @@ def abilities_of_sinks() -> Iterator[tuple[str, Abilities]]:
                 yield shown, getattr(kind.model_validate(section), "abilities")  # noqa: B009
 
 
-def test_the_tests_that_the_traps_of_sinks_name_are_there() -> None:
+def test_tests_named_on_the_sinks_page_exist() -> None:
     named = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", text_of(SINKS))
     assert named
     for test, file in named:

@@ -1,4 +1,4 @@
-"""What conf/serving has to be copied is what its programs take, as far as they are here."""
+"""The recipes in conf/serving are accepted by the programs that are installed here."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def text_of(name: str) -> str:
 
 
 def commands() -> dict[str, list[str]]:
-    """What each recipe runs."""
+    """Return the command that each recipe runs."""
     units = {name: re.search(r"^ExecStart=(.*)$", text_of(name), re.MULTILINE) for name in UNITS if "timer" not in name}
-    found = {name: shlex.split(line[1]) for name, line in units.items() if line}
-    found["crontab"] = shlex.split(cron_line()[1].partition(" >> ")[0])
+    command_words = {name: shlex.split(line[1]) for name, line in units.items() if line}
+    command_words["crontab"] = shlex.split(cron_line()[1].partition(" >> ")[0])
     (dag,) = re.findall(r'bash_command="(.*)"', text_of("airflow_dag.py"))
-    found["airflow_dag.py"] = shlex.split(dag)
+    command_words["airflow_dag.py"] = shlex.split(dag)
     for document in yaml.safe_load_all(text_of("kubernetes.yaml")):
-        found[document["kind"]] = [PROGRAM, *containers_of(document)[0]["args"][1:]]
-    return found
+        command_words[document["kind"]] = [PROGRAM, *containers_of(document)[0]["args"][1:]]
+    return command_words
 
 
 def containers_of(document: dict[str, Any]) -> Any:
@@ -49,7 +49,7 @@ def containers_of(document: dict[str, Any]) -> Any:
 
 
 def cron_line() -> tuple[str, str]:
-    """When, and what; a line of /etc/cron.d has the user in between."""
+    """Return the schedule and the command; a line of /etc/cron.d has the user in between."""
     (line,) = (line for line in text_of("crontab").splitlines() if line.startswith("*"))
     *when, user, command = line.split(maxsplit=6)
     assert user == "distcommit"
@@ -59,10 +59,10 @@ def cron_line() -> tuple[str, str]:
 UNITS = ("distcommit-serve.service", "distcommit-run@.service", "distcommit-run@.timer")
 
 
-def test_each_recipe_gives_a_command_that_there_is() -> None:
-    found = commands()
-    assert len(found) == 6
-    for name, (program, command, *words) in found.items():
+def test_command_of_each_recipe_exists() -> None:
+    recipes = commands()
+    assert len(recipes) == 6
+    for name, (program, command, *words) in recipes.items():
         assert program == PROGRAM, name
         shown = CliRunner().invoke(app, [command, "--help"])
         assert shown.exit_code == 0, name
@@ -74,7 +74,7 @@ def test_each_recipe_gives_a_command_that_there_is() -> None:
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on PATH (Debian: apt-get install systemd)"
 )
 @pytest.mark.parametrize("unit", UNITS)
-def test_systemd_takes_the_unit(unit: str, tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
     for name in UNITS:
         text = text_of(name).replace(PROGRAM, "/bin/true").replace("User=distcommit", "User=root")
         (tmp_path / name.replace("@.", "@clicks.")).write_text(text)
@@ -83,19 +83,19 @@ def test_systemd_takes_the_unit(unit: str, tmp_path: Path) -> None:
     assert (done.returncode, [line for line in done.stderr.splitlines() if str(tmp_path) in line]) == (0, [])
 
 
-def test_schedules_of_recipes_are_ones_that_fire() -> None:
-    cron_job = next(each for each in yaml.safe_load_all(text_of("kubernetes.yaml")) if each["kind"] == "CronJob")
+def test_schedules_of_recipes_fire_every_five_minutes() -> None:
+    cron_job = next(item for item in yaml.safe_load_all(text_of("kubernetes.yaml")) if item["kind"] == "CronJob")
     (of_dag,) = re.findall(r'schedule="(.*)"', text_of("airflow_dag.py"))
     for expression in (cron_line()[0], cron_job["spec"]["schedule"], of_dag):
         assert Cron(expression).after(0) == 5 * 60_000
 
 
-def test_the_dag_is_python() -> None:
+def test_airflow_dag_is_valid_python_with_known_imports() -> None:
     modules = [n.module for n in ast.walk(ast.parse(text_of("airflow_dag.py"))) if isinstance(n, ast.ImportFrom)]
     assert modules == ["__future__", "datetime", "airflow", "airflow.providers.standard.operators.bash"]
 
 
-def test_the_settings_that_the_page_shows_are_there_and_the_other_way_round() -> None:
+def test_page_shows_exactly_the_schedule_settings() -> None:
     (block,) = re.findall(
         r"((?:^ {4}.*\n)+)", PAGE.partition("In each job file:")[2].partition("or, in place")[0], re.M
     )
@@ -107,5 +107,5 @@ def test_the_settings_that_the_page_shows_are_there_and_the_other_way_round() ->
     assert "schedule" in JobConfig.model_fields
 
 
-def test_the_page_names_each_file() -> None:
+def test_page_names_each_recipe_file() -> None:
     assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(serving/([^)]+)\)", PAGE))

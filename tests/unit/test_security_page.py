@@ -1,4 +1,4 @@
-"""The bounds that the security page names are those of the code."""
+"""The bounds on the security page agree with the code."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="
         ),
     ],
 )
-def test_bound_on_the_page_is_that_of_the_code(row: str, bounds: str) -> None:
+def test_bound_on_the_page_agrees_with_the_code(row: str, bounds: str) -> None:
     assert f"| {row} | {bounds} |" in PAGE

@@ -1,4 +1,4 @@
-"""A Gobblin job's properties as a job file: what each becomes, and that none goes without a word."""
+"""Conversion of a Gobblin job's properties into a job file: every property is translated or reported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def value_at(tree: Any, key: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("said", "key", "value"),
+    ("properties", "key", "value"),
     [
         ("topic.whitelist=clicks\\\\..*,views", "source.topic_patterns", ["clicks\\..*", "views"]),
         ("topic.blacklist=.*_test", "source.exclude_patterns", [".*_test"]),
@@ -93,16 +93,16 @@ def value_at(tree: Any, key: str) -> Any:
         ),
     ],
 )
-def test_a_property_lands_where_it_belongs(tmp_path: Path, said: str, key: str, value: Any) -> None:
-    tree, result = converted(tmp_path, said)
+def test_property_is_translated_to_its_setting(tmp_path: Path, properties: str, key: str, value: Any) -> None:
+    tree, result = converted(tmp_path, properties)
     assert value_at(tree, key) == value
-    if said:
-        told = {row.name for row in result.translated} | {row.name for row in result.left}
-        assert {line.partition("=")[0] for line in said.splitlines()} <= told
+    if properties:
+        reported = {row.name for row in result.translated} | {row.name for row in result.left}
+        assert {line.partition("=")[0] for line in properties.splitlines()} <= reported
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("properties", "why"),
     [
         ("extract.full.run.time=20240229120000", "a Kafka source has none"),
         ("fork.operator.class=a.B", "fork of the job file"),
@@ -117,31 +117,31 @@ def test_a_property_lands_where_it_belongs(tmp_path: Path, said: str, key: str, 
         ("workunit.retry.enabled=true\nworkunit.retry.policy=never", "said by workunit.retry.policy"),
     ],
 )
-def test_a_property_that_becomes_nothing_is_told_with_what_stands_for_it(tmp_path: Path, said: str, why: str) -> None:
-    left = {row.name: row.why for row in converted(tmp_path, said)[1].left}
-    assert why in left[said.partition("=")[0]]
+def test_untranslated_property_is_reported_with_its_replacement(tmp_path: Path, properties: str, why: str) -> None:
+    reasons = {row.name: row.why for row in converted(tmp_path, properties)[1].left}
+    assert why in reasons[properties.partition("=")[0]]
 
 
-def test_no_property_goes_without_a_word_and_the_job_file_says_those_that_were_left(tmp_path: Path) -> None:
+def test_every_property_is_reported_and_untranslated_ones_are_named_in_the_job_file(tmp_path: Path) -> None:
     more = (
         "extract.namespace=ns\nextract.table.name=t\nextract.table.type=snapshot_only\njob.group=g\nmy.own=1\n"
         "source.kafka.consumerConfig.sasl.jaas.config=password\nconverter.classes=a.B\nfork.branches=2\n"
         "job.schedule=0 0 0 ? * 6#3\nwriter.file.path.type=tablename\nmetrics.enabled=true\nempty.one=\n"
     )
     tree, result = converted(tmp_path, more)
-    told = [row.name for row in result.translated] + [row.name for row in result.left]
-    assert set(told) == set(read_properties(tmp_path / "clicks.pull")) - {"empty.one"}
-    left = {row.name: row for row in result.left}
-    assert left["my.own"].why == "nothing here is known for it"
-    assert left["my.own"].said_at == "clicks.pull:8"
-    assert "6#3" in left["job.schedule"].why
+    reported = [row.name for row in result.translated] + [row.name for row in result.left]
+    assert set(reported) == set(read_properties(tmp_path / "clicks.pull")) - {"empty.one"}
+    untranslated = {row.name: row for row in result.left}
+    assert untranslated["my.own"].why == "nothing here is known for it"
+    assert untranslated["my.own"].said_at == "clicks.pull:8"
+    assert "6#3" in untranslated["job.schedule"].why
     assert "schedule" not in tree
-    assert "secret" in left["source.kafka.consumerConfig.sasl.jaas.config"].why
+    assert "secret" in untranslated["source.kafka.consumerConfig.sasl.jaas.config"].why
     for row in result.left:
         assert f"{row.name}: " in result.job_file
 
 
-def test_what_is_special_wins_as_the_scheduler_of_gobblin_has_it(tmp_path: Path) -> None:
+def test_more_specific_properties_override_general_ones_as_in_gobblin(tmp_path: Path) -> None:
     root, system = tmp_path / "jobs", tmp_path / "gobblin.properties"
     (root / "kafka").mkdir(parents=True)
     system.write_text("work=/srv\nmr.job.max.mappers=1\nstate.store.dir=${work}/state\n")
@@ -163,14 +163,14 @@ def test_what_is_special_wins_as_the_scheduler_of_gobblin_has_it(tmp_path: Path)
     assert "state.store.dir" not in converted(root / "kafka")[0]["paths"]["store"]
 
 
-def test_a_variable_of_the_environment_is_one_of_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_is_kept_in_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUT", "/elsewhere")
     tree, _ = converted(tmp_path, "data.publisher.final.dir=${env:OUT}/files")
     assert tree["paths"]["output"] == "${OUT}/files/clicks"
 
 
 @pytest.mark.parametrize(
-    ("more", "line", "what"),
+    ("more", "line", "message"),
     [
         ("job.lock.enabled=maybe", 4, "neither true nor false"),
         ("# a comment\nmr.job.max.mappers=many", 5, "not a whole number"),
@@ -189,18 +189,18 @@ def test_a_variable_of_the_environment_is_one_of_the_job_file(tmp_path: Path, mo
         ("email.alert.enabled=true", 4, "more than this"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_nothing_is_written(
-    tmp_path: Path, more: str, line: int, what: str
+def test_invalid_property_is_refused_with_its_line_and_nothing_is_written(
+    tmp_path: Path, more: str, line: int, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as refused:
         converted(tmp_path, more, output=tmp_path / "job.yaml")
-    assert what in str(told.value)
-    assert f"clicks.pull, line={line}]" in str(told.value)
+    assert message in str(refused.value)
+    assert f"clicks.pull, line={line}]" in str(refused.value)
     assert not (tmp_path / "job.yaml").exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "message"),
     [
         ("", "no name"),
         ("job.name=a", "names no source"),
@@ -208,18 +208,18 @@ def test_what_is_wrong_is_told_with_its_line_and_nothing_is_written(
         (LEAST + "writer.partitioner.class=TimeBased\nwriter.partition.timezone=Nowhere", "Nowhere"),
     ],
 )
-def test_no_job_can_be_made_of_it(tmp_path: Path, text: str, what: str) -> None:
+def test_properties_that_cannot_become_a_job_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "clicks.pull").write_text(text)
-    with pytest.raises(ConfigurationError, match=what):
+    with pytest.raises(ConfigurationError, match=message):
         convert_job(tmp_path / "clicks.pull")
 
 
-def test_the_command_writes_a_new_job_file_that_loads_and_never_another_ones(tmp_path: Path) -> None:
+def test_convert_command_writes_a_loadable_job_file_and_never_overwrites_one(tmp_path: Path) -> None:
     (tmp_path / "clicks.pull").write_text(LEAST)
     arguments = ["migrate", "convert-gobblin", str(tmp_path / "clicks.pull"), "-o", str(tmp_path / "job.yaml")]
-    told = CliRunner().invoke(app, [*arguments, "--json"])
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["job"] == "clicks"
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["job"] == "clicks"
     assert load_config(tmp_path / "job.yaml").job == "clicks"
     before = (tmp_path / "job.yaml").read_text()
     again = CliRunner().invoke(app, arguments)

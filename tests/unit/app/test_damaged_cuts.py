@@ -1,4 +1,4 @@
-"""Damage to what readers alone need: ingest goes on."""
+"""Ingest continues although files that only readers need are damaged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from distcommit.stores.snapshots.snapshots import snapshot_manifest_path, valid_
 from tests.unit.app.job_file.test_readers import NAMES, Place
 
 
-def test_a_damaged_older_root_does_not_stop_the_job(tmp_path: Path) -> None:
+def test_damaged_older_snapshot_manifest_does_not_stop_the_job(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for end in range(1, 5):
         place.run(end)

@@ -1,4 +1,4 @@
-"""The demo has no time limit that a slow machine could meet."""
+"""The demo has no time limit that a slow machine could exceed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.app.demo.story import NOTICE_INTERVAL_S, _Story
 
 
 class SlowRun:
-    """A run that ends after any number of waits."""
+    """A run that ends after a number of waits."""
 
     def __init__(self, waits: int) -> None:
         self.waits, self.stderr = waits, Path("run-1.log")
@@ -23,8 +23,8 @@ class SlowRun:
 
 
 def test_slow_run_is_waited_for_and_reported_at_intervals() -> None:
-    said: list[str] = []
-    story = cast(_Story, SimpleNamespace(_detail=said.append))
+    lines: list[str] = []
+    story = cast(_Story, SimpleNamespace(_detail=lines.append))
     assert _Story._exit_code(story, cast(RunProcess, SlowRun(waits=500))) == 0
-    assert len(said) == 499
-    assert all("still running after" in line and "run-1.log" in line for line in said)
+    assert len(lines) == 499
+    assert all("still running after" in line and "run-1.log" in line for line in lines)

@@ -1,4 +1,4 @@
-"""Imports of watermarks through the command line: what is set, what is kept, and what a crash in the middle leaves."""
+"""Imports of watermarks through the command line: set and kept watermarks, and the state after a crash."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ def actions(result: dict[str, Any]) -> dict[str, str]:
     return {row["dataset"]: row["action"] for row in result["rows"]}
 
 
-def test_many_datasets_take_one_segment_a_bucket(job_file: Path) -> None:
+def test_import_of_many_datasets_writes_one_segment_for_each_bucket(job_file: Path) -> None:
     csv = "".join(f"t{number},{p},{number + p}\n" for number in range(500) for p in (0, 1))
     code, result = imported(job_file, csv)
     assert (code, result["datasets_set"]) == (0, 500)
     assert watermarks(job_file) == {f"t{number}": {"0": number, "1": number + 1} for number in range(500)}
     segments = list((job_file.parent / "store" / "log").glob("bucket=*/*.seg"))
-    assert len(segments) == 4 * 2  # the empty checkpoint, and the import
+    assert len(segments) == 4 * 2  # the empty checkpoint and the import
     code, result = imported(job_file, csv)
     assert (code, result["datasets_set"]) == (0, 0)
     assert len(list((job_file.parent / "store" / "log").glob("bucket=*/*.seg"))) == len(segments)
 
 
-def test_a_dry_run_writes_nothing_at_all(job_file: Path) -> None:
+def test_dry_run_of_an_import_writes_nothing(job_file: Path) -> None:
     code, result = imported(job_file, "t1,0,5\n", "--dry-run")
     assert (code, result["datasets_set"], actions(result)) == (0, 1, {"t1": "set"})
     assert not (job_file.parent / "store").exists()
 
 
-def test_a_watermark_that_is_there_is_kept_unless_it_is_to_be_overwritten(job_file: Path) -> None:
+def test_existing_watermark_is_kept_unless_overwrite_is_given(job_file: Path) -> None:
     assert imported(job_file, "t1,0,5\nt2,0,5\n")[0] == 0
     code, result = imported(job_file, "t1,0,9\nt2,0,5\nt3,0,1\n")
     assert (code, actions(result)) == (0, {"t1": "kept", "t2": "same", "t3": "set"})
@@ -84,14 +84,14 @@ def test_a_watermark_that_is_there_is_kept_unless_it_is_to_be_overwritten(job_fi
     assert watermarks(job_file)["t1"] == {"0": 9}
 
 
-def test_one_bad_line_and_nothing_is_written(job_file: Path) -> None:
+def test_import_with_one_invalid_line_writes_nothing(job_file: Path) -> None:
     code, result = imported(job_file, "t1,0,5\nt2,0,\n")
     assert code == 2
     assert "line 3" in result["error"]
     assert not (job_file.parent / "store").exists()
 
 
-def test_lines_whose_positions_are_no_position_of_the_source_are_named(job_file: Path) -> None:
+def test_lines_with_invalid_positions_are_named(job_file: Path) -> None:
     code, result = imported(job_file, 't1,0,5\nt2,1,6\nt2,0,"""x"""\nt3,0,"[1, 2]"\n')
     assert code == 2
     assert "positions.csv, lines 3, 4: 't2': position 'x'" in result["error"]
@@ -99,7 +99,7 @@ def test_lines_whose_positions_are_no_position_of_the_source_are_named(job_file:
     assert watermarks(job_file) == {}
 
 
-def test_a_dataset_with_an_open_sequence_refuses_the_import(job_file: Path) -> None:
+def test_import_is_refused_if_a_dataset_has_an_open_sequence(job_file: Path) -> None:
     store = Job.from_file(job_file).open_store(create=True)
     epoch = fence_job(store, "r1")
     seal(store, epoch, "t1")
@@ -120,7 +120,7 @@ def seal(store: JobStore, epoch: int, urn: str) -> None:
     log.settle(decide)
 
 
-def test_an_import_that_died_anywhere_is_done_by_the_next() -> None:
+def test_import_killed_at_any_operation_is_completed_by_the_next() -> None:
     wanted = {f"t{number}": Watermark({"0": number}) for number in range(9)}
     before: dict[str, Watermark | None] = dict.fromkeys(wanted)
     world = World(buckets=3)
@@ -137,8 +137,8 @@ def test_an_import_that_died_anywhere_is_done_by_the_next() -> None:
             break
         for after in (machine.after_kill(), *machine.after_power_loss(random.Random(number), 2, 3)):
             for bucket in range(3):
-                there = world.store(after).bucket_log(bucket).refresh().datasets.keys()
-                assert there in (set(), {urn for urn in wanted if bucket_of(urn, 3) == bucket}), number
+                stored = world.store(after).bucket_log(bucket).refresh().datasets.keys()
+                assert stored in (set(), {urn for urn in wanted if bucket_of(urn, 3) == bucket}), number
             set_watermarks(world.store(after), wanted, before, "me")
             assert world.watermarks(after) == wanted, number
     assert number > 10
@@ -148,7 +148,7 @@ def crash() -> None:
     raise Crashed
 
 
-def test_a_dataset_that_moved_meanwhile_is_left_alone_with_its_bucket(job_file: Path) -> None:
+def test_import_is_refused_if_a_watermark_changed_meanwhile(job_file: Path) -> None:
     store = Job.from_file(job_file).open_store(create=True)
     set_watermark(store, "t1", Watermark({"0": 7}), "other")
     with pytest.raises(ConflictError, match="idle and unchanged meanwhile"):
@@ -156,7 +156,7 @@ def test_a_dataset_that_moved_meanwhile_is_left_alone_with_its_bucket(job_file: 
     assert watermarks(job_file) == {"t1": {"0": 7}}
 
 
-def test_a_run_that_has_planned_can_not_seal_what_was_imported(job_file: Path) -> None:
+def test_run_that_has_planned_cannot_seal_a_dataset_imported_since(job_file: Path) -> None:
     store = Job.from_file(job_file).open_store(create=True)
     epoch = fence_job(store, "r1")
     fence_bucket(store.bucket_log(bucket_of("t1", 4), epoch), epoch, "r1")

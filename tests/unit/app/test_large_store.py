@@ -1,4 +1,5 @@
-"""What is looked at of a store of many datasets: a small one by default, 50,000 with its memory as a slow test."""
+"""Inspection of a store with many datasets: a small one by default, and 50,000 datasets with a memory limit as a slow
+test."""
 
 from __future__ import annotations
 
@@ -18,9 +19,8 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.jobs.large_store import make_large_store
 
 MB = 1024 * 1024
-# A process counts the memory of the one that it was forked from as its own peak, so the command is started by a small
-# one and not by pytest.
-TELLING_MEMORY = """
+# The peak memory of a forked process includes that of its parent, so a small process and not pytest starts the command.
+REPORT_MEMORY = """
 import os, subprocess, sys
 process = subprocess.Popen(sys.argv[1:])
 _, status, used = os.wait4(process.pid, 0)
@@ -29,43 +29,43 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_store_of_many_is_told_as_it_is(tmp_path: Path) -> None:
+def test_status_of_a_store_with_many_datasets_is_complete(tmp_path: Path) -> None:
     job = Job.from_file(make_large_store(tmp_path / "job", 400))
     status = job.status()
     assert status.counts == {"idle": 392, "pending": 4, "quarantined": 4}
-    assert [trouble.datasets for trouble in status.troubles] == [4, 4, 4, 0]
+    assert [problem.datasets for problem in status.troubles] == [4, 4, 4, 0]
     assert job.datasets().matching == 400
 
 
-def reads_of(job: StoredJob, look: Callable[[StoredJob], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many files a look reads."""
-    found, real = list[str](), LocalFileSystem.read
+def reads_of(job: StoredJob, inspect: Callable[[StoredJob], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how many files an inspection reads."""
+    paths, real = list[str](), LocalFileSystem.read
 
     def read(fs: LocalFileSystem, path: str) -> bytes:
-        found.append(path)
+        paths.append(path)
         return real(fs, path)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalFileSystem, "read", read)
-        look(job)
-    return len(found)
+        inspect(job)
+    return len(paths)
 
 
-@pytest.mark.parametrize("look", [StoredJob.status, StoredJob.datasets, StoredJob.runs])
-def test_how_much_is_read_depends_on_the_buckets_and_not_on_the_datasets(
-    look: Callable[[StoredJob], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("inspect", [StoredJob.status, StoredJob.datasets, StoredJob.runs])
+def test_number_of_reads_depends_on_the_buckets_and_not_on_the_datasets(
+    inspect: Callable[[StoredJob], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
-    for datasets in (500, 1000):  # so many that no bucket is empty
+    reads = []
+    for datasets in (500, 1000):  # enough that no bucket is empty
         job = StoredJob.from_file(make_large_store(tmp_path / f"{datasets}", datasets))
         store = job.open_store(create=False)
         for bucket in range(store.buckets):
             run_alone(store.bucket_log(bucket, 1).checkpoint_batched(at_least=1))
-        found.append(reads_of(job, look, monkeypatch))
-    assert found[0] == found[1] < 2 * store.buckets + 24
+        reads.append(reads_of(job, inspect, monkeypatch))
+    assert reads[0] == reads[1] < 2 * store.buckets + 24
 
 
-def test_what_is_only_counted_is_the_same_as_what_is_listed(tmp_path: Path) -> None:
+def test_status_without_idle_datasets_differs_only_in_the_omitted_rows(tmp_path: Path) -> None:
     job = StoredJob.from_file(make_large_store(tmp_path / "job", 400))
     all_of_them, busy = job.status(), job.status(idle=False)
     plain = [row for row in all_of_them.datasets if row.status == "idle" and not row.reason]
@@ -81,11 +81,13 @@ def test_what_is_only_counted_is_the_same_as_what_is_listed(tmp_path: Path) -> N
         *(pytest.param(words, marks=pytest.mark.long) for words in (["status", "--json"], ["dataset list"], ["runs"])),
     ],
 )
-def test_fifty_thousand_datasets_are_looked_at_in_300_mb(words: list[str], tmp_path: Path) -> None:
+def test_inspection_of_fifty_thousand_datasets_uses_less_than_300_mb(words: list[str], tmp_path: Path) -> None:
     job_file = make_large_store(tmp_path / "job", 50_000)
     command = [sys.executable, "-m", "distcommit", *words[0].split(), str(job_file), *words[1:]]
-    told = subprocess.run([sys.executable, "-c", TELLING_MEMORY, *command], check=False, capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-    assert int(told.stderr.splitlines()[-1]) < 300 * MB
+    process = subprocess.run(
+        [sys.executable, "-c", REPORT_MEMORY, *command], check=False, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    assert int(process.stderr.splitlines()[-1]) < 300 * MB
     if words == ["status", "--json"]:
-        assert sum(json.loads(told.stdout)["counts"].values()) == 50_000
+        assert sum(json.loads(process.stdout)["counts"].values()) == 50_000

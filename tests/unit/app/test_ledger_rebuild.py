@@ -1,4 +1,4 @@
-"""A store rebuilt from ledgers, beside files or from them alone: nothing is published twice, and nothing is lost."""
+"""Rebuilds of a store from ledgers, alone or beside files: no record is published twice or lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plain(source: Source, sink: Sink) -> TaskFlow:
 
 
 def undisturbed(folder: Path, in_files: frozenset[str], data: ModelSource) -> list[tuple[str, str, str]]:
-    """The rows of a job that was never disturbed."""
+    """Return the rows of a job that was never disturbed."""
     folder.mkdir()
     job = LedgerJob(folder, in_files)
     job.run(data)
@@ -44,7 +44,7 @@ def undisturbed(folder: Path, in_files: frozenset[str], data: ModelSource) -> li
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("in_files", [ALONE, BOTH, frozenset({"right"})])
-def test_a_lost_store_is_rebuilt(tmp_path: Path, in_files: frozenset[str], clean: bool) -> None:
+def test_lost_store_is_rebuilt_from_ledgers_and_files(tmp_path: Path, in_files: frozenset[str], clean: bool) -> None:
     job = LedgerJob(tmp_path, in_files)
     job.run(FIRST)
     job.run(SECOND)
@@ -52,8 +52,8 @@ def test_a_lost_store_is_rebuilt(tmp_path: Path, in_files: frozenset[str], clean
     if not clean:
         remove_clean_mark(job.machine)
     lose_the_store(job.machine)
-    found = job.rebuild()
-    assert found.written, found
+    result = job.rebuild()
+    assert result.written, result
     after = states(job.world, job.machine)
     assert {urn: state.watermark for urn, state in after.items()} == {u: s.watermark for u, s in before.items()}
     assert {urn: state.done_epoch for urn, state in after.items()} == {u: s.done_epoch for u, s in before.items()}
@@ -64,7 +64,7 @@ def test_a_lost_store_is_rebuilt(tmp_path: Path, in_files: frozenset[str], clean
 
 
 @pytest.mark.parametrize("in_files", [ALONE, BOTH])
-def test_a_store_that_is_older_than_its_target_is_refused_and_rebuilt(tmp_path: Path, in_files: frozenset[str]) -> None:
+def test_store_older_than_its_target_is_refused_until_it_is_rebuilt(tmp_path: Path, in_files: frozenset[str]) -> None:
     job = LedgerJob(tmp_path, in_files)
     job.run(FIRST)
     backup = job.machine.paths("/job/store")
@@ -83,7 +83,7 @@ def test_a_store_that_is_older_than_its_target_is_refused_and_rebuilt(tmp_path: 
 
 @dataclass(frozen=True, slots=True)
 class DyingSink(SqliteSink):
-    """Its committer dies: before it commits, or after."""
+    """A sink whose committer dies before or after it commits."""
 
     die: Callable[[], None] = lambda: None
     after: bool = False
@@ -105,7 +105,7 @@ class DyingCommitter(SqliteCommitter):
 
 
 def die(job: LedgerJob, data: ModelSource, *, after: bool) -> None:
-    """A run that dies as its target commits the first time."""
+    """Kill a run at the first commit of its target."""
 
     def crash() -> None:
         job.machine.faults.append(lambda operation: (_ for _ in ()).throw(Crashed))
@@ -122,29 +122,29 @@ def die(job: LedgerJob, data: ModelSource, *, after: bool) -> None:
 
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("in_files", [ALONE, BOTH])
-def test_a_run_that_died_between_files_and_target_and_then_lost_the_store(
+def test_store_lost_after_a_run_died_between_files_and_target_is_rebuilt_exactly(
     tmp_path: Path, in_files: frozenset[str], after: bool
 ) -> None:
-    """Files of a sequence that its target lacks are set aside; what a target has is published."""
+    """Files of a sequence that its target lacks are set aside; rows at the target count as published."""
     job = LedgerJob(tmp_path, in_files, flow=plain if not in_files else LedgerJob.flow)
     job.run(FIRST)
     die(job, SECOND, after=after)
     lose_the_store(job.machine)
-    found = job.rebuild()
-    assert found.written, found
-    assert bool(found.set_aside) == (bool(in_files) and not after), found
+    result = job.rebuild()
+    assert result.written, result
+    assert bool(result.set_aside) == (bool(in_files) and not after), result
     assert job.audit().exact, job.audit()
     assert job.run(THIRD).succeeded
     assert job.audit().exact, job.audit()
 
 
-def test_what_is_set_aside_of_a_dataset_that_has_nothing_else_begins_at_0(tmp_path: Path) -> None:
-    """Wherever the source would begin now: at the newest record it would leave out what was taken out of the output."""
+def test_dataset_with_only_set_aside_files_begins_at_offset_0(tmp_path: Path) -> None:
+    """The configured start must not apply: starting at the newest record would skip the records that were set aside."""
     job = LedgerJob(tmp_path, BOTH)
     die(job, FIRST, after=False)
     lose_the_store(job.machine)
-    found = job.rebuild()
-    assert found.set_aside, found
+    result = job.rebuild()
+    assert result.set_aside, result
     assert states(job.world, job.machine)["a"].watermark == Watermark({"0": 0})
     assert job.run(THIRD).succeeded
     assert job.audit().exact, job.audit()
@@ -156,17 +156,17 @@ class OtherSink(SqliteSink):
 
 
 def in_two_targets(job: LedgerJob) -> LedgerJob:
-    """Its branches go to a target each, left first."""
+    """Give each branch a target of its own, the left one first."""
     other = OtherSink(str(job.folder / "other.db"))
 
     def flow(source: Source, sink: Sink) -> TaskFlow:
-        found = LedgerJob(job.folder).flow(source, sink)
-        return replace(found, branches=[replace(found.branches[0], sink=other), found.branches[1]])
+        task_flow = LedgerJob(job.folder).flow(source, sink)
+        return replace(task_flow, branches=[replace(task_flow.branches[0], sink=other), task_flow.branches[1]])
 
     return replace(job, in_files=ALONE, flow=flow)
 
 
-def test_what_one_target_has_and_the_next_lacks_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_rows_in_one_target_that_the_next_target_lacks_are_reported_and_nothing_is_written(tmp_path: Path) -> None:
     job = in_two_targets(LedgerJob(tmp_path))
     job.run(FIRST)
     old = job.path.read_bytes()
@@ -174,21 +174,21 @@ def test_what_one_target_has_and_the_next_lacks_is_told_and_nothing_is_written(t
     job.path.write_bytes(old)
     lose_the_store(job.machine)
     before = copy.deepcopy(states(job.world, job.machine))
-    found = job.rebuild()
-    assert not found.written
-    assert found.problems_count == 3
-    assert "are not in branch right" in found.problems[0]
+    result = job.rebuild()
+    assert not result.written
+    assert result.problems_count == 3
+    assert "are not in branch right" in result.problems[0]
     assert states(job.world, job.machine) == before
-    found = job.rebuild(accept_gaps=True)
-    assert found.written
+    result = job.rebuild(accept_gaps=True)
+    assert result.written
     audit = job.audit()
-    assert audit.skipped == 3, "a 8 and 10, b 6"
+    assert audit.skipped == 3, "offsets 8 and 10 of a and 6 of b must be skipped"
     assert audit.exact, audit
     job.run(THIRD)
     assert job.audit().exact
 
 
-def test_a_zombie_commits_nothing_of_before_the_rebuild(tmp_path: Path) -> None:
+def test_zombie_cannot_commit_after_a_rebuild(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, flow=plain)
     job.run(FIRST)
     epoch = job.world.begin(job.machine, FIRST, sink=job.sink).epoch
@@ -203,17 +203,17 @@ def test_a_zombie_commits_nothing_of_before_the_rebuild(tmp_path: Path) -> None:
     assert job.audit().exact
 
 
-def test_a_ledger_that_can_not_be_read_stops_the_rebuild(tmp_path: Path) -> None:
+def test_unreadable_ledger_stops_the_rebuild(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path)
     job.run(FIRST)
     job.query("UPDATE ledger SET row = 'x' WHERE dataset = 'a'")
     lose_the_store(job.machine)
-    found = job.rebuild()
-    assert not found.written
-    assert found.problems[0].startswith("ledger of branch right, sink sqlite: ")
+    result = job.rebuild()
+    assert not result.written
+    assert result.problems[0].startswith("ledger of branch right, sink sqlite: ")
 
 
-def test_a_target_that_is_lost_for_good_is_gone_on_with_as_its_error_says(tmp_path: Path) -> None:
+def test_job_with_a_lost_target_continues_after_the_restart_that_its_error_names(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, ALONE, flow=plain)
     assert job.run(FIRST).succeeded
     job.path.unlink()
@@ -221,7 +221,7 @@ def test_a_target_that_is_lost_for_good_is_gone_on_with_as_its_error_says(tmp_pa
     assert not refused.succeeded
     assert "release the dataset with restart" in refused.totals.reasons[0].text
     for urn in states(job.world, job.machine):
-        operator_actions.restart(job.store, urn, "a person", job.sink.committers)
+        operator_actions.restart(job.store, urn, "operator", job.sink.committers)
     assert job.rows() == []
     assert job.run(THIRD).succeeded
     assert job.audit().exact

@@ -1,4 +1,4 @@
-"""Jobs whose sink writes to what their source reads: each run would read, and write, what the last one wrote."""
+"""Jobs whose sink writes to their own source: each run would read the records of the last one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("source", "sink"), LOOPS)
-def test_sink_that_writes_to_what_the_source_reads_is_refused(
+def test_sink_that_writes_to_its_own_source_is_refused(
     source: dict[str, Any], sink: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="which the source reads"):
@@ -100,7 +100,7 @@ def test_sink_and_source_of_one_system_that_are_apart_are_accepted(
     parsed(source, sink, tmp_path)
 
 
-def test_source_without_schema_is_told_to_name_it(tmp_path: Path) -> None:
+def test_error_for_a_source_without_schema_names_the_schema_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"set source\.schema if the source reads another schema"):
         parsed({**SQL, "tables": ["orders"]}, {**TO_POSTGRESQL, "schema": "copy"}, tmp_path)
 
@@ -173,7 +173,7 @@ def test_spark_reader_of_the_jobs_own_folders_is_refused(
 
 
 def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_path: Path) -> None:
-    """Only the name of the dataset tells: planning leaves it out of the run."""
+    """Only the dataset's name shows the loop, so planning leaves the dataset out of the run."""
     source = {**KAFKA, "topic_patterns": ["orders.*"]}
     flow = parsed(source, {**TO_KAFKA, "topic": "{dataset}-copy"}, tmp_path).task_flow()
     assert flow.loop_of("orders") == "topic orders-copy"
@@ -187,7 +187,7 @@ def test_dataset_of_a_pattern_whose_own_topic_the_pattern_selects_is_a_loop(tmp_
 
 @pytest.mark.parametrize(("topic", "is_loop"), [("orders", True), ("copy", False)])
 def test_one_kafka_cluster_at_addresses_that_differ_is_a_loop(topic: str, is_loop: bool, tmp_path: Path) -> None:
-    """The cluster's id tells, before anything is written."""
+    """The cluster id shows the loop before anything is written."""
     with MockBroker.start({"orders": 1}) as broker:
         same = broker.bootstrap_servers.replace("127.0.0.1", "127.1")
         source = {"type": "kafka", "brokers": broker.bootstrap_servers, "topics": ["orders"]}
@@ -198,8 +198,8 @@ def test_one_kafka_cluster_at_addresses_that_differ_is_a_loop(topic: str, is_loo
                 loops.add_fact(planned)
             else:
                 checked.append(loops.check(planned))
-    (found,) = checked
-    assert ("topic orders" in found.error if isinstance(found, DatasetProblem) else False) is is_loop
+    (result,) = checked
+    assert ("topic orders" in result.error if isinstance(result, DatasetProblem) else False) is is_loop
 
 
 def test_sink_whose_cluster_can_not_be_asked_fails_the_dataset_that_may_be_a_loop(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_sink_whose_cluster_can_not_be_asked_fails_the_dataset_that_may_be_a_loo
     flow = parsed({**KAFKA, "topics": ["orders", "others"]}, {**TO_KAFKA, **away}, tmp_path).task_flow()
     loops = LoopCheck(flow)
     loops.add_fact(SourceFact("cluster", FixedSetting("id")))
-    found = loops.check(DatasetPlan("orders", None, Watermark({}), ()))
-    assert isinstance(found, DatasetProblem)
-    assert "can't be asked for its id" in found.error
+    result = loops.check(DatasetPlan("orders", None, Watermark({}), ()))
+    assert isinstance(result, DatasetProblem)
+    assert "can't be asked for its id" in result.error
     plan = DatasetPlan("elsewhere", None, Watermark({}), ())
     assert loops.check(plan) is plan
 
@@ -219,7 +219,7 @@ def test_folders_whose_names_begin_with_a_dot_are_not_read_by_wildcards() -> Non
     assert PathPattern.parse("/data/.jobs/*/output/*/*.csv").may_match_in("/data/.jobs/j/output")
 
 
-def test_addresses_are_compared_whatever_their_form() -> None:
+def test_addresses_are_compared_independently_of_their_form() -> None:
     assert database_address("mariadb://u@LOCALHOST/shop") == database_address("mysql://127.0.0.1:3306/shop")
     assert database_address("jdbc:postgresql://db/shop") == database_address("postgresql://u@db:5432/shop")
     assert broker_addresses("SSL://A:1, b:2") == {"a:1", "b:2"}

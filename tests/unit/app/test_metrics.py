@@ -1,4 +1,4 @@
-"""Metrics of runs, as Prometheus's own parser reads them; names of the worst kind stay within their labels."""
+"""Metrics of runs, read with Prometheus's own parser; hostile names stay within their labels."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ Series = Mapping[tuple[str, tuple[str, ...]], float]
 
 
 def series(text: str) -> Series:
-    """Values by name and labels' values."""
-    assert not set(text) & {"\x1b", "\x07", "\r", "\x00", "\u202e", "\u2028"}, "what would control a terminal"
+    """Return the values by name and label values."""
+    assert not set(text) & {"\x1b", "\x07", "\r", "\x00", "\u202e", "\u2028"}, (
+        "metrics must not contain control characters"
+    )
     return {
         (sample.name.removeprefix("distcommit_"), tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -44,84 +46,88 @@ def a_run(tell: Callable[[Event], None], job: str, epoch: int, *reasons: Reason,
     tell(RunEnded(outcome, 1_000_000 * epoch + 4_000, totals=totals))
 
 
-def test_counters_add_up_and_gauges_are_of_the_newest_run() -> None:
+def test_counters_are_totals_and_gauges_are_of_the_newest_run() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry, totals=True)
     a_run(metrics.observer().observe, "orders", 1, Reason("eu", "failed", "why"))
     a_run(metrics.observer().observe, "orders", 2)
     a_run(metrics.observer().observe, "other", 1)
-    found = series(generate_latest(registry).decode())
-    assert found["records_read_total", ("orders",)] == 80
-    assert found["records_read_total", ("other",)] == 40
-    assert found["last_run_records_published", ("orders",)] == 30
-    assert found["commit_attempts_total", ("orders",)] == 10
-    assert found["target_ms_total", ("orders",)] == 140
-    assert found["last_run_commit_retries", ("orders",)] == 2
-    assert found["last_run_epoch", ("orders",)] == 2
-    assert found["last_run_phase_seconds", ("orders", "ingest")] == 1.5
-    assert found["last_success_timestamp_seconds", ("orders",)] == 2_004
-    assert found["last_run_outcome", ("orders", "succeeded")] == 1
-    assert found["last_run_outcome", ("orders", "incomplete")] == 0
-    assert {outcome: found["runs_total", ("orders", outcome)] for outcome in ("succeeded", "incomplete")} == {
+    values = series(generate_latest(registry).decode())
+    assert values["records_read_total", ("orders",)] == 80
+    assert values["records_read_total", ("other",)] == 40
+    assert values["last_run_records_published", ("orders",)] == 30
+    assert values["commit_attempts_total", ("orders",)] == 10
+    assert values["target_ms_total", ("orders",)] == 140
+    assert values["last_run_commit_retries", ("orders",)] == 2
+    assert values["last_run_epoch", ("orders",)] == 2
+    assert values["last_run_phase_seconds", ("orders", "ingest")] == 1.5
+    assert values["last_success_timestamp_seconds", ("orders",)] == 2_004
+    assert values["last_run_outcome", ("orders", "succeeded")] == 1
+    assert values["last_run_outcome", ("orders", "incomplete")] == 0
+    assert {outcome: values["runs_total", ("orders", outcome)] for outcome in ("succeeded", "incomplete")} == {
         "succeeded": 1,
         "incomplete": 1,
     }
-    assert found["run_seconds_bucket", ("orders", "5.0")] == 2
-    assert found["running", ("orders",)] == 0
-    assert not [key for key in found if key[0] == "last_run_dataset_trouble"], "what the run before had is over"
+    assert values["run_seconds_bucket", ("orders", "5.0")] == 2
+    assert values["running", ("orders",)] == 0
+    assert not [key for key in values if key[0] == "last_run_dataset_trouble"], (
+        "problems of the previous run must be cleared"
+    )
 
 
-def test_names_of_the_worst_kind_stay_in_their_labels() -> None:
+def test_hostile_names_stay_in_their_labels() -> None:
     registry = CollectorRegistry()
     observer = Metrics(registry, totals=True).observer()
     quoted = ('a"} 1\ndistcommit_runs_total{job="forged"} 9', "back\\slash", *HOSTILE)
     behind = Reasons((Reason("late", BEHIND, "90 s"),))
     a_run(observer.observe, 'job"\n\x1b[31m', 1, *(Reason(name, "failed", "why") for name in quoted), notes=behind)
-    found = series(generate_latest(registry).decode())
-    named = {labels[0] for name, labels in found if name == "last_run_dataset_trouble"}
+    values = series(generate_latest(registry).decode())
+    named = {labels[0] for name, labels in values if name == "last_run_dataset_trouble"}
     assert len(named) == len(quoted) + 1
     assert "back\\slash" in named
     assert {"<script>alert(1)</script>", "late"} <= named
-    assert ("runs_total", ("forged",)) not in found
-    assert {labels[0] for name, labels in found if name == "runs_total"} == {'job"\\n\\x1b[31m'}
-    (behind_now,) = (value for (name, _), value in found.items() if name == "last_run_datasets_behind")
+    assert ("runs_total", ("forged",)) not in values
+    assert {labels[0] for name, labels in values if name == "runs_total"} == {'job"\\n\\x1b[31m'}
+    (behind_now,) = (value for (name, _), value in values.items() if name == "last_run_datasets_behind")
     assert behind_now == 1
 
 
-def test_few_datasets_have_series_of_their_own() -> None:
+def test_number_of_datasets_with_their_own_series_is_limited() -> None:
     registry = CollectorRegistry()
     reasons = [Reason(f"d{number}", "failed", "why") for number in range(MOST_NAMED + 7)]
     a_run(Metrics(registry, totals=False).observer().observe, "orders", 1, *reasons)
-    found = series(generate_latest(registry).decode())
-    assert sum(name == "last_run_dataset_trouble" for name, _ in found) == MOST_NAMED
-    assert found["last_run_troubles_left_out", ("orders",)] == 7
+    values = series(generate_latest(registry).decode())
+    assert sum(name == "last_run_dataset_trouble" for name, _ in values) == MOST_NAMED
+    assert values["last_run_troubles_left_out", ("orders",)] == 7
 
 
-def test_a_file_is_written_as_the_run_ends_and_what_fails_harms_nobody(
+def test_metrics_file_is_written_at_the_end_of_the_run_and_a_failed_write_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "orders.prom"
-    seen: list[Event] = []
+    events: list[Event] = []
 
-    class Seeing:
+    class Recording:
         def observe(self, event: Event) -> None:
-            seen.append(event)
+            events.append(event)
 
     a_run(
-        CompositeObserver(MetricsFile(path), MetricsFile(tmp_path / "none" / "a.prom"), Seeing()).observe, "orders", 3
+        CompositeObserver(MetricsFile(path), MetricsFile(tmp_path / "none" / "a.prom"), Recording()).observe,
+        "orders",
+        3,
     )
     assert series(path.read_text())["last_run_records_published", ("orders",)] == 30
-    assert len(seen) == 4
+    assert len(events) == 4
     assert "the run's metrics can't be written" in caplog.text
 
 
-def test_a_file_says_when_a_run_last_succeeded_also_while_all_fail(tmp_path: Path) -> None:
+def test_metrics_file_keeps_the_time_of_the_last_success_while_runs_fail(tmp_path: Path) -> None:
     def last_success(epoch: int, *reasons: Reason, job: str = "orders") -> float:
         a_run(MetricsFile(path).observe, job, epoch, *reasons)
         return series(path.read_text())["last_success_timestamp_seconds", (job,)]
 
     path, failed = tmp_path / "orders.prom", Reason("eu", "failed", "why")
-    assert last_success(1, failed) == 0, "none ever has: an alarm that none has for long goes off"
+    assert last_success(1, failed) == 0, "0 without any success, so that an alert on the age of the last success fires"
     assert last_success(2) == 2_004
     assert last_success(3, failed) == last_success(4, failed) == 2_004
     assert last_success(5, failed, job="another") == 0
@@ -129,18 +135,18 @@ def test_a_file_says_when_a_run_last_succeeded_also_while_all_fail(tmp_path: Pat
     assert last_success(6, failed) == 0
 
 
-def test_an_observer_that_raises_is_told_nothing_more_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+def test_observer_that_raises_receives_no_more_events_and_the_others_do(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[str] = []
 
     class Raising:
         def observe(self, event: Event) -> None:
-            told.append("raising")
+            events.append("raising")
             raise ValueError("no")
 
-    class Seeing:
+    class Recording:
         def observe(self, event: Event) -> None:
-            told.append("seeing")
+            events.append("seeing")
 
-    a_run(CompositeObserver(Raising(), Seeing()).observe, "orders", 1)
-    assert told == ["raising", *["seeing"] * 4]
+    a_run(CompositeObserver(Raising(), Recording()).observe, "orders", 1)
+    assert events == ["raising", *["seeing"] * 4]
     assert "it receives no more events" in caplog.text

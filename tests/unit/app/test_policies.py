@@ -15,7 +15,7 @@ MIXED = (
 )
 
 
-def test_policies_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> None:
+def test_commit_policies_apply_by_pattern_in_job_file_order(tmp_path: Path) -> None:
     commit = config(tmp_path, MIXED).commit
     assert commit.policy is CommitPolicy.FULL
     assert commit.dataset_policies == (
@@ -36,7 +36,7 @@ def test_policies_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) ->
         ("commit: {policies: [{datasets: [], policy: partial}]}\n", "commit.policies.0.datasets"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
+def test_invalid_commit_policy_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Positions that a person sets of a part of a dataset's partitions: the others would be read again."""
+"""Watermarks set for only some of a dataset's partitions: the other partitions would be read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.app.test_watermarks import job, watermarks
 __all__ = ["job"]
 
 
-def test_partitions_that_have_a_position_are_named_or_the_command_is_refused(job: Job) -> None:
+def test_setting_a_watermark_without_all_known_partitions_is_refused(job: Job) -> None:
     assert watermarks(job)["t"] == {"0": 5, "1": 7}
     with pytest.raises(ConfigurationError, match=r"""'t': \{"1": 7\} have positions, and are not named"""):
         job.set_watermark("t", {"0": 6})
@@ -26,7 +26,7 @@ def test_partitions_that_have_a_position_are_named_or_the_command_is_refused(job
     assert watermarks(job)["t"] == {"0": 6}
 
 
-def test_the_same_holds_of_an_import_that_overwrites(job: Job, tmp_path: Path) -> None:
+def test_overwriting_import_without_all_known_partitions_is_refused(job: Job, tmp_path: Path) -> None:
     file = tmp_path / "positions.csv"
     with file.open("w", newline="") as lines:
         csv.writer(lines).writerows([("dataset", "partition", "next_offset"), ("t", "0", "6")])

@@ -1,4 +1,4 @@
-"""`sink.publish` in a job file: what goes with a publisher that replaces."""
+"""`sink.publish` in a job file, and the settings that a replacing publisher excludes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLES = "fork: {{type: all, branches: {{a: {{sink: {{type: sqlite, path: /rows.
 TWO = "fork: {{type: all, branches: {{a: {{sink: {{publish: replace}}}}, b: {{{0}}}}}}}\n"
 
 
-def test_files_are_added_unless_the_job_says_otherwise(tmp_path: Path) -> None:
+def test_publish_appends_by_default(tmp_path: Path) -> None:
     assert config(tmp_path).task_flow().publish == "append"
     assert config(tmp_path, REPLACE).task_flow().publish == "replace"
 
@@ -35,7 +35,9 @@ def test_files_are_added_unless_the_job_says_otherwise(tmp_path: Path) -> None:
         (TWO.format("sink: {publish: replace}, optional: true"), "must not be used with optional branches"),
     ],
 )
-def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more: str, message: str) -> None:
+def test_settings_by_which_a_partial_read_could_replace_the_whole_are_refused(
+    tmp_path: Path, more: str, message: str
+) -> None:
     config(tmp_path)
     config(tmp_path, TABLE)
     with pytest.raises(ConfigurationError) as refused:
@@ -43,8 +45,9 @@ def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more:
     assert message in str(refused.value)
 
 
-def test_a_freshness_target_does_not_cut_what_takes_the_place_of_the_whole(tmp_path: Path) -> None:
-    """As `limits.seconds` would, which is refused with it: the time that a task has for datasets with a backlog."""
+def test_freshness_target_does_not_slice_a_read_that_replaces_the_whole(tmp_path: Path) -> None:
+    """A slice limits a task's time for backlogged datasets, as `limits.seconds` would, which is refused with
+    `replace`."""
     fresh = "freshness: 5s\n"
     assert config(tmp_path, fresh).targets.slice_s > 0
     fork = TABLES.format("sink: {publish: append}")
@@ -64,7 +67,7 @@ SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
         (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "must not be set for micro-batches"),
     ],
 )
-def test_what_is_read_whole_takes_the_place_of_what_is_there(
+def test_source_that_is_read_whole_requires_a_replacing_publisher(
     tmp_path: Path, source: str, more: str, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):

@@ -1,6 +1,6 @@
-"""A service without Spark: what it does with its job files, with what people ask, and with runs however they end.
+"""A service without Spark: job files, schedule requests, and runs with any outcome.
 
-Runs are a function of the test; all else is the product's: threads, files, stores.
+Runs are functions of the test. Threads, files and stores are the product's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from distcommit.stores.state.job_lock import JobLock
 from tests.unit.app.job_file.test_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}
-"""Comes once in four years."""
+"""A schedule that fires once in four years."""
 
 
 def write(folder: Path, name: str, **changes: Any) -> Path:
@@ -53,7 +53,7 @@ def write(folder: Path, name: str, **changes: Any) -> Path:
 
 
 class Runs:
-    """What runs do: `acts` by job, each given the job, the epoch and whom to tell."""
+    """Simulated runs. `acts` maps a job to a function that is called during its run."""
 
     def __init__(self) -> None:
         self.acts: dict[str, Callable[[Job], None]] = {}
@@ -74,12 +74,12 @@ class Runs:
 
 
 class Serving:
-    """A service that goes on as long as something is awaited."""
+    """A service that takes steps while a test waits for an event."""
 
     def __init__(
         self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
     ) -> None:
-        self.runs, self.told = Runs(), list[ServiceEvent]()
+        self.runs, self.events = Runs(), list[ServiceEvent]()
         self.service = Service(
             lambda known: read_job_files(folder, (), known),
             self.runs,
@@ -91,21 +91,21 @@ class Serving:
         )
 
     def tell(self, event: ServiceEvent) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
     def until(self, job: str, what: str, count: int = 1) -> ServiceEvent:
         deadline_s = time.monotonic() + 60
-        while len(found := [event for event in self.told if (event.job, event.what) == (job, what)]) < count:
-            assert time.monotonic() < deadline_s, self.told
+        while len(matching := [event for event in self.events if (event.job, event.what) == (job, what)]) < count:
+            assert time.monotonic() < deadline_s, self.events
             self.service._step()
-        return found[-1]
+        return matching[-1]
 
-    def looked(self, steps: int = 8) -> None:
+    def take_steps(self, steps: int = 8) -> None:
         for _ in range(steps):
             self.service._step()
 
     def all(self, what: str) -> list[str]:
-        return [event.job for event in self.told if event.what == what]
+        return [event.job for event in self.events if event.what == what]
 
 
 @pytest.fixture
@@ -115,12 +115,12 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_runs_go_on_by_their_schedules_however_others_end(folder: Path) -> None:
+def test_runs_follow_their_schedules_whatever_the_outcome_of_other_jobs(folder: Path) -> None:
     for name in ("good", "incomplete", "broken"):
         write(folder, name, schedule={"interval_s": 1})
 
     def broken(job: Job) -> None:
-        raise ValueError("of one's own class")
+        raise ValueError("raised by a custom class")
 
     serving = Serving(folder)
     serving.runs.acts["broken"] = broken
@@ -128,11 +128,11 @@ def test_runs_go_on_by_their_schedules_however_others_end(folder: Path) -> None:
         serving.until(f"{name}.yaml", what, count=2)
     assert "2 datasets, 300 records" in serving.until("good.yaml", "committed").text
     assert "orders: no such topic" in serving.until("incomplete.yaml", "incomplete").text
-    assert "ValueError: of one's own class" in serving.until("broken.yaml", "failed").text
+    assert "ValueError: raised by a custom class" in serving.until("broken.yaml", "failed").text
     assert serving.all("served") == ["broken.yaml", "good.yaml", "incomplete.yaml"]
 
 
-def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_off(
+def test_job_with_unresponsive_storage_is_reported_once_and_does_not_delay_other_jobs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("good", "mute"):
@@ -154,7 +154,7 @@ def test_a_job_whose_storage_does_not_answer_is_told_of_once_and_keeps_no_other_
     serving.until("mute.yaml", "committed")
 
 
-def test_a_job_whose_storage_stops_to_answer_takes_no_place_and_runs_once_it_answers(
+def test_job_whose_storage_stops_answering_occupies_no_slot_and_runs_once_it_answers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("good", "mute"):
@@ -180,7 +180,7 @@ def test_a_job_whose_storage_stops_to_answer_takes_no_place_and_runs_once_it_ans
     assert serving.all("silent") == ["mute.yaml"]
 
 
-def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path) -> None:
+def test_concurrent_runs_are_limited_and_never_two_of_one_job(folder: Path) -> None:
     under_way, most = set[str](), [0]
     lock = threading.Lock()
 
@@ -189,7 +189,7 @@ def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path
             assert job.config.job not in under_way
             under_way.add(job.config.job)
             most[0] = max(most[0], len(under_way))
-        time.sleep(0.02)  # so that others can be under way, too
+        time.sleep(0.02)  # gives other runs time to overlap
         with lock:
             under_way.remove(job.config.job)
 
@@ -204,30 +204,30 @@ def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path
     assert not serving.all("failed")
 
 
-def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(folder: Path) -> None:
+def test_job_is_paused_triggered_and_resumed_through_its_store(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
     assert not job.ask_service(ServiceRequest.PAUSE).was_so
-    assert job.ask_service(ServiceRequest.PAUSE).was_so, "it is paused already"
+    assert job.ask_service(ServiceRequest.PAUSE).was_so, "the second pause must report that the job is already paused"
     serving = Serving(folder)
     assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
-    serving.looked()
+    serving.take_steps()
     assert serving.runs.done == []
-    assert [trouble.command for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"] == [
+    assert [problem.command for problem in job.status().troubles if problem.id == "JOB_PAUSED"] == [
         f"distcommit schedule resume {folder / 'a.yaml'}"
     ]
-    assert not job.ask_service(ServiceRequest.TRIGGER).taken, "nobody looks just now"
+    assert not job.ask_service(ServiceRequest.TRIGGER).taken, "the service is not polling at this moment"
     serving.until("a.yaml", "committed")
-    serving.looked()
-    assert (serving.runs.done, serving.all("triggered")) == (["a"], ["a.yaml"]), "once"
+    serving.take_steps()
+    assert (serving.runs.done, serving.all("triggered")) == (["a"], ["a.yaml"]), "a trigger must start one run"
     assert not job.ask_service(ServiceRequest.RESUME).was_so
     assert job.ask_service(ServiceRequest.RESUME).was_so
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
-    assert not [trouble for trouble in job.status().troubles if trouble.id == "JOB_PAUSED"]
+    assert not [problem for problem in job.status().troubles if problem.id == "JOB_PAUSED"]
 
 
-def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) -> None:
+def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
     job, runs = Job.from_file(write(folder, "a")), Runs()
     job.open_store(create=True)
     inbox: SimpleQueue[Message] = SimpleQueue()
@@ -245,19 +245,19 @@ def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) ->
     served.leave()
 
 
-def test_a_pause_that_a_run_meets_as_it_begins_is_told_once(folder: Path) -> None:
+def test_pause_detected_at_the_start_of_a_run_is_reported_once(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    serving = Serving(folder, look_s=60)  # so that none but the run itself looks
+    serving = Serving(folder, look_s=60)  # only the run itself reads requests in this time
     serving.until("a.yaml", "committed")
     job.ask_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
-    serving.looked(2)
+    serving.take_steps(2)
     assert serving.all("paused") == ["a.yaml"]
 
 
 @pytest.mark.parametrize("has_epoch", [False, True])
-def test_a_trigger_given_to_a_run_under_way_makes_another_follow(folder: Path, has_epoch: bool) -> None:
+def test_trigger_during_a_run_starts_another_run_after_it(folder: Path, has_epoch: bool) -> None:
     job = Job.from_file(write(folder, "a"))
     job.open_store(create=True)
     serving = Serving(folder)
@@ -270,11 +270,11 @@ def test_a_trigger_given_to_a_run_under_way_makes_another_follow(folder: Path, h
     serving.runs.acts["a"] = asks_again
     job.ask_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed", count=2)
-    serving.looked()
+    serving.take_steps()
     assert len(serving.runs.done) == 2
 
 
-def test_a_trigger_waits_with_a_run_that_another_ones_lock_keeps_off(folder: Path, monkeypatch: Any) -> None:
+def test_trigger_is_kept_while_another_process_holds_the_job_lock(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distcommit.scheduling.schedule.HELD_WAIT_MS", 100)
     job = Job.from_file(write(folder, "a", schedule=DAILY | {"missed": "skip"}))
     job.open_store(create=True)
@@ -288,22 +288,24 @@ def test_a_trigger_waits_with_a_run_that_another_ones_lock_keeps_off(folder: Pat
     serving.runs.acts["a"] = held
     job.ask_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed")
-    assert (len(serving.runs.done), serving.all("held")) == (4, ["a.yaml"]), "told once, and tried until it is free"
+    assert (len(serving.runs.done), serving.all("held")) == (4, ["a.yaml"]), (
+        "a held lock must be reported once and retried until it is free"
+    )
     assert serving.all("failed") == []
 
 
-def test_two_services_of_one_job_wait_for_its_lock(folder: Path) -> None:
-    """As `Job.run` does, each run holds it."""
+def test_two_services_of_one_job_take_turns_through_its_lock(folder: Path) -> None:
+    """Each run holds the lock, as in `Job.run`."""
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     store = job.open_store(create=True)
     first, second = Serving(folder), Serving(folder)
-    under_way, go_on = list[str](), threading.Event()
+    under_way, may_end = list[str](), threading.Event()
 
     def act(_: Job) -> None:
         with JobLock(store.fs, store.roots.store, "run", 30, SystemClock()):
             assert not under_way
             under_way.append("run")
-            suppress_wait(go_on)
+            suppress_wait(may_end)
             under_way.clear()
 
     first.runs.acts["a"] = second.runs.acts["a"] = act
@@ -311,16 +313,16 @@ def test_two_services_of_one_job_wait_for_its_lock(folder: Path) -> None:
     deadline_s = time.monotonic() + 60
     while not under_way:
         assert time.monotonic() < deadline_s
-        first.looked(1)
+        first.take_steps(1)
     assert "another run of this job is alive" in second.until("a.yaml", "held").text
-    second.looked()
-    assert second.all("held") == ["a.yaml"], "told once"
-    go_on.set()
+    second.take_steps()
+    assert second.all("held") == ["a.yaml"], "must be reported once"
+    may_end.set()
     first.until("a.yaml", "committed")
     assert not first.all("failed") + second.all("failed")
 
 
-def test_job_files_come_change_and_go(folder: Path) -> None:
+def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     write(folder, "a")
     serving = Serving(folder)
     serving.until("a.yaml", "served")
@@ -331,8 +333,8 @@ def test_job_files_come_change_and_go(folder: Path) -> None:
     serving.until("b.yaml", "changed")
     (folder / "b.yaml").write_text("job: [")
     assert "not YAML" in serving.until("b.yaml", "wrong").text
-    serving.looked()
-    assert serving.all("wrong") == ["b.yaml"], "told once"
+    serving.take_steps()
+    assert serving.all("wrong") == ["b.yaml"], "must be reported once"
     write(folder, "b", schedule={"interval_s": 1})
     before = len(serving.runs.done)
     serving.until("b.yaml", "added", count=2)
@@ -340,26 +342,26 @@ def test_job_files_come_change_and_go(folder: Path) -> None:
     (folder / "b.yaml").unlink()
     serving.until("b.yaml", "removed")
     assert len(serving.runs.done) > before
-    serving.looked()
+    serving.take_steps()
     count = len(serving.runs.done)
-    time.sleep(1.1)  # longer than its interval
-    serving.looked()
+    time.sleep(1.1)  # longer than the interval of the job
+    serving.take_steps()
     assert len(serving.runs.done) == count
-    assert set(serving.service._served) == {"a.yaml"}, "its thread is gone"
+    assert set(serving.service._served) == {"a.yaml"}, "the thread of a removed job must end"
 
 
-def test_a_run_under_way_outlives_its_file_and_begins_no_more(folder: Path) -> None:
+def test_run_of_a_removed_job_file_completes_and_is_not_repeated(folder: Path) -> None:
     path = write(folder, "a", schedule={"interval_s": 1})
-    go_on = threading.Event()
+    may_end = threading.Event()
     serving = Serving(folder)
-    serving.runs.acts["a"] = lambda _: suppress_wait(go_on)
+    serving.runs.acts["a"] = lambda _: suppress_wait(may_end)
     serving.until("a.yaml", "began")
     path.unlink()
     serving.until("a.yaml", "removed")
     assert serving.all("committed") == []
-    go_on.set()
+    may_end.set()
     serving.until("a.yaml", "committed")
-    serving.looked()
+    serving.take_steps()
     assert len(serving.runs.done) == 1
     assert not serving.service._served
 
@@ -368,17 +370,19 @@ def suppress_wait(event: threading.Event) -> None:
     assert event.wait(60)
 
 
-def test_a_second_file_of_one_job_is_told_and_the_first_is_served_on(folder: Path) -> None:
+def test_second_file_of_one_job_is_reported_and_the_first_stays_served(folder: Path) -> None:
     path = write(folder, "b")
     serving = Serving(folder)
     serving.until("b.yaml", "served")
     (folder / "a.yaml").write_text(path.read_text())
-    assert "the same job as b.yaml" in serving.until("a.yaml", "wrong").text, "though its name comes first"
+    assert "the same job as b.yaml" in serving.until("a.yaml", "wrong").text, (
+        "the file that is already served must stay served"
+    )
     path.unlink()
     serving.until("a.yaml", "added")
 
 
-def test_a_folder_that_can_not_be_read_for_a_while_ends_nothing(folder: Path) -> None:
+def test_temporarily_unreadable_folder_removes_no_job(folder: Path) -> None:
     write(folder, "a", schedule={"interval_s": 1})
     serving = Serving(folder)
     serving.until("a.yaml", "committed")
@@ -386,28 +390,28 @@ def test_a_folder_that_can_not_be_read_for_a_while_ends_nothing(folder: Path) ->
     assert "can't be read" in serving.until("", "unreadable").text
     serving.until("a.yaml", "committed", count=2)
     folder.with_name("elsewhere").rename(folder)
-    serving.looked()
+    serving.take_steps()
     assert (serving.all("unreadable"), serving.all("removed")) == ([""], [])
 
 
-def test_an_overlong_run_is_told_to_end_as_by_cancel(folder: Path) -> None:
+def test_overlong_run_receives_a_cancel_request(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2}))
     store = job.open_store(create=True)
     serving = Serving(folder)
 
-    def until_told(_: Job) -> None:
+    def until_cancelled(_: Job) -> None:
         deadline_s = time.monotonic() + 60
-        while (asked := read_cancel(store.fs, store.roots.store, 1)) is None:
+        while (request := read_cancel(store.fs, store.roots.store, 1)) is None:
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
-        raise RunCancelledError("the run was cancelled", by=asked.who)
+        raise RunCancelledError("the run was cancelled", by=request.who)
 
-    serving.runs.acts["a"] = until_told
+    serving.runs.acts["a"] = until_cancelled
     assert "schedule.cancel_after_s" in serving.until("a.yaml", "cancelled").text
     assert serving.all("overlong") == ["a.yaml"]
 
 
-def test_a_job_whose_own_class_raises_is_told_and_the_others_go_on(folder: Path, monkeypatch: Any) -> None:
+def test_job_whose_custom_class_raises_is_reported_and_the_others_continue(folder: Path, monkeypatch: Any) -> None:
     (folder / "raises_as_it_is_imported.py").write_text("raise NameError('no such name')")
     monkeypatch.syspath_prepend(str(folder))
     Job.from_file(write(folder, "a", schedule={"interval_s": 1})).open_store(create=True)
@@ -418,7 +422,7 @@ def test_a_job_whose_own_class_raises_is_told_and_the_others_go_on(folder: Path,
     serving.until("a.yaml", "committed", 2)
 
 
-def test_what_an_alert_says_to_do_can_be_done_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_a_served_job_have_absolute_paths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, "a")
     monkeypatch.chdir(folder.parent)
     job = read_job_files(Path(folder.name), (), {})["a.yaml"].job
@@ -426,7 +430,7 @@ def test_what_an_alert_says_to_do_can_be_done_from_anywhere(folder: Path, monkey
     assert job.command("status") == f"distcommit status {folder}/a.yaml"
 
 
-def test_a_run_is_not_given_up_while_its_alerts_may_be_told(folder: Path) -> None:
+def test_time_limit_of_a_run_includes_the_time_of_its_alerts(folder: Path) -> None:
     alerts = {"after_failed_runs": 1, "commands": [{"command": ["true"], "timeout_s": 500}]}
     write(folder, "a", alerts=alerts)
     plan = read_job_files(folder, (), {})["a.yaml"].plan
@@ -434,7 +438,7 @@ def test_a_run_is_not_given_up_while_its_alerts_may_be_told(folder: Path) -> Non
     assert plan.notify_ms == 500_000
 
 
-def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:
+def test_run_that_ignores_its_cancellation_ends_the_service(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
     monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
@@ -445,7 +449,7 @@ def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Pat
     never.set()
 
 
-def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
+def test_signal_cancels_all_runs_before_the_service_ends(folder: Path) -> None:
     stores = {}
     for name in ("a", "b"):
         job = Job.from_file(write(folder, name, schedule={"interval_s": 1}))
@@ -455,18 +459,18 @@ def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
         def tell(self, event: ServiceEvent) -> None:
             super().tell(event)
             if len(self.all("began")) == 2 and event.what == "began":
-                raise KeyboardInterrupt  # as the handler of SIGINT does, in the main thread
+                raise KeyboardInterrupt  # like the SIGINT handler in the main thread
 
     serving = Interrupted(folder)
 
-    def until_told(job: Job) -> None:
+    def until_cancelled(job: Job) -> None:
         store, deadline_s = stores[job.config.job], time.monotonic() + 60
         while not any(read_cancel(store.fs, store.roots.store, epoch) for epoch in (1, 2)):
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
         raise RunCancelledError("the run was cancelled")
 
-    serving.runs.acts = {"a": until_told, "b": until_told}
+    serving.runs.acts = {"a": until_cancelled, "b": until_cancelled}
     with pytest.raises(KeyboardInterrupt):
         serving.service.go()
     assert sorted(serving.all("cancelled")) == ["a.yaml", "b.yaml"]
@@ -474,12 +478,12 @@ def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
     assert len(serving.runs.done) == 2
 
 
-def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: Path) -> None:
-    """As one to the whole process group does: every run then fails, and all of them are waited for."""
+def test_service_ends_with_the_signal_if_the_spark_session_ends_too(folder: Path) -> None:
+    """A signal to the whole process group ends the session: every run fails, and the service waits for all of them."""
     jobs = [Job.from_file(write(folder, name, schedule={"interval_s": 1})) for name in ("a", "b")]
     for job in jobs:
         job.open_store(create=True)
-    struck, first_told = threading.Event(), threading.Event()
+    struck, first_reported = threading.Event(), threading.Event()
 
     class Interrupted(Serving):
         def tell(self, event: ServiceEvent) -> None:
@@ -488,11 +492,11 @@ def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: 
                 struck.set()
                 raise KeyboardInterrupt
             if event.what == "failed":
-                first_told.set()
+                first_reported.set()
 
     def dies(job: Job) -> None:
         assert struck.wait(60)
-        assert job.config.job == "a" or first_told.wait(60)
+        assert job.config.job == "a" or first_reported.wait(60)
         raise ConnectionError("py4j: the JVM is gone")
 
     serving = Interrupted(folder, lives=lambda: False)
@@ -502,7 +506,7 @@ def test_a_signal_that_ends_the_session_too_is_what_the_service_ends_by(folder: 
     assert sorted(serving.all("failed")) == ["a.yaml", "b.yaml"]
 
 
-def test_a_session_that_has_ended_ends_the_service(folder: Path) -> None:
+def test_service_ends_if_its_spark_session_has_ended(folder: Path) -> None:
     write(folder, "a", schedule={"interval_s": 1})
 
     def dies(_: Job) -> None:
@@ -516,8 +520,10 @@ def test_a_session_that_has_ended_ends_the_service(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("has_epoch", [False, True])
-def test_what_can_not_begin_is_told_by_the_hooks_once(folder: Path, tmp_path: Path, has_epoch: bool) -> None:
-    """What has an epoch is a run, and told by its own end."""
+def test_run_that_cannot_begin_is_reported_by_the_alert_hooks_once(
+    folder: Path, tmp_path: Path, has_epoch: bool
+) -> None:
+    """A run that has an epoch sends its own alerts."""
     hook = script(tmp_path, f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")
     alerts = {"after_failed_runs": 2, "commands": [{"command": list(hook.command)}]}
     write(folder, "a", schedule={"interval_s": 1}, alerts=alerts)
@@ -529,15 +535,15 @@ def test_what_can_not_begin_is_told_by_the_hooks_once(folder: Path, tmp_path: Pa
 
     serving.runs.acts["a"] = fails
     serving.until("a.yaml", "failed", count=3)
-    told = (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
-    assert len(told) == (0 if has_epoch else 1)
-    if told:
-        alert = json.loads(told[0])
+    sent = (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+    assert len(sent) == (0 if has_epoch else 1)
+    if sent:
+        alert = json.loads(sent[0])
         assert (alert["failed_in_a_row"], alert["epoch"]) == (2, 0)
         assert "the store can't be read" in alert["reason"]
 
 
-def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: Path) -> None:
+def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="the folder has no job file to serve"):
         require_served(read_job_files(folder, (), {}), folder)
     (folder / "notes.txt").write_text("no job")
@@ -568,11 +574,11 @@ def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: 
         "stream": "micro_batch is fed by a streaming query",
         "same": "the same job as good.yaml",
     }.items():
-        found = next(part for part in caught.value.found.split(" | ") if part.startswith(f"{name}.yaml: "))
-        assert why in found
+        problem = next(part for part in caught.value.found.split(" | ") if part.startswith(f"{name}.yaml: "))
+        assert why in problem
     assert not [part for part in caught.value.found.split(" | ") if part.startswith("good.yaml: ")]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_folder_of_job_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the folder of job files can't be read"):
         read_job_files(tmp_path / "nowhere", (), {})

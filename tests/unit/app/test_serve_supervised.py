@@ -1,4 +1,4 @@
-"""A service survives each of its jobs, whatever the code of their custom classes does."""
+"""A service survives each of its jobs, whichever exception their custom classes raise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["import sys; sys.exit(0)", "raise SystemExit", "raise BaseException('a panic')"])
-def test_a_class_that_ends_the_process_as_it_is_imported_is_reported_and_the_other_jobs_go_on(
+def test_class_that_exits_at_import_is_reported_and_the_other_jobs_continue(
     folder: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     module = f"ends_{abs(hash(ending))}"
@@ -43,7 +43,7 @@ def test_a_class_that_ends_the_process_as_it_is_imported_is_reported_and_the_oth
 
 
 @names
-def test_a_run_that_ends_its_thread_is_reported_as_failed_and_the_job_is_run_again(
+def test_run_that_ends_its_thread_is_reported_as_failed_and_the_job_runs_again(
     folder: Path, error: BaseException
 ) -> None:
     Job.from_file(write(folder, "a", schedule={"interval_s": 1})).open_store(create=True)
@@ -59,7 +59,7 @@ def test_a_run_that_ends_its_thread_is_reported_as_failed_and_the_job_is_run_aga
 
 
 class Unsound(ServedJob):
-    """Its first look, or the first report of a run's end, goes wrong in a way that nobody has foreseen."""
+    """A served job whose first poll, or first report of a run's end, raises an unexpected error."""
 
     fails: dict[str, BaseException]
 
@@ -76,7 +76,7 @@ class Unsound(ServedJob):
 
 @names
 @pytest.mark.parametrize("where", ["look", "alert"])
-def test_the_thread_of_a_job_that_dies_is_started_again_and_its_run_has_an_end(
+def test_dead_thread_of_a_job_is_restarted_and_its_run_is_reported_as_failed(
     folder: Path, error: BaseException, where: str
 ) -> None:
     inbox: SimpleQueue[Message] = SimpleQueue()
@@ -84,11 +84,11 @@ def test_the_thread_of_a_job_that_dies_is_started_again_and_its_run_has_an_end(
     job = Job.from_file(write(folder, "a"))
     served = Unsound("a", job, lambda *_: pytest.fail("the run has no Spark"), inbox, 0.01)
     served.run(is_triggered=True)
-    heard: list[Any] = []
-    while not any(isinstance(message, Ended) for message in heard):
-        heard.append(inbox.get(timeout=60))
-    reported = [message.reason for message in heard if isinstance(message, Restarted)]
-    ended = next(message for message in heard if isinstance(message, Ended))
+    messages: list[Any] = []
+    while not any(isinstance(message, Ended) for message in messages):
+        messages.append(inbox.get(timeout=60))
+    reported = [message.reason for message in messages if isinstance(message, Restarted)]
+    ended = next(message for message in messages if isinstance(message, Ended))
     assert ended.outcome is Outcome.FAILED
     assert [type(error).__name__ in text for text in (reported if where == "look" else [ended.text])] == [True]
     served.leave()

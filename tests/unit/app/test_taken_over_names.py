@@ -1,5 +1,5 @@
-"""A job that goes on where another one stopped, whose datasets had got other names by `rebucket`: where they stand
-under their names of now counts."""
+"""A job that continues another job whose datasets were renamed by `rebucket` starts at the positions of the current
+names."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def _job(folder: Path, name: str, kind: str) -> Job:
 
 @pytest.mark.parametrize("says", ["topic", "partition"])
 @pytest.mark.parametrize("into", ["topic", "partition"])
-def test_where_a_dataset_stands_under_its_name_now_counts(tmp_path: Path, into: str, says: str) -> None:
-    """Whatever the other job's file says by now: the store has recorded the rule."""
+def test_imported_position_is_the_one_of_the_current_dataset_name(tmp_path: Path, into: str, says: str) -> None:
+    """The recorded naming rule of the store takes precedence over the other job's current file."""
     old = _job(tmp_path, "old", "partition")
     old.open_store(create=True)
     old.set_watermark("t@0", {"0": 100}, new=True)
     old.set_watermark("t@1", {"1": 100}, new=True)
     old = _job(tmp_path, "old", "topic")
     old.rebucket()
-    old.set_watermark("t", {"0": 300, "1": 300})  # as runs since have read it
+    old.set_watermark("t", {"0": 300, "1": 300})  # later runs have read up to here
     _job(tmp_path, "old", says)
     new = _job(tmp_path, "new", into)
     new.open_store(create=True)
     new.import_watermarks(tmp_path / "old.yaml")
-    found = {row.dataset: row.positions for row in new.status().datasets}
-    assert found == ({"t": {"0": 300, "1": 300}} if into == "topic" else {"t@0": {"0": 300}, "t@1": {"1": 300}})
+    positions = {row.dataset: row.positions for row in new.status().datasets}
+    assert positions == ({"t": {"0": 300, "1": 300}} if into == "topic" else {"t@0": {"0": 300}, "t@1": {"1": 300}})

@@ -1,4 +1,4 @@
-"""Watermarks that a person sets: what makes no sense is refused, and nothing is written."""
+"""Watermarks set by an operator: invalid positions are refused, and nothing is written."""
 
 from __future__ import annotations
 
@@ -34,38 +34,40 @@ commit: {buckets: 1, durability: none}
 
 
 class Composite(ModelSource):
-    """A source of the user's own whose positions are a time and a name."""
+    """A custom source whose positions are a time and a name."""
 
     def pins(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(TimestampWatermark(), StringWatermark()).pin()}
 
 
 class Recoded(ModelSource):
-    """The same, once its positions are encoded otherwise."""
+    """A custom source whose positions are encoded in another way than those of `Composite`."""
 
     def pins(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(LongWatermark(), StringWatermark()).pin()}
 
 
 class Counted(ModelSource):
-    """A source of the user's own that says what a position is."""
+    """A custom source that validates its positions."""
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         return (
-            f"{urn} counts in tens" for urn, found in datasets.items() if any(as_offset(p) % 10 for p in found.values())
+            f"{urn} counts in tens"
+            for urn, positions in datasets.items()
+            if any(as_offset(p) % 10 for p in positions.values())
         )
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """A job whose store knows the datasets t and u, the second without a watermark."""
+    """Return a job whose store knows the datasets t and u, the second one without a watermark."""
     file = tmp_path / "job.yaml"
     file.write_text(JOB)
-    made = Job.from_file(file)
-    made.open_store(create=True)
-    made.set_watermark("t", {"0": 5, "1": 7}, new=True)
-    made.set_watermark("u", None, new=True)
-    return made
+    created = Job.from_file(file)
+    created.open_store(create=True)
+    created.set_watermark("t", {"0": 5, "1": 7}, new=True)
+    created.set_watermark("u", None, new=True)
+    return created
 
 
 def watermarks(job: Job) -> dict[str, Any]:
@@ -93,7 +95,7 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("positions", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("urn", ["t", "u"])
-def test_what_is_no_position_is_refused(job: Job, urn: str, positions: Any) -> None:
+def test_invalid_position_is_refused(job: Job, urn: str, positions: Any) -> None:
     before = watermarks(job)
     with pytest.raises(ConfigurationError, match="the positions are not valid"):
         job.set_watermark(urn, positions)
@@ -102,20 +104,20 @@ def test_what_is_no_position_is_refused(job: Job, urn: str, positions: Any) -> N
 
 @pytest.mark.parametrize("urn", ["typo", "t@0", "", "t\udcff", "T"])
 @pytest.mark.parametrize("positions", [{"0": 1}, None])
-def test_a_dataset_that_the_store_does_not_know_is_refused(job: Job, urn: str, positions: Any) -> None:
+def test_unknown_dataset_is_refused(job: Job, urn: str, positions: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"knows no such dataset|dataset URN is invalid"):
         job.set_watermark(urn, positions)
     assert watermarks(job).keys() == {"t", "u"}
 
 
-def test_ahead_of_its_first_run_a_dataset_of_the_job_alone_is_set(job: Job) -> None:
+def test_new_dataset_is_refused_unless_it_belongs_to_the_job_and_is_unknown(job: Job) -> None:
     with pytest.raises(ConfigurationError, match="not a dataset of this job"):
         job.set_watermark("typo", {"0": 1}, new=True)
     with pytest.raises(ConfigurationError, match="knows this dataset already"):
         job.set_watermark("t", {"0": 1}, new=True)
 
 
-def test_where_a_partition_is_a_dataset_its_positions_are_its_own(tmp_path: Path) -> None:
+def test_dataset_of_one_partition_accepts_only_positions_of_that_partition(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(JOB.replace("topics: [t, u]", "topics: [t], dataset: partition"))
     job = Job.from_file(file)
@@ -127,7 +129,7 @@ def test_where_a_partition_is_a_dataset_its_positions_are_its_own(tmp_path: Path
     assert watermarks(job) == {"t@3": {"3": 1}}
 
 
-def test_partitions_that_a_topic_does_not_have_are_refused_if_the_brokers_can_be_asked(tmp_path: Path) -> None:
+def test_partitions_that_the_topic_lacks_are_refused_if_the_brokers_are_reachable(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 2}) as kafka:
         job = Job.from_file(kafka.path)
         job.open_store(create=True)
@@ -137,7 +139,7 @@ def test_partitions_that_a_topic_does_not_have_are_refused_if_the_brokers_can_be
     assert watermarks(job) == {"a": {"0": 1, "1": 1}}
 
 
-def test_the_command_tells_what_is_wrong_and_what_to_do(job: Job, tmp_path: Path) -> None:
+def test_set_watermark_command_reports_the_error_and_the_remedy(job: Job, tmp_path: Path) -> None:
     def said(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["dataset", "set-watermark", str(tmp_path / "job.yaml"), *arguments, "--json"])
         return done.exit_code, json.loads(done.stdout.splitlines()[-1]).get("error", "")
@@ -149,7 +151,7 @@ def test_the_command_tells_what_is_wrong_and_what_to_do(job: Job, tmp_path: Path
     assert watermarks(job)["t"] == {"0": 3, "1": 3}
 
 
-def test_an_import_is_held_to_the_same(tmp_path: Path) -> None:
+def test_import_validates_positions_like_set_watermark(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     named = f"{Counted.__module__}:Counted"
     of_its_own = JOB.replace(JOB.splitlines()[1], f'source: {{type: python, class: "{named}", options: {{}}}}')
@@ -175,7 +177,7 @@ commit: {buckets: 1, durability: none}
 """
 
 
-def test_composite_positions_are_set_shown_and_kept_of_one_type(tmp_path: Path) -> None:
+def test_composite_positions_are_set_and_shown_and_must_have_their_type(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(COMPOSITE)
     Job.from_file(file).open_store(create=True)
@@ -193,7 +195,7 @@ def test_composite_positions_are_set_shown_and_kept_of_one_type(tmp_path: Path) 
     assert watermarks(job) == {"d": {"": ("2026", "a")}}
 
 
-def test_watermarks_of_one_type_are_not_compared_with_those_of_another(tmp_path: Path) -> None:
+def test_watermarks_of_different_types_are_refused(tmp_path: Path) -> None:
     file, other = tmp_path / "job.yaml", tmp_path / "other.yaml"
     file.write_text(COMPOSITE)
     Job.from_file(file).open_store(create=True)
@@ -208,7 +210,7 @@ def test_watermarks_of_one_type_are_not_compared_with_those_of_another(tmp_path:
     assert "composite (timestamp 1, string 1) 1" in refused.value.found
 
 
-def test_composite_positions_come_from_a_csv(tmp_path: Path) -> None:
+def test_composite_positions_are_imported_from_csv(tmp_path: Path) -> None:
     file, csv = tmp_path / "job.yaml", tmp_path / "positions.csv"
     file.write_text(COMPOSITE)
     job = Job.from_file(file)
@@ -221,7 +223,7 @@ def test_composite_positions_come_from_a_csv(tmp_path: Path) -> None:
         job.import_watermarks(csv)
 
 
-def test_jobs_whose_records_have_no_offsets_are_not_compared_by_their_files(tmp_path: Path) -> None:
+def test_comparison_of_jobs_without_offsets_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     source = f"type: sql, url: 'sqlite:///{tmp_path}/a.db', tables: [t], watermark: id, lookback: 0"
     file.write_text(f"job: a\nsource: {{{source}}}\npaths: {{store: store, staging: staging, output: output}}\n")

@@ -1,4 +1,4 @@
-"""The command line without Spark: help, messages, exit codes, and the shape of what it prints."""
+"""The command line without Spark: help, messages, exit codes, and the form of its output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def job_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(job_file: Path) -> JobStore:
-    """A store with an idle, a pending and a quarantined dataset."""
+    """Return a store with an idle, a pending and a quarantined dataset."""
     store = Job.from_file(job_file).open_store(create=True)
     append(store, None, Fence(1, "run-1"))
     for bucket in range(store.buckets):
@@ -82,10 +82,10 @@ def store(job_file: Path) -> JobStore:
 
 def append(store: JobStore, bucket: int | None, record: Record) -> None:
     log = store.job_log(1) if bucket is None else store.bucket_log(bucket, 1)
-    left = [record]
+    pending = [record]
 
     def decide(fold: Fold) -> Record | None:
-        return left.pop() if left else None
+        return pending.pop() if pending else None
 
     log.settle(decide)
 
@@ -100,7 +100,7 @@ def last_json(result: Result) -> Any:
 
 class TestHelp:
     @pytest.mark.parametrize("command", ["", "dataset", "store", "schedule", "migrate", *commands_by_name()])
-    def test_each_command_s_help_begins_with_an_example_and_fits_one_screen(self, command: str) -> None:
+    def test_help_of_each_command_begins_with_an_example_and_fits_one_screen(self, command: str) -> None:
         result = invoke(*command.split(), "--help")
         assert result.exit_code == 0
         lines = result.stdout.rstrip().splitlines()
@@ -152,12 +152,12 @@ class TestHelp:
             assert done.stdout.split() == words, done.stderr
 
     @pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["dataset", "bogus"], ["status", "job.yaml", "--bogus"]])
-    def test_wrong_usage_is_exit_code_2(self, arguments: list[str]) -> None:
+    def test_wrong_usage_ends_with_exit_code_2(self, arguments: list[str]) -> None:
         assert invoke(*arguments).exit_code == 2
 
 
 class TestWrongJobFile:
-    def test_an_unknown_key_is_named_with_the_one_that_was_meant(self, job_file: Path) -> None:
+    def test_unknown_key_is_reported_with_the_probable_key(self, job_file: Path) -> None:
         job_file.write_text(JOB.replace("buckets", "bukets"))
         result = invoke("status", job_file)
         assert result.exit_code == 2
@@ -166,48 +166,48 @@ class TestWrongJobFile:
         assert result.stderr.startswith("error: ")
         assert "unknown key 'commit.bukets', did you mean 'buckets'?" in result.stderr
 
-    def test_an_unknown_key_in_an_override_too(self, job_file: Path) -> None:
+    def test_unknown_key_in_an_override_is_reported_with_the_probable_key(self, job_file: Path) -> None:
         result = invoke("run", job_file, "--set", "source.broker=x")
         assert result.exit_code == 2
         assert "did you mean 'brokers'?" in result.stderr
 
-    def test_a_secret_file_is_for_clients_only(self, job_file: Path) -> None:
+    def test_secret_file_is_refused_outside_secret_settings(self, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "source.brokers=${file:/run/secrets/brokers}")
         assert result.exit_code == 2
         assert "secrets only: *.client.KEY, *.headers.KEY, *.password" in result.stderr
         assert "source.brokers" in result.stderr
         result = invoke("status", job_file, "--set", "source.client.sasl=${file:/run/secrets/none}")
-        assert "the store does not exist" in result.stderr, "it is read only when it is used"
+        assert "the store does not exist" in result.stderr, "the secret file must be read only when it is used"
         by_registry = "{type: avro, registry: {url: 'http://x', client: {basic.auth.user.info: '${file:/run/none}'}}}"
         result = invoke("status", job_file, "--set", f"converters=[{by_registry}]")
         assert "the store does not exist" in result.stderr
 
-    def test_an_override_that_is_none(self, job_file: Path) -> None:
+    def test_override_without_a_value_is_refused(self, job_file: Path) -> None:
         result = invoke("audit", job_file, "--set", "commit.buckets")
         assert result.exit_code == 2
         assert "must be section.key=value" in result.stderr
 
-    def test_overrides_win_over_the_file(self, store: JobStore, job_file: Path) -> None:
+    def test_overrides_take_precedence_over_the_job_file(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "commit.buckets=5", "--set", "job=planes")
         assert result.exit_code == 2
         assert "expected commit.buckets: 5; found 4 buckets" in result.stderr
 
-    def test_a_file_that_is_missing(self, tmp_path: Path) -> None:
+    def test_missing_job_file_is_reported(self, tmp_path: Path) -> None:
         result = invoke("run", tmp_path / "none.yaml")
         assert result.exit_code == 2
         assert "the job file can't be read" in result.stderr
 
-    def test_as_json_the_error_is_on_stdout_as_well(self, tmp_path: Path) -> None:
+    def test_json_error_is_printed_on_stdout_and_stderr(self, tmp_path: Path) -> None:
         result = invoke("run", tmp_path / "none.yaml", "--json")
         assert result.exit_code == 2
-        found = last_json(result)
-        assert found["kind"] == "ConfigurationError"
-        assert found["exit_code"] == 2
-        assert f"error: {found['error']}\n" == result.stderr
+        document = last_json(result)
+        assert document["kind"] == "ConfigurationError"
+        assert document["exit_code"] == 2
+        assert f"error: {document['error']}\n" == result.stderr
 
 
 class TestRelease:
-    def test_all_that_is_quarantined_is_retried_by_one_command(self, store: JobStore, job_file: Path) -> None:
+    def test_release_all_retries_every_quarantined_dataset(self, store: JobStore, job_file: Path) -> None:
         assert invoke("dataset", "quarantine", job_file, "waiting").exit_code == 0
         result = invoke("dataset", "release", job_file, "--all", "retry", "--json")
         assert result.exit_code == 0
@@ -216,7 +216,7 @@ class TestRelease:
         result = invoke("dataset", "release", job_file, "--all", "retry", "--json")
         assert (result.exit_code, last_json(result)["datasets"]) == (0, [])
 
-    def test_a_bucket_that_can_not_be_read_keeps_no_other_from_it(self, store: JobStore, job_file: Path) -> None:
+    def test_release_all_continues_past_an_unreadable_bucket(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("waiting", store.buckets)
         assert bucket != bucket_of("stuck", store.buckets)
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
@@ -226,14 +226,14 @@ class TestRelease:
         assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
 
     @pytest.mark.parametrize("how", ["retry", "abandon"])
-    def test_what_can_not_be_read_is_told_before_it_is_done_as_it_is_then(
+    def test_release_dry_run_reports_the_same_unreadable_logs_as_the_release(
         self, store: JobStore, job_file: Path, how: str
     ) -> None:
         bucket = bucket_of("stuck", store.buckets)
         append(store, bucket, Fence(2, "run-2"))
         record_cut_ended(store, 1, durable_heads(store))
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
-        for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # what is gone the bucket's head names
+        for damage in (lambda: newest.write_bytes(b""), newest.unlink):  # the bucket's head names the missing segment
             damage()
             dry = invoke("dataset", "release", job_file, "--all", how, "--dry-run", "--json")
             real = invoke("dataset", "release", job_file, "--all", how, "--json")
@@ -247,7 +247,7 @@ class TestRelease:
             assert (dry.exit_code, last_json(dry)) == (real.exit_code, last_json(real))
 
     @pytest.mark.parametrize("how", ["retry", "accept", "abandon", "quarantine"])
-    def test_what_the_store_does_not_know_is_told_as_that(self, store: JobStore, job_file: Path, how: str) -> None:
+    def test_release_of_an_unknown_dataset_is_refused(self, store: JobStore, job_file: Path, how: str) -> None:
         words = (
             ["dataset", "quarantine", job_file, "stück"]
             if how == "quarantine"
@@ -257,12 +257,12 @@ class TestRelease:
             result = invoke(*words, *more)
             assert (result.exit_code, "the store does not know this dataset" in result.stderr) == (2, True)
 
-    def test_all_can_not_be_accepted(self, store: JobStore, job_file: Path) -> None:
+    def test_release_all_refuses_accept(self, store: JobStore, job_file: Path) -> None:
         result = invoke("dataset", "release", job_file, "--all", "accept")
         assert result.exit_code == 2
         assert "expected retry|abandon|restart; found accept" in result.stderr
 
-    def test_all_of_which_a_sealed_file_is_gone_are_abandoned_and_no_others(
+    def test_release_all_abandons_only_datasets_with_a_missing_sealed_file(
         self, store: JobStore, job_file: Path
     ) -> None:
         context = StepContext(store.fs, store.roots.staging, store.roots.output)
@@ -280,20 +280,20 @@ class TestRelease:
         assert gone == [f"distcommit dataset release --all {job_file} abandon"] * 2
         shown = invoke("dataset", "release", "--all", job_file, "abandon", "--dry-run")
         assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
-        rows = last_json(invoke(*gone[0].split()[1:], "--json"))["datasets"]
+        rows = last_json(invoke(*commands[0].split()[1:], "--json"))["datasets"]
         assert {row["dataset"]: row["status"] for row in rows} == {"lost": "idle", "lost too": "idle"}
-        left = last_json(invoke("status", job_file, "--json"))["datasets"]
-        assert {row["dataset"] for row in left if row["status"] == "quarantined"} == {"kept well", "stuck"}
+        remaining = last_json(invoke("status", job_file, "--json"))["datasets"]
+        assert {row["dataset"] for row in remaining if row["status"] == "quarantined"} == {"kept well", "stuck"}
 
     @pytest.mark.parametrize(
         "words", [["stuck"], ["stuck", "forget"], ["retry", "stuck"], ["stuck", "waiting", "retry"]]
     )
-    def test_other_words_are_no_way_to_release(self, store: JobStore, job_file: Path, words: list[str]) -> None:
+    def test_release_refuses_other_words(self, store: JobStore, job_file: Path, words: list[str]) -> None:
         result = invoke("dataset", "release", job_file, *words)
         assert result.exit_code == 2
         assert "expected DATASET retry|accept|abandon" in result.stderr
 
-    def test_what_is_pending_is_released_once_it_is_quarantined(self, store: JobStore, job_file: Path) -> None:
+    def test_pending_dataset_is_released_only_after_it_was_quarantined(self, store: JobStore, job_file: Path) -> None:
         result = invoke("dataset", "release", job_file, "waiting", "accept")
         assert result.exit_code == 3
         assert "quarantine it" in result.stderr
@@ -303,7 +303,7 @@ class TestRelease:
         assert invoke("dataset", "quarantine", job_file, "idle").exit_code == 3
 
 
-def test_who_asked_is_told_where_the_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_name_is_recorded_by_uid_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
     from distcommit.app import job
 
     def nameless() -> str:
@@ -314,14 +314,14 @@ def test_who_asked_is_told_where_the_user_has_no_name(monkeypatch: pytest.Monkey
 
 
 class TestStatus:
-    def test_without_a_store_is_exit_code_2(self, job_file: Path) -> None:
+    def test_status_without_a_store_ends_with_exit_code_2(self, job_file: Path) -> None:
         result = invoke("status", job_file)
         assert result.exit_code == 2
         assert "the store does not exist" in result.stderr
 
-    def test_shows_how_the_last_run_ended(self, store: JobStore, job_file: Path) -> None:
-        untold = last_json(invoke("status", job_file, "--json"))
-        assert (untold["last_run"], untold["no_record"]) == (None, "it is under way, or it died")
+    def test_status_shows_the_outcome_of_the_last_run(self, store: JobStore, job_file: Path) -> None:
+        unrecorded = last_json(invoke("status", job_file, "--json"))
+        assert (unrecorded["last_run"], unrecorded["no_record"]) == (None, "it is under way, or it died")
         assert "no record: it is under way, or it died" in " ".join(invoke("status", job_file).stdout.split())
         with JobLock(store.fs, store.roots.store, "run-1", 30, SystemClock()):
             assert "no record: it is under way runs RUNNING" in " ".join(invoke("status", job_file).stdout.split())
@@ -331,13 +331,13 @@ class TestStatus:
             "last run run-1, epoch 1 ended incomplete at 2023-11-14 22:13:32 UTC after 12.3 s, run by ann@host" in shown
         )
         assert ": 1 quarantined; ingest: task 1 failed: no space" in shown
-        told = last_json(invoke("status", job_file, "--json"))
-        assert told["no_record"] == ""
-        assert told["last_run"]["outcome"] == "incomplete"
-        assert told["last_run"]["phases"][0]["counts"]["datasets_quarantined"] == 1
-        assert told["last_run"]["quarantined"]["kept"][0]["subject"] == "größe/1"
+        recorded = last_json(invoke("status", job_file, "--json"))
+        assert recorded["no_record"] == ""
+        assert recorded["last_run"]["outcome"] == "incomplete"
+        assert recorded["last_run"]["phases"][0]["counts"]["datasets_quarantined"] == 1
+        assert recorded["last_run"]["quarantined"]["kept"][0]["subject"] == "größe/1"
 
-    def test_a_record_that_can_not_be_read_is_told_and_harms_nothing(self, store: JobStore, job_file: Path) -> None:
+    def test_status_reports_an_unreadable_run_record_and_exits_with_0(self, store: JobStore, job_file: Path) -> None:
         put_record(store, structs.replace(samples.RUN_RECORD, epoch=1))
         Path(f"{store.roots.store}/runs/0000000001.json").write_text("{}")
         result = invoke("status", job_file)
@@ -345,20 +345,20 @@ class TestStatus:
         assert "no record: the record of a run is corrupt" in " ".join(result.stdout.split())
         assert last_json(invoke("status", job_file, "--json"))["unreadable"] == {}
 
-    def test_json(self, store: JobStore, job_file: Path) -> None:
+    def test_status_as_json_has_the_states_of_all_datasets(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file, "--json")
         assert result.exit_code == 0
         assert result.stderr == ""
         assert len(result.stdout.splitlines()) == 1
-        found = last_json(result)
-        assert {key: found[key] for key in ("job", "buckets", "epoch", "run_id", "unreadable")} == {
+        document = last_json(result)
+        assert {key: document[key] for key in ("job", "buckets", "epoch", "run_id", "unreadable")} == {
             "job": "planes",
             "buckets": 4,
             "epoch": 1,
             "run_id": "run-1",
             "unreadable": {},
         }
-        rows = {row["dataset"]: row for row in found["datasets"]}
+        rows = {row["dataset"]: row for row in document["datasets"]}
         assert {name: row["status"] for name, row in rows.items()} == {
             "idle": "idle",
             "waiting": "pending",
@@ -369,11 +369,9 @@ class TestStatus:
         assert (rows["waiting"]["pending_epoch"], rows["waiting"]["pending_records"]) == (1, 20)
         assert rows["stuck"]["reason"] == "its file is gone"
 
-    def test_says_why_a_pending_one_is_left_and_whether_an_outage_is_to_blame(
-        self, store: JobStore, job_file: Path
-    ) -> None:
-        left = Left(1, (LeftSequence("waiting", 1, "no file can be written"),), outage=True)
-        append(store, bucket_of("waiting", store.buckets), left)
+    def test_status_shows_the_reason_and_an_outage_of_a_pending_dataset(self, store: JobStore, job_file: Path) -> None:
+        record = Left(1, (LeftSequence("waiting", 1, "no file can be written"),), outage=True)
+        append(store, bucket_of("waiting", store.buckets), record)
         result = invoke("status", job_file)
         assert "an outage, which does not count as a failed run: no file can be written" in " ".join(
             result.stdout.split()
@@ -381,15 +379,15 @@ class TestStatus:
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["waiting"]["outage"], rows["waiting"]["next_run"]) == (True, "replays")
 
-    def test_tells_what_could_not_be_read_and_the_command_that_lets_a_stopped_one_go(
+    def test_status_shows_read_failures_and_a_stopped_dataset_is_released_by_retry(
         self, store: JobStore, job_file: Path
     ) -> None:
         end = Watermark({"0": 30})
-        known = Watermark({"0": 10})
-        told = (
-            DatasetReadFailure("idle", known, end, "SourceError: a page is damaged"),
-            DatasetReadFailure("idle", known, end, "TransientError: no answer", outage=True),
-            DatasetReadFailure("idle", known, end, "SourceError: a page is damaged", stops=True),
+        low = Watermark({"0": 10})
+        failures = (
+            DatasetReadFailure("idle", low, end, "SourceError: a page is damaged"),
+            DatasetReadFailure("idle", low, end, "TransientError: no answer", outage=True),
+            DatasetReadFailure("idle", low, end, "SourceError: a page is damaged", stops=True),
         )
         shown = (
             "the last run could not read it: SourceError: a page is damaged",
@@ -397,9 +395,9 @@ class TestStatus:
             "to be released (retry): 2 runs in a row could not read it: SourceError: a page",
         )
         bucket = bucket_of("idle", store.buckets)
-        for epoch, (one, text) in enumerate(zip(told, shown, strict=True), 2):
+        for epoch, (failure, text) in enumerate(zip(failures, shown, strict=True), 2):
             append(store, bucket, Fence(epoch, "r"))
-            append(store, bucket, Unread(epoch, (one,)))
+            append(store, bucket, Unread(epoch, (failure,)))
             assert text in " ".join(invoke("status", job_file).stdout.split())
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["idle"]["status"], rows["idle"]["failed_runs"], rows["idle"]["outage"]) == ("stopped", 2, False)
@@ -410,11 +408,11 @@ class TestStatus:
         assert [(row["status"], row["failed_runs"]) for row in released] == [("idle", 0)]
         assert invoke("dataset", "release", job_file, "idle", "retry").exit_code == 3
 
-    def test_names_the_command_that_releases_a_quarantined_one(self, store: JobStore, job_file: Path) -> None:
+    def test_status_names_the_release_of_a_quarantined_dataset(self, store: JobStore, job_file: Path) -> None:
         text = " ".join(invoke("status", job_file).stdout.split())
         assert "to be released (retry, accept or abandon): its file is gone" in text
 
-    def test_lists_what_is_not_idle(self, store: JobStore, job_file: Path) -> None:
+    def test_status_lists_only_datasets_that_are_not_idle(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file)
         assert result.exit_code == 0
         assert "the next run replays 20 records" in result.stdout
@@ -422,11 +420,11 @@ class TestStatus:
         assert "3 in 4 buckets: 1 idle, 1 pending, 1 quarantined" in result.stdout
         assert not any(line.strip().startswith("idle") for line in result.stdout.splitlines())
 
-    def test_lists_all_if_asked_to(self, store: JobStore, job_file: Path) -> None:
+    def test_status_with_all_lists_idle_datasets_too(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file, "--all")
         assert any(line.strip().startswith("idle") for line in result.stdout.splitlines())
 
-    def test_a_log_that_cannot_be_read_is_exit_code_5(self, store: JobStore, job_file: Path) -> None:
+    def test_status_with_an_unreadable_log_ends_with_exit_code_5(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("idle", store.buckets)
         newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         newest.write_bytes(newest.read_bytes()[:-3])
@@ -436,19 +434,19 @@ class TestStatus:
 
 
 class TestLog:
-    def test_of_the_job_has_its_fences(self, store: JobStore, job_file: Path) -> None:
-        found = last_json(invoke("store", "log", job_file, "--json"))
-        lines = [(line["number"], line["record"], line["ignored"]) for line in found["lines"]]
+    def test_log_of_the_job_lists_its_fences(self, store: JobStore, job_file: Path) -> None:
+        document = last_json(invoke("store", "log", job_file, "--json"))
+        lines = [(line["number"], line["record"], line["ignored"]) for line in document["lines"]]
         assert lines == [(1, "Checkpoint", ""), (2, "Fence", "")]
         assert "epoch 1 begins, run run-1" in invoke("store", "log", job_file).stdout
 
-    def test_of_a_dataset_has_what_concerns_it_alone(self, store: JobStore, job_file: Path) -> None:
-        found = last_json(invoke("store", "log", job_file, "--dataset", "stuck", "--json"))
-        assert [line["record"] for line in found["lines"]] == ["Fence", "Intent", "Failed"]
-        assert found["lines"][1]["what"] == "stuck nothing -> 0:30, 30 records in 0 files"
-        assert "its file is gone" in found["lines"][2]["what"]
+    def test_log_of_a_dataset_lists_only_its_records(self, store: JobStore, job_file: Path) -> None:
+        document = last_json(invoke("store", "log", job_file, "--dataset", "stuck", "--json"))
+        assert [line["record"] for line in document["lines"]] == ["Fence", "Intent", "Failed"]
+        assert document["lines"][1]["what"] == "stuck nothing -> 0:30, 30 records in 0 files"
+        assert "its file is gone" in document["lines"][2]["what"]
 
-    def test_says_why_a_zombie_s_record_does_not_count(self, store: JobStore, job_file: Path) -> None:
+    def test_log_shows_why_the_record_of_a_zombie_is_ignored(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("waiting", store.buckets)
         append(store, bucket, Fence(2, "run-2"))
         log = store.bucket_log(bucket)
@@ -460,7 +458,7 @@ class TestLog:
         assert line["ignored"] == "by epoch 1, and epoch 2 has fenced this log"
         assert "ignored: by epoch 1" in invoke("store", "log", job_file, "--bucket", bucket).stdout
 
-    def test_goes_on_past_what_can_not_be_read(self, store: JobStore, job_file: Path) -> None:
+    def test_log_continues_past_an_unreadable_segment(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("idle", store.buckets)
         first = min(Path(store.bucket_log(bucket).folder).glob("*.seg"))
         first.write_bytes(first.read_bytes()[:-3])
@@ -472,19 +470,21 @@ class TestLog:
         assert all("its effect is unknown" in line["ignored"] for line in others)
 
     @pytest.mark.parametrize("words", [["--bucket", "4"], ["--bucket", "-1"], ["--bucket", "0", "--dataset", "idle"]])
-    def test_of_no_such_bucket_is_exit_code_2(self, store: JobStore, job_file: Path, words: list[str]) -> None:
+    def test_log_of_an_unknown_bucket_ends_with_exit_code_2(
+        self, store: JobStore, job_file: Path, words: list[str]
+    ) -> None:
         assert invoke("store", "log", job_file, *words).exit_code == 2
 
 
 class TestAudit:
-    def test_of_an_empty_store_is_exact(self, job_file: Path) -> None:
+    def test_audit_of_an_empty_store_is_exact(self, job_file: Path) -> None:
         Job.from_file(job_file).open_store(create=True)
         result = invoke("audit", job_file, "--deep", "--json")
         assert result.exit_code == 0
-        found = last_json(result)
-        assert (found["exact"], found["deep"], found["records"]) == (True, True, 0)
+        document = last_json(result)
+        assert (document["exact"], document["deep"], document["records"]) == (True, True, 0)
 
-    def test_that_is_not_exact_is_exit_code_6(self, store: JobStore, job_file: Path) -> None:
+    def test_audit_that_is_not_exact_ends_with_exit_code_6(self, store: JobStore, job_file: Path) -> None:
         stray = Path(store.roots.output) / "idle" / "stray.parquet"
         stray.parent.mkdir(parents=True)
         stray.write_bytes(b"not ours")
@@ -497,7 +497,7 @@ class TestAudit:
 
 class TestRunsThatDoNotBegin:
     @pytest.mark.parametrize("command", ["run", "recover"])
-    def test_another_run_is_alive(self, store: JobStore, job_file: Path, command: str) -> None:
+    def test_run_is_refused_while_another_run_is_alive(self, store: JobStore, job_file: Path, command: str) -> None:
         with JobLock(store.fs, store.roots.store, "run-2", 30, SystemClock()):
             result = invoke(command, job_file, "--json")
         assert result.exit_code == 3
@@ -509,9 +509,7 @@ class TestRunsThatDoNotBegin:
         [["recover"], ["dataset", "release", "--all"], ["dataset", "release", "stuck"]],
         ids=" ".join,
     )
-    def test_what_is_refused_is_refused_when_it_is_only_shown_too(
-        self, store: JobStore, job_file: Path, command: list[str]
-    ) -> None:
+    def test_dry_run_is_refused_like_the_command(self, store: JobStore, job_file: Path, command: list[str]) -> None:
         record_settings(store, Job.from_file(job_file)._folders.pinned())
         changed = "--set=source.dataset=partition"
         words = ["retry"] if "release" in command else []
@@ -519,9 +517,7 @@ class TestRunsThatDoNotBegin:
         assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
         assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
 
-    def test_what_would_not_go_through_is_shown_with_the_exit_code_of_recover(
-        self, store: JobStore, job_file: Path
-    ) -> None:
+    def test_recover_dry_run_shows_the_exit_code_of_recover(self, store: JobStore, job_file: Path) -> None:
         shown = invoke("recover", job_file, "--dry-run")
         assert (shown.exit_code, "recover would end" in shown.stdout) == (0, False)
         path = max((job_file.parent / "store" / "log" / f"bucket={bucket_of('waiting', 4):05d}").glob("*.seg"))
@@ -544,7 +540,7 @@ class TestErrors:
             (KeyboardInterrupt(), 130),
         ],
     )
-    def test_end_in_one_line_and_their_exit_code(
+    def test_error_is_printed_in_one_line_with_its_exit_code(
         self, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
@@ -554,14 +550,14 @@ class TestErrors:
         assert shown.out == ""
         assert len(shown.err.splitlines()) == 1
 
-    def test_have_a_traceback_only_if_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_error_shows_a_traceback_only_with_verbose(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit), Terminal(as_json=False, verbose=True).command():
             raise RuntimeError("[bold]not markup")
         shown = capsys.readouterr().err
         assert "Traceback (most recent call last)" in shown
         assert shown.splitlines()[-1] == "error: RuntimeError: [bold]not markup"
 
-    def test_an_error_of_the_storage_says_what_to_do(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_storage_error_is_printed_with_its_remedy(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
             raise PermissionError(13, "user=x, access=WRITE", "/jobs")
         assert ended.value.code == 4
@@ -577,7 +573,7 @@ class TestErrors:
             ("ImportError: cannot import name 'x'", "ImportError: cannot import name 'x'", 1),
         ],
     )
-    def test_of_executors_are_found_in_what_spark_makes_of_them(
+    def test_executor_error_is_extracted_from_the_error_of_spark(
         self, last_line: str, text: str, code: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
         message = f"An exception was thrown\nTraceback (most recent call last):\n  File x, line 1\n{last_line}\n"
@@ -586,7 +582,9 @@ class TestErrors:
         assert ended.value.code == code
         assert capsys.readouterr().err == f"error: {text}\n"
 
-    def test_that_ask_a_jvm_which_is_gone_are_told_by_their_kind(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_error_without_text_from_a_dead_jvm_is_printed_by_its_type(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         class OfSparkError(Exception):
             def __str__(self) -> str:
                 raise ConnectionRefusedError(111, "Connection refused")
@@ -600,10 +598,10 @@ class TestErrors:
         assert ended.value.code == 1
         assert capsys.readouterr().err == "warning: it could not be interrupted: OfSparkError\nerror: OfSparkError\n"
 
-    def test_what_py4j_logs_of_an_interrupt_is_no_news(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_interrupt_message_of_py4j_is_suppressed(self, capsys: pytest.CaptureFixture[str]) -> None:
         def interrupted() -> None:
-            where, what = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
-            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, what, (), None))
+            where, message = "/py4j/java_gateway.py", "KeyboardInterrupt while sending command."
+            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, where, 1070, message, (), None))
             raise KeyboardInterrupt
 
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
@@ -611,7 +609,7 @@ class TestErrors:
         assert ended.value.code == 130
         assert capsys.readouterr().err == "interrupted; the next run replays what was sealed\n"
 
-    def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_job_error_without_a_traceback_is_printed_in_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
             raise JobFailedError("An error occurred while calling o1.collect.\n: many lines", "task 1 failed: no space")
         assert ended.value.code == 1

@@ -1,4 +1,4 @@
-"""What `run` ends with where records were lost at the source."""
+"""Exit code of `run` after records were lost at the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.engine.driver.machines import Machine, go
 WORLD = World()
 
 
-def test_run_that_lost_records_to_retention_ends_with_a_code_and_a_verdict_of_its_own() -> None:
+def test_run_that_lost_records_at_the_source_ends_with_exit_code_7_and_the_verdict_with_losses() -> None:
     machine = Machine()
     before = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3})}))
     lossy = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, expired={"0": 7})}))

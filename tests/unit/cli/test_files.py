@@ -1,4 +1,4 @@
-"""`distcommit dataset files` lists what is committed, and where that is nothing says so beside it."""
+"""`distcommit dataset files` lists committed files, and explains an empty list on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Killed(BaseException):
     pass
 
 
-def killed_as_it_plans(
+def kill_during_planning(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
     if function is plan_partition:
@@ -42,18 +42,16 @@ def job_file(place: Place, tmp_path: Path) -> Path:
     return file
 
 
-def test_that_the_first_run_was_killed_before_it_had_left_a_whole_cut_is_told_with_what_to_do(
-    place: Place, job_file: Path
-) -> None:
-    place.launch = killed_as_it_plans
+def test_file_list_without_a_complete_snapshot_is_empty_and_reports_the_remedy(place: Place, job_file: Path) -> None:
+    place.launch = kill_during_planning
     with pytest.raises(Killed):
         place.run(3)
     epoch = place.store().job_log().refresh().fence_epoch
     result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")
-    (told,) = result.stderr.splitlines()
-    assert told.startswith(f"no complete snapshot exists yet: the newest one is of the beginning of epoch {epoch}. ")
-    assert told.endswith(f"if it died, use `distcommit run {job_file}`")
+    (message,) = result.stderr.splitlines()
+    assert message.startswith(f"no complete snapshot exists yet: the newest one is of the beginning of epoch {epoch}. ")
+    assert message.endswith(f"if it died, use `distcommit run {job_file}`")
     as_json = invoke("dataset", "files", job_file, "--json")
     assert (as_json.exit_code, last_json(as_json)["files"]) == (0, {})
     assert sorted(last_json(as_json)) == ["epoch", "exactly_once", "files", "phase", "time_ms"]
@@ -64,7 +62,7 @@ def test_that_the_first_run_was_killed_before_it_had_left_a_whole_cut_is_told_wi
     assert (len(result.stdout.splitlines()), result.stderr) == (len(NAMES), "")
 
 
-def test_that_a_whole_run_has_committed_nothing_is_told_with_status(place: Place, job_file: Path) -> None:
+def test_file_list_of_a_run_without_commits_is_empty_and_names_the_status_command(place: Place, job_file: Path) -> None:
     epoch = place.run(0)
     result = invoke("dataset", "files", job_file)
     assert (result.exit_code, result.stdout) == (0, "")

@@ -1,4 +1,4 @@
-"""What a command prints when it fails has no secret, with `--verbose` and without, as text and as JSON."""
+"""The output of a failing command contains no secret, with and without `--verbose`, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command under its former name ends with an error that names the new one."""
+"""A command under its former name ends with an error that names the new command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEW_NAMES = {
 
 
 @pytest.mark.parametrize("old", NEW_NAMES)
-def test_former_name_ends_with_the_new_name_and_touches_nothing(old: str, tmp_path: Path) -> None:
+def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched(old: str, tmp_path: Path) -> None:
     job_file = tmp_path / "job.yaml"
     job_file.write_text("not read")
     result = CliRunner().invoke(app, [old, str(job_file), "--dry-run"])
@@ -47,7 +47,7 @@ def test_former_name_ends_with_the_new_name_and_touches_nothing(old: str, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
-def test_former_name_is_an_error_in_json_too() -> None:
+def test_former_command_name_is_refused_as_json_error() -> None:
     result = CliRunner().invoke(app, ["gc", "job.yaml", "--json"])
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["exit_code"], "`distcommit recover`" in found["error"]) == (2, 2, True)
+    error = json.loads(result.stdout)
+    assert (result.exit_code, error["exit_code"], "`distcommit recover`" in error["error"]) == (2, 2, True)

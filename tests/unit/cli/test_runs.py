@@ -1,4 +1,4 @@
-"""`distcommit runs`: what is shown of runs, whatever is in their records."""
+"""`distcommit runs` shows runs safely, whatever their records contain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(job_file: Path) -> JobStore:
-    """A store with a run that is committed, one that failed, and one that died."""
+    """Return a store with a committed run, a failed run and a killed run."""
     store = Job.from_file(job_file).open_store(create=True)
     record = samples.RUN_RECORD
     for number, outcome in {3: RunOutcome.SUCCEEDED, 5: RunOutcome.FAILED, 7: None}.items():
@@ -54,42 +54,46 @@ def store(job_file: Path) -> JobStore:
     return store
 
 
-def test_all_runs_are_listed_newest_first(store: JobStore, job_file: Path) -> None:
+def test_runs_are_listed_newest_first(store: JobStore, job_file: Path) -> None:
     result = invoke("runs", job_file)
     assert result.exit_code == 0
     lines = [line.split()[:2] for line in result.stdout.splitlines() if line.split()[:1] in (["3"], ["5"], ["7"])]
     assert lines == [["7", "FAILED"], ["5", "FAILED"], ["3", "COMMITTED"]]
-    found = last_json(invoke("runs", job_file, "--json"))
-    assert [(row["epoch"], row["status"]) for row in found["runs"]] == [(7, "FAILED"), (5, "FAILED"), (3, "COMMITTED")]
-    assert found["failed_in_a_row"] == 2
-    assert "it died" in found["runs"][0]["reason"]
+    document = last_json(invoke("runs", job_file, "--json"))
+    assert [(row["epoch"], row["status"]) for row in document["runs"]] == [
+        (7, "FAILED"),
+        (5, "FAILED"),
+        (3, "COMMITTED"),
+    ]
+    assert document["failed_in_a_row"] == 2
+    assert "it died" in document["runs"][0]["reason"]
 
 
-def test_one_run_is_shown_with_its_datasets(store: JobStore, job_file: Path) -> None:
+def test_single_run_is_shown_with_its_facts_and_datasets(store: JobStore, job_file: Path) -> None:
     result = invoke("runs", job_file, "3")
     text = " ".join(result.stdout.split())
     assert result.exit_code == 0
     assert "python 3.11.7" in text
     assert "process 4711 on host" in text
     assert '"sasl.password": "***"' in text
-    found = last_json(invoke("runs", job_file, "3", "--json"))
-    assert [row["outcome"]["outcome"] for row in found["datasets"]] == ["failed", "published"]
+    document = last_json(invoke("runs", job_file, "3", "--json"))
+    assert [row["outcome"]["outcome"] for row in document["datasets"]] == ["failed", "published"]
 
 
 @pytest.mark.parametrize("words", [[], ["3"], ["5"], ["7"]])
-def test_what_is_hostile_controls_no_terminal_and_is_whole_in_json(
+def test_hostile_record_is_printed_without_control_characters_and_unchanged_in_json(
     store: JobStore, job_file: Path, words: list[str]
 ) -> None:
-    shown, told = invoke("runs", job_file, *words), invoke("runs", job_file, *words, "--json")
-    assert (shown.exit_code, told.exit_code) == (0, 0)
+    shown, as_json = invoke("runs", job_file, *words), invoke("runs", job_file, *words, "--json")
+    assert (shown.exit_code, as_json.exit_code) == (0, 0)
     assert not DANGEROUS & set(shown.stdout)
-    assert not DANGEROUS & set(told.stdout)
+    assert not DANGEROUS & set(as_json.stdout)
     assert not any(line.startswith("forged") for line in shown.stdout.splitlines())
     if words == ["5"]:
-        assert "<b onclick=alert(1)>" in "".join(shown.stdout.split("\n")), "markup is text"
-        found = json.loads(told.stdout)
-        assert found["datasets"][0]["outcome"]["dataset"] == HOSTILE
-        assert found["record"]["error"] == HOSTILE
+        assert "<b onclick=alert(1)>" in "".join(shown.stdout.split("\n")), "markup must be printed as text"
+        document = json.loads(as_json.stdout)
+        assert document["datasets"][0]["outcome"]["dataset"] == HOSTILE
+        assert document["record"]["error"] == HOSTILE
 
 
 def test_a_run_that_there_is_not_is_exit_code_2(store: JobStore, job_file: Path) -> None:

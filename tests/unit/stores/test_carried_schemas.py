@@ -1,4 +1,4 @@
-"""Schemas that are kept below a dataset's name are carried over to the name that it gets."""
+"""Stored schemas of a dataset are copied to its new name."""
 
 from __future__ import annotations
 
@@ -41,24 +41,27 @@ def moved(store: JobStore, kind: str, *before: DatasetState) -> dict[str, Schema
     return put_copies(store, plan_copies(store, before, renamed(before, named_now), named_now, MOVED_AT))
 
 
-def kept(store: JobStore, urn: str, number: int) -> Mapping[str, Any]:
+def stored_schema(store: JobStore, urn: str, number: int) -> Mapping[str, Any]:
     return SchemaStore(store.fs, store.roots.store, 10).of(urn, "json").schema(number)
 
 
-def test_partitions_get_what_their_topic_has_had_and_keep_what_they_had_before(tmp_path: Path) -> None:
+def test_partitions_get_the_schemas_of_their_topic_and_keep_their_earlier_ones(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t@0", {"old": "bool"})
     put(store, 4, "t", {"a": "int64"})
     put(store, 5, "t", {"a": "int64", "b": "bool"})
-    found = moved(store, "partition", state("t", "01", {"json": (4000, 5000)}), state("t@0", "0", {"json": (2000,)}))
-    assert found == {"t@0": {"json": (2000, 9000, 9001)}, "t@1": {"json": (9000, 9001)}}
-    assert kept(store, "t@0", 2000) == {"old": "bool"}
-    for urn in found:
-        assert [kept(store, urn, number) for number in (9000, 9001)] == [{"a": "int64"}, {"a": "int64", "b": "bool"}]
-    assert kept(store, "t", 5000) == {"a": "int64", "b": "bool"}, "and the topic has it still"
+    copied = moved(store, "partition", state("t", "01", {"json": (4000, 5000)}), state("t@0", "0", {"json": (2000,)}))
+    assert copied == {"t@0": {"json": (2000, 9000, 9001)}, "t@1": {"json": (9000, 9001)}}
+    assert stored_schema(store, "t@0", 2000) == {"old": "bool"}
+    for urn in copied:
+        assert [stored_schema(store, urn, number) for number in (9000, 9001)] == [
+            {"a": "int64"},
+            {"a": "int64", "b": "bool"},
+        ]
+    assert stored_schema(store, "t", 5000) == {"a": "int64", "b": "bool"}, "the topic must keep its schema"
 
 
-def test_of_partitions_that_become_one_each_set_is_kept_once_and_the_newest_decides(tmp_path: Path) -> None:
+def test_partitions_that_become_one_topic_keep_each_schema_once_with_the_newest_last(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t@0", {"a": "int64"})
     put(store, 2, "t@1", {"b": "int64"})
@@ -67,31 +70,33 @@ def test_of_partitions_that_become_one_each_set_is_kept_once_and_the_newest_deci
     before = [state("t@0", "0", {"json": (2000, 3000)}), state("t@1", "1", {"json": (2000, 4000)})]
     assert moved(store, "topic", *before) == {"t": {"json": (9000, 9001, 9002)}}
     in_order = [{"b": "int64"}, {"c": "int64"}, {"a": "int64"}]
-    assert [kept(store, "t", number) for number in (9000, 9001, 9002)] == in_order
-    assert moved(store, "topic", *before) == {"t": {"json": (9000, 9001, 9002)}}, "whoever goes on does the same"
+    assert [stored_schema(store, "t", number) for number in (9000, 9001, 9002)] == in_order
+    assert moved(store, "topic", *before) == {"t": {"json": (9000, 9001, 9002)}}, (
+        "a repeated command must give the same result"
+    )
 
 
-def test_ids_of_a_registry_stay_as_they_are_whatever_a_run_has_put_of_them(tmp_path: Path) -> None:
+def test_registry_ids_are_not_changed_by_a_copy(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"id": 2000}, "avro")
     put(store, 2, "t", {"id": "int64"})
     before = state("t", "0", {"avro": (7, 2000), "json": (2000,)})
     assert moved(store, "partition", before) == {"t@0": {"avro": (7, 2000), "json": (9000,)}}
-    assert kept(store, "t@0", 9000) == {"id": "int64"}
+    assert stored_schema(store, "t@0", 9000) == {"id": "int64"}
 
 
-def test_the_newest_hundred_are_carried(tmp_path: Path) -> None:
+def test_only_the_newest_hundred_schemas_are_copied(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     urns = [f"t@{number}" for number in range(MOST_SCHEMAS + 1)]
     for number, urn in enumerate(urns):
         put(store, 2, urn, {f"c{number:03}": "bool"})
     before = [state(urn, [urn[2:]], {"json": (2000,)}) for urn in urns]
-    (ids,) = (found["json"] for found in moved(store, "topic", *before).values())
+    (ids,) = (converters["json"] for converters in moved(store, "topic", *before).values())
     assert ids == tuple(range(9000, 9000 + MOST_SCHEMAS))
-    assert kept(store, "t", ids[-1]) == {"c099": "bool"}, "by name, where they were put at once"
+    assert stored_schema(store, "t", ids[-1]) == {"c099": "bool"}, "schemas of one run must be ordered by dataset name"
 
 
-def test_a_newest_one_that_is_gone_is_told_and_nothing_is_put(tmp_path: Path) -> None:
+def test_missing_newest_schema_raises_corrupt_error_and_copies_nothing(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"a": "int64"})
     with pytest.raises(CorruptError, match=r"are lost.*000000003000\.json.*repeat the command"):
@@ -99,7 +104,7 @@ def test_a_newest_one_that_is_gone_is_told_and_nothing_is_put(tmp_path: Path) ->
     assert not (tmp_path / "store" / "schemas" / "t@0").exists()
 
 
-def test_others_that_are_there_are_told(tmp_path: Path) -> None:
+def test_different_schema_at_the_target_raises_corrupt_error(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     put(store, 2, "t", {"a": "int64"})
     put(store, MOVED_AT, "t@0", {"z": "int64"})

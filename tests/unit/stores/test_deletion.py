@@ -1,4 +1,4 @@
-"""Deleting whole folders: what goes, what stays, and that a deletion that died is finished by the next."""
+"""Deletion of whole folders is complete, limited to the folder, and completed after a kill by the next one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.simulation.world import SimulatedFileSystem
 FILES = ("a", "below/b", "below/c", "below/deep/d")
 
 
-def tree(gone: str = "/job/gone") -> SimulatedPosix:
+def tree(deleted: str = "/job/gone") -> SimulatedPosix:
     machine = SimulatedPosix()
     fs = SimulatedFileSystem(machine)
-    for folder in (gone, "/job/stays"):
+    for folder in (deleted, "/job/stays"):
         fs.make_folders(f"{folder}/below/deep")
         fs.make_folders(f"{folder}/empty")
         for name in FILES:
@@ -27,7 +27,7 @@ def names(machine: SimulatedPosix, folder: str) -> list[str]:
     return [entry.name for entry in SimulatedFileSystem(machine).list_folder(folder)]
 
 
-def test_all_of_a_folder_goes_and_nothing_beside_it() -> None:
+def test_deleting_a_tree_removes_all_of_it_and_no_sibling() -> None:
     machine = tree()
     fs = SimulatedFileSystem(machine)
     assert delete_tree(fs, "/job/gone") == len(FILES)
@@ -38,7 +38,7 @@ def test_all_of_a_folder_goes_and_nothing_beside_it() -> None:
     assert sorted(names(machine, "/job/stays")) == ["a", "below"]
 
 
-def test_what_a_listing_shows_goes_be_it_a_file_or_a_folder() -> None:
+def test_deleting_a_listed_entry_removes_a_file_or_a_folder() -> None:
     machine = tree()
     fs = SimulatedFileSystem(machine)
     assert {entry.name: delete_entry(fs, "/job/gone", entry) for entry in fs.list_folder("/job/gone")} == {
@@ -49,18 +49,18 @@ def test_what_a_listing_shows_goes_be_it_a_file_or_a_folder() -> None:
     assert names(machine, "/job/gone") == []
 
 
-def test_a_deletion_that_died_anywhere_is_finished_by_the_next() -> None:
+def test_deletion_killed_at_any_operation_is_completed_by_the_next() -> None:
     whole: list[Operation] = []
     machine = tree()
     machine.gate = whole.append
     delete_tree(SimulatedFileSystem(machine), "/job/gone")
     for place in range(len(whole)):
-        machine, seen = tree(), list[Operation]()
+        machine, operations = tree(), list[Operation]()
 
-        def dies(operation: Operation, place: int = place, seen: list[Operation] = seen) -> None:
-            if len(seen) == place:
+        def dies(operation: Operation, place: int = place, operations: list[Operation] = operations) -> None:
+            if len(operations) == place:
                 raise Crashed
-            seen.append(operation)
+            operations.append(operation)
 
         machine.gate = dies
         with pytest.raises(Crashed):

@@ -1,5 +1,5 @@
-"""Schemas that tasks of a run agree on: one for each number, durable before it is known, and gone if it came to
-nothing."""
+"""Schemas that the tasks of a run share: one for each number, durable before it is used, and deleted if its run
+failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers(machine: Machine) -> list[int]:
     return sorted(int(path.rpartition("/")[2].removesuffix(".json")) for path in machine.paths(FOLDER))
 
 
-def test_the_first_to_put_a_number_has_said_what_it_is() -> None:
+def test_first_schema_put_for_a_number_is_the_one_that_counts() -> None:
     machine = Machine()
     one, two = (schemas(machine, 7).of("a", "json") for _ in range(2))
     assert one.put_next(0, {"a": "int64"}) == (7000, {"a": "int64"})
@@ -45,34 +45,35 @@ def test_the_first_to_put_a_number_has_said_what_it_is() -> None:
     assert schemas(machine, 9).of("a", "lake.json").put_next(0, {"x": "bool"}) == (9000, {"x": "bool"})
 
 
-def test_what_runs_have_put_that_came_to_nothing_goes_and_counts_for_no_later_one() -> None:
+def test_schemas_of_failed_runs_are_deleted_and_ignored_by_later_runs() -> None:
     machine = Machine()
-    kept = schemas(machine, 7).of("a", "json")
-    kept.put_next(kept.put_next(0, {"a": "int64"})[0], {"a": "int64", "b": "int64"})
+    schema_store = schemas(machine, 7).of("a", "json")
+    schema_store.put_next(schema_store.put_next(0, {"a": "int64"})[0], {"a": "int64", "b": "int64"})
     schemas(machine, 8).of("a", "json").put_next(7000, {"a": "int64", "c": "int64"})
-    assert numbers(machine) == [7000, 8000], "of the one that is known, and of the run itself"
+    assert numbers(machine) == [7000, 8000], "the known schema and that of the run must be kept"
     assert schemas(machine, 9).of("a", "json").put_next(0, {"z": "int64"}) == (9000, {"z": "int64"})
     assert numbers(machine) == [9000]
 
 
-def test_whatever_a_task_was_told_survives_a_loss_of_power_whoever_has_put_it() -> None:
-    """One dies anywhere in its put, another goes on, and power is lost at any time from when it was told."""
+def test_schema_returned_to_a_task_survives_a_power_loss_whichever_task_put_it() -> None:
+    """A task dies anywhere in its put, another task continues, and power is lost at any time after the schema was
+    returned."""
     for number in range(100):
         machine = Machine()
         one, two = (schemas(machine, 7).of("a", "json") for _ in range(2))
-        told, wrong, has_died = list[Mapping[str, Any]](), list[str](), False
+        returned, wrong, has_died = list[Mapping[str, Any]](), list[str](), False
         machine.faults.append(dies_at(number))
         try:
-            told.append(one.put_next(0, {"a": "int64"})[1])
+            returned.append(one.put_next(0, {"a": "int64"})[1])
         except Crashed:
             machine.restart()
             has_died = True
         machine.faults.clear()
-        told.append(two.put_next(0, {"b": "int64"})[1])
-        assert told in ([{"a": "int64"}] * 2, [{"a": "int64"}], [{"b": "int64"}])
+        returned.append(two.put_next(0, {"b": "int64"})[1])
+        assert returned in ([{"a": "int64"}] * 2, [{"a": "int64"}], [{"b": "int64"}])
 
-        def look(after: SimulatedPosix, where: str, told: Any = told[0], wrong: list[str] = wrong) -> None:
-            if SchemaStore(SimulatedFileSystem(after), "/job/store", 8).of("a", "json").schema(7000) != told:
+        def look(after: SimulatedPosix, where: str, returned: Any = returned[0], wrong: list[str] = wrong) -> None:
+            if SchemaStore(SimulatedFileSystem(after), "/job/store", 8).of("a", "json").schema(7000) != returned:
                 wrong.append(where)
 
         on_every_power_loss(machine, look)
@@ -83,10 +84,10 @@ def test_whatever_a_task_was_told_survives_a_loss_of_power_whoever_has_put_it() 
     assert number > 5
 
 
-def test_one_that_is_gone_or_damaged_is_told_and_not_inferred_again() -> None:
+def test_missing_or_damaged_schema_raises_corrupt_error_and_is_not_inferred_again() -> None:
     machine = Machine()
-    kept = schemas(machine, 7).of("a", "json")
-    kept.put_next(0, {"a": "int64"})
+    schema_store = schemas(machine, 7).of("a", "json")
+    schema_store.put_next(0, {"a": "int64"})
     fs = SimulatedFileSystem(machine)
     data = fs.read(f"{FOLDER}/000000007000.json")
     assert decode_document(data, StoredSchema, 1, "", "") == StoredSchema(1, "a", "json", {"a": "int64"})
@@ -98,8 +99,8 @@ def test_one_that_is_gone_or_damaged_is_told_and_not_inferred_again() -> None:
         schemas(machine, 8).of("a", "json").schema(7000)
 
 
-def test_a_run_that_never_stops_finding_others_is_told() -> None:
-    kept = schemas(Machine(), 7).of("a", "json")
-    assert kept.put_next(7998, {"a": "int64"})[0] == 7999
+def test_run_with_too_many_schemas_raises_configuration_error() -> None:
+    schema_store = schemas(Machine(), 7).of("a", "json")
+    assert schema_store.put_next(7998, {"a": "int64"})[0] == 7999
     with pytest.raises(ConfigurationError, match="change too often"):
-        kept.put_next(7999, {"a": "int64", "b": "int64"})
+        schema_store.put_next(7999, {"a": "int64", "b": "int64"})

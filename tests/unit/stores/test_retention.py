@@ -1,4 +1,4 @@
-"""What is kept of runs long past."""
+"""Retention of the history of runs."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import Machine, go, source
 
 
-def test_of_runs_long_past_nothing_is_kept_in_the_tables() -> None:
+def test_tables_of_expired_runs_are_deleted() -> None:
     machine = Machine()
     for number in range(1, DEFAULT_RETENTION.tables + 4):
         assert go(WORLD, machine, source(a=number, b=number)).succeeded
     for table in ("plans", "task_states", "run_datasets", "run_times"):
-        kept = sorted(entry.name for entry in machine.scandir(f"{ROOTS.store}/{table}"))
-        assert len(kept) <= DEFAULT_RETENTION.tables + 1, table
-        assert len({path.split("/")[4] for path in machine.paths(f"{ROOTS.store}/{table}")}) == len(kept)
+        remaining = sorted(entry.name for entry in machine.scandir(f"{ROOTS.store}/{table}"))
+        assert len(remaining) <= DEFAULT_RETENTION.tables + 1, table
+        assert len({path.split("/")[4] for path in machine.paths(f"{ROOTS.store}/{table}")}) == len(remaining)
 
 
-def test_leases_of_runs_long_past_go_and_those_of_newer_runs_and_of_others_stay(tmp_path: Path) -> None:
+def test_leases_of_expired_runs_are_deleted_and_newer_and_foreign_ones_are_kept(tmp_path: Path) -> None:
     ids = [f"20250101T00000{number}-abc" for number in range(7)]
-    kept, own, partitions = Retention(tables=1, runs=2), ids[5], 2
+    retention, own, partitions = Retention(tables=1, runs=2), ids[5], 2
     locks = tmp_path / LOCK
     for name in (*map(run_name, ids), "somebody-s"):
         (locks / name).mkdir(parents=True)
     fs = LocalFileSystem()
-    expire_history(fs, str(tmp_path), own, 1, partitions, kept)
-    assert len([*locks.iterdir()]) == 8, "it is the first partition that does it"
-    expire_history(fs, str(tmp_path), own, 0, partitions, kept)
+    expire_history(fs, str(tmp_path), own, 1, partitions, retention)
+    assert len([*locks.iterdir()]) == 8, "only the first partition must delete leases"
+    expire_history(fs, str(tmp_path), own, 0, partitions, retention)
     assert {path.name for path in locks.iterdir()} == {*map(run_name, ids[3:]), "somebody-s"}
 
 
-def test_how_far_runs_were_that_died_long_ago_is_forgotten(tmp_path: Path) -> None:
+def test_progress_files_of_expired_runs_are_deleted(tmp_path: Path) -> None:
     ids = [f"20250101T00000{number}-abc" for number in range(7)]
     progress = tmp_path / PROGRESS
     for name in map(run_name, ids):

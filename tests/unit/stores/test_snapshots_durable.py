@@ -1,4 +1,4 @@
-"""A snapshot names nothing that a power loss may take away, also of a commit whose process died before its sync."""
+"""A snapshot names only state that survives a power loss, even after a commit whose process died before its sync."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.engine.driver.machines import Machine, begin_ingest, source, wri
 WORLD = World()
 
 
-def test_snapshot_after_a_commit_that_was_not_synced_names_only_what_survives_a_power_loss() -> None:
+def test_snapshot_after_an_unsynced_commit_names_only_durable_datasets() -> None:
     machine, is_put = Machine(), False
 
     def dies_before_the_sync(operation: Operation) -> None:
@@ -36,9 +36,9 @@ def test_snapshot_after_a_commit_that_was_not_synced_names_only_what_survives_a_
     store = WORLD.store(machine)
     prepare_snapshots(store)
     log = store.bucket_log(0, settings.epoch)
-    assert published_datasets(log.refresh()), "the process died before it put that the dataset is done"
-    seen = run_alone(write_snapshot_entry(store, None, 0, log, ()))
-    named: dict[str, DatasetSnapshot] = read_chain(store.fs, store.roots.store, seen)
+    assert published_datasets(log.refresh()), "the process must die after it put the DONE record"
+    snapshot = run_alone(write_snapshot_entry(store, None, 0, log, ()))
+    named: dict[str, DatasetSnapshot] = read_chain(store.fs, store.roots.store, snapshot)
     losses = 0
     for after in machine.after_power_loss(random.Random(1), 7, 8):
         losses += 1

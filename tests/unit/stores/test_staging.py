@@ -1,4 +1,4 @@
-"""Attempts' folders: each has its own, and some may be renamed as a whole."""
+"""Folders of attempts: each attempt has its own, and complete ones may be renamed as a whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def state_of(root: Path, *paths: tuple[str, str]) -> TaskState:
     return TaskState("r", 1, "d", "u", "a", TaskOutcome.SUCCEEDED, NONE, NONE, NONE, (result,))
 
 
-def whole(root: Path, state: TaskState) -> bool:
+def is_whole(root: Path, state: TaskState) -> bool:
     staged = StagedFiles(LocalFileSystem(), str(root))
     (result,) = state.branches
     assert not staged.are_whole(state, result)
@@ -43,31 +43,31 @@ def whole(root: Path, state: TaskState) -> bool:
     return staged.are_whole(state, result)
 
 
-def test_a_folder_with_exactly_the_outputs_is_whole(tmp_path: Path) -> None:
+def test_attempt_folder_with_exactly_its_outputs_is_whole(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/x"), ("u.a/y", "d/y"))
-    assert whole(tmp_path, state)
+    assert is_whole(tmp_path, state)
 
 
-def test_a_folder_with_anything_else_is_not(tmp_path: Path) -> None:
+def test_attempt_folder_with_an_additional_entry_is_not_whole(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/x"))
     (tmp_path / "u.a/more").mkdir()
-    assert not whole(tmp_path, state)
+    assert not is_whole(tmp_path, state)
 
 
-def test_a_folder_of_files_with_other_names_is_not(tmp_path: Path) -> None:
-    assert not whole(tmp_path, state_of(tmp_path, ("u.a/1", "d/x")))
+def test_attempt_folder_with_other_file_names_is_not_whole(tmp_path: Path) -> None:
+    assert not is_whole(tmp_path, state_of(tmp_path, ("u.a/1", "d/x")))
 
 
-def test_of_files_for_two_folders_those_that_lie_together_are_not(tmp_path: Path) -> None:
+def test_attempt_folder_is_not_whole_if_it_mixes_files_for_two_target_folders(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/1/x"), ("u.a/y", "d/2/y"))
-    assert not whole(tmp_path, state)
+    assert not is_whole(tmp_path, state)
     deeper = state_of(tmp_path / "3", ("u.a/x", "d/x"), ("u.a/y", "d/1/y"), ("u.a/1/z", "d/2/z"))
-    assert not whole(tmp_path / "3", deeper)
+    assert not is_whole(tmp_path / "3", deeper)
     apart = state_of(tmp_path / "2", ("u.a/0001/x", "d/1/x"), ("u.a/0002/y", "d/2/y"))
-    assert whole(tmp_path / "2", apart)
+    assert is_whole(tmp_path / "2", apart)
 
 
-def test_a_missing_or_a_replaced_file_is_missing(tmp_path: Path) -> None:
+def test_missing_or_replaced_staged_file_is_detected(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/x"), ("u.a/y", "d/y"))
     (tmp_path / "z").write_bytes(b"x")
     (tmp_path / "z").rename(tmp_path / "u.a/x")
@@ -76,14 +76,14 @@ def test_a_missing_or_a_replaced_file_is_missing(tmp_path: Path) -> None:
     assert not StagedFiles(LocalFileSystem(), str(tmp_path)).has_all_of(state)
 
 
-def test_attempts_go_with_what_is_in_their_folders(tmp_path: Path) -> None:
+def test_removing_attempts_deletes_their_folders_with_all_files(tmp_path: Path) -> None:
     state_of(tmp_path, ("u.a/0001/x", "d/1/x"), ("u.a/0002/y", "d/2/y"), ("u.b/x", "d/x"))
     (tmp_path / "u.c").mkdir()
     assert remove_attempts(LocalFileSystem(), str(tmp_path), ["u.a", "u.b", "u.c", "u.d"]) == 3
     assert not list(tmp_path.iterdir())
 
 
-def test_an_attempt_has_a_folder_that_no_other_has() -> None:
+def test_attempt_folder_is_exclusive() -> None:
     machine = Machine()
     fs = SimulatedFileSystem(machine)
     prepare_bucket(fs, "/job/staging", 1, 0)
@@ -97,7 +97,7 @@ def test_an_attempt_has_a_folder_that_no_other_has() -> None:
         make_area(fs, "/job/staging", "/job/output", 0, attempt)
 
 
-def test_an_epoch_s_folder_goes_with_the_last_of_its_buckets(tmp_path: Path) -> None:
+def test_epoch_folder_is_deleted_with_its_last_bucket(tmp_path: Path) -> None:
     fs = LocalFileSystem()
     for bucket in (1, 2):
         prepare_bucket(fs, str(tmp_path), 7, bucket)
@@ -108,7 +108,7 @@ def test_an_epoch_s_folder_goes_with_the_last_of_its_buckets(tmp_path: Path) -> 
     assert not epoch.exists()
 
 
-def test_what_is_swept_of_a_run_leaves_no_folder_where_a_zombie_of_it_could_write(tmp_path: Path) -> None:
+def test_swept_run_leaves_no_folder_in_which_a_zombie_could_write(tmp_path: Path) -> None:
     fs = LocalFileSystem()
     prepare_bucket(fs, str(tmp_path), 7, 1)
     area = make_area(fs, str(tmp_path), str(tmp_path / "out"), 1, AttemptIdentity("run", 7, "d", "u", "a"))

@@ -1,5 +1,7 @@
-"""Jobs whose branches go to an SQLite file, beside files or alone, on a machine in memory; with a flow that rejects,
-drops and multiplies records."""
+"""Jobs whose branches write to an SQLite file, alone or beside files, on an in-memory machine.
+
+The job's task flow rejects, drops and multiplies records.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,11 @@ FILES = World().files
 
 @dataclass
 class LedgerJob:
-    """A job with one target. `in_files`: its branches that are files; the others go to the target; `flow`: what stands
-    before them, from a source and a sink for all of its branches."""
+    """A job with one target database.
+
+    `in_files` names the branches that write files; the other branches write to the target. `flow` builds the task flow
+    in front of them from a source and one sink for all branches.
+    """
 
     folder: Path
     in_files: frozenset[str] = frozenset({"left"})
@@ -71,22 +76,22 @@ class LedgerJob:
 
     def rebuild(self, *, accept_gaps: bool = False) -> RebuildResult:
         flow, store = self.flow_of(ModelSource()), self.store
-        found = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps, flow=flow)
-        return rebuild_store(store, found, "rebuild-1", "me", accept_gaps=accept_gaps, flow=flow)
+        plan = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps, flow=flow)
+        return rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=accept_gaps, flow=flow)
 
-    # -- the target, by other means than the sink's
+    # -- the target, accessed without the sink
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Dataset, branch and value of all rows that a reader sees."""
-        found = self.query("SELECT dataset, branch, columns FROM records")
-        return sorted((urn, branch, msgspec.json.decode(columns)["value"]) for urn, branch, columns in found)
+        """Return dataset, branch and value of all rows that a reader sees."""
+        records = self.query("SELECT dataset, branch, columns FROM records")
+        return sorted((urn, branch, msgspec.json.decode(columns)["value"]) for urn, branch, columns in records)
 
     def query(self, sql: str, *values: object) -> list[tuple[str, ...]]:
         with closing(sqlite3.connect(self.path)) as db, db:
             return db.execute(sql, values).fetchall()
 
     def change(self, urn: str, branch: str, **fields: object) -> None:
-        """Has the ledger say something else."""
+        """Change fields of a ledger row."""
         ((text,),) = self.query("SELECT row FROM ledger WHERE (dataset, branch) = (?, ?)", urn, branch)
         row = msgspec.structs.replace(msgspec.json.decode(text, type=LedgerRow), **fields)
         text = msgspec.json.encode(row).decode()

@@ -1,4 +1,4 @@
-"""Losing a store and making it anew, as tests of rebuilds do it."""
+"""Helpers for rebuild tests: lose a store and recreate it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 def rebuild(world: World, calls: SimulatedPosix, *, accept_gaps: bool = False) -> RebuildResult:
     store = world.store(calls)
-    found = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps)
-    return rebuild_store(store, found, "rebuild-1", "me", accept_gaps=accept_gaps)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps)
+    return rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=accept_gaps)
 
 
 def lose_the_store(machine: Machine, buckets: int = 2) -> None:
-    """It is made anew, and knows nothing."""
+    """Recreate the store empty."""
     owner = read_claim(SimulatedFileSystem(machine), OUTPUT)
     assert owner is not None
     put_back(machine, {})
@@ -26,7 +26,7 @@ def lose_the_store(machine: Machine, buckets: int = 2) -> None:
 
 
 def put_back(machine: Machine, backup: dict[str, bytes]) -> None:
-    """A backup takes the store's place."""
+    """Replace the store by a backup."""
     for path in machine.paths(ROOTS.store):
         machine.remove(path)
     for path, data in backup.items():
@@ -35,6 +35,6 @@ def put_back(machine: Machine, backup: dict[str, bytes]) -> None:
 
 
 def remove_clean_mark(machine: Machine) -> None:
-    """Nobody can say any more that the last run has left nothing open."""
+    """Remove the record that the last run left nothing open."""
     (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith(f"-{Mark.CLEAN.value}")]
     machine.remove(mark)

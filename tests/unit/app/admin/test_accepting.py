@@ -1,4 +1,4 @@
-"""A sequence that an operator accepts as it is: what it lacks is recorded, and the rest is still compared."""
+"""Accepted sequences: the missing records are stored as skipped, and the audit still compares the rest."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ def counting(end: int, incarnation: str = "one") -> ModelSource:
 
 
 def quarantined(*, published_files: int) -> Machine:
-    """The second run's sequence has two files, of which so many are published, and the others are lost."""
+    """Quarantine the second run's sequence, of which `published_files` of two files are published and the others
+    lost."""
     machine = Machine()
     assert go(WORLD, machine, counting(4)).succeeded
-    left = [published_files]
+    remaining = [published_files]
 
     def dies(operation: Operation) -> None:
         if operation.kind.startswith("rename") and operation.path.startswith(f"{OUTPUT}/a/"):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.faults.append(dies)
@@ -47,37 +48,39 @@ def quarantined(*, published_files: int) -> Machine:
     return machine
 
 
-def accepts(machine: Machine) -> None:
+def accept_sequence(machine: Machine) -> None:
     store = WORLD.store(machine)
     flow = TaskFlow.straight(counting(10), FileSink())
     accept(store, "a", "operator", not_published=partial(not_published, store, flow, "operator"))
 
 
-@pytest.mark.parametrize(("there", "lost"), [(0, 6), (1, 3)])
-def test_what_an_accepted_sequence_lacks_is_skipped_and_later_damage_is_noticed(there: int, lost: int) -> None:
-    machine = quarantined(published_files=there)
-    accepts(machine)
+@pytest.mark.parametrize(("published_files", "lost"), [(0, 6), (1, 3)])
+def test_accepting_a_sequence_skips_its_missing_records_and_the_audit_still_reports_later_damage(
+    published_files: int, lost: int
+) -> None:
+    machine = quarantined(published_files=published_files)
+    accept_sequence(machine)
     assert states(WORLD, machine)["a"].watermark == Watermark({"0": 10}, "one")
-    found = audit(WORLD, machine)
-    assert (found.exact, found.gaps, found.skipped) == (True, 0, lost)
-    assert "was accepted (operator)" in found.skipped_ranges[0]
+    result = audit(WORLD, machine)
+    assert (result.exact, result.gaps, result.skipped) == (True, 0, lost)
+    assert "was accepted (operator)" in result.skipped_ranges[0]
     assert go(WORLD, machine, counting(12)).succeeded
     assert audit(WORLD, machine).exact
     for path in sorted(published(machine)):
-        kept = machine.read_file(path)
+        content = machine.read_file(path)
         machine.remove(path)
         damaged = audit(WORLD, machine)
         assert (damaged.exact, damaged.gaps > 0) == (False, True), path
-        machine.put(path, kept)
+        machine.put(path, content)
     assert audit(WORLD, machine).exact
 
 
-def test_a_command_that_dies_at_any_of_its_writes_records_all_or_nothing() -> None:
+def test_accept_command_killed_at_any_write_records_all_or_nothing() -> None:
     for number in range(60):
         machine = quarantined(published_files=1)
         machine.faults.append(dies_at(number))
         try:
-            accepts(machine)
+            accept_sequence(machine)
         except Crashed:
             machine.restart()
         else:
@@ -86,6 +89,6 @@ def test_a_command_that_dies_at_any_of_its_writes_records_all_or_nothing() -> No
         state = states(WORLD, machine)["a"]
         assert bool(state.skipped) is (state.open is None), number
         if state.open is not None:
-            accepts(machine)
+            accept_sequence(machine)
         assert (audit(WORLD, machine).exact, audit(WORLD, machine).skipped) == (True, 3), number
-    raise AssertionError("it never ended")
+    raise AssertionError("the accept command never completed")

@@ -1,4 +1,4 @@
-"""Runs, operator actions and damage in any order, over incarnations of the source: the audit after each of them."""
+"""Audits after runs, operator actions and damage in any order, over several incarnations of the source."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from tests.unit.app.admin.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.driver.machines import OUTPUT, Machine, audit, dies, go, published, states
 
 WORLD, MOST, OLD = World(), 6, 3
-"""Records before `OLD` are too old when an operator retains."""
+"""Retention expires records before offset `OLD`."""
 DAY_MS = 86_400_000
 BEFORE_MS, NEW_MS = 10 * DAY_MS, 100 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Timed(Converter):
-    """Gives each record a time, by its offset."""
+    """A converter that gives each record a time by its offset."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema.append(pa.field("time", pa.timestamp("ms", tz="UTC")))
@@ -74,7 +74,7 @@ def counting(end: int, incarnation: int, holes: frozenset[int] = frozenset()) ->
 
 
 class Job:
-    """A job and its model. `files`: the incarnation and the offsets of each file that was seen."""
+    """A job and its model. `files` maps each published file to its incarnation and offsets."""
 
     def __init__(self) -> None:
         self.machine, self.model = Machine(), SetModel()
@@ -86,11 +86,13 @@ class Job:
         return WALKED.store(self.machine)
 
     def do(self, act: Act) -> None:
-        """Carry out an act; of one that the model refuses, require that the product does so."""
-        low, held = self.model.watermark or 0, self.model.held
-        if act.kind == "accept" and held is not None:
-            there = {at for path in published(self.machine) - self.files.keys() for at in self._offsets(path)}
-            act = replace(act, published=frozenset(there))
+        """Carry out an act; if the model refuses it, require that the product refuses it too."""
+        low, held_range = self.model.watermark or 0, self.model.held
+        if act.kind == "accept" and held_range is not None:
+            published_offsets = {
+                at for path in published(self.machine) - self.files.keys() for at in self._offsets(path)
+            }
+            act = replace(act, published=frozenset(published_offsets))
         recreated = act.kind == "set" and self.model.watermark is not None and self._is_recreated()
         is_done = not recreated and self.model.do(act)
         match act.kind:
@@ -98,9 +100,9 @@ class Job:
                 assert go(WALKED, self.machine, self._source(max(act.at, low))).succeeded is is_done
             case "quarantine" if is_done:
                 self._quarantine(act)
-            case "retry" if held is not None:
+            case "retry" if held_range is not None:
                 operator_actions.retry(self.store, "a", "op")
-                assert go(WALKED, self.machine, self._source(held.stop)).succeeded is not self._is_recreated()
+                assert go(WALKED, self.machine, self._source(held_range.stop)).succeeded is not self._is_recreated()
             case "retain":
                 self._retain()
             case "set" | "forget" | "abandon" | "retry" | "accept" | "rebucket" if is_done:
@@ -133,21 +135,21 @@ class Job:
                 rebucket(self.store, Move(self.store.buckets % 3 + 1), new_run_id(), lambda step: None)
 
     def _quarantine(self, act: Act) -> None:
-        """A run dies before it publishes its first file, or its second one, if it has two."""
+        """Kill a run before it publishes its first or second file, then quarantine the dataset."""
         self.machine.faults.append(dies("rename", f"{OUTPUT}/a/", 1 + act.at % 2))
         with suppress(Crashed):
             go(WALKED, self.machine, self._source(act.at))
         self.machine.restart()
-        if states(WALKED, self.machine)["a"].open is None:  # it had a single file: it is done
+        if states(WALKED, self.machine)["a"].open is None:  # the sequence had a single file and is complete
             self.model.do(Act("retry"))
         else:
             operator_actions.quarantine(self.store, "a", "op")
 
     def _retain(self) -> None:
-        """As the command does: one run retires what is too old, and another one deletes it."""
+        """Retain as the command does: one run supersedes expired files, the next run deletes them."""
         put_expiry_request(self.store, BEFORE_MS, BEFORE_MS, "op")
-        for kept_cuts in (None, 2):
-            WALKED.retain(self.machine, self._source(MOST), BEFORE_MS, kept_cuts)
+        for kept_snapshots in (None, 2):
+            WALKED.retain(self.machine, self._source(MOST), BEFORE_MS, kept_snapshots)
 
     def _offsets(self, path: str) -> list[int]:
         return [int(at) for at in pq.read_table(io.BytesIO(self.machine.read_file(path)))["offset"].to_pylist()]
@@ -155,73 +157,75 @@ class Job:
     def _see_files(self) -> None:
         paths = published(self.machine)
         new = {path: (self.model.incarnation, self._offsets(path)) for path in paths - self.files.keys()}
-        self.files = {**{path: seen for path, seen in self.files.items() if path in paths}, **new}
+        self.files = {**{path: recorded for path, recorded in self.files.items() if path in paths}, **new}
 
     def is_exact(self) -> bool:
-        """Whether each record that is published is owed or was skipped, and is there once."""
-        there = Counter((incarnation, at) for incarnation, offsets in self.files.values() for at in offsets)
-        of_now = {at for incarnation, at in there if incarnation == self.model.incarnation}
-        once = all(count == 1 for count in there.values())
+        """Return whether each published record is owed or skipped, and is present exactly once."""
+        counts = Counter((incarnation, at) for incarnation, offsets in self.files.values() for at in offsets)
+        of_now = {at for incarnation, at in counts if incarnation == self.model.incarnation}
+        once = all(count == 1 for count in counts.values())
         return self.model.held is None and once and of_now <= self.model.owed | self.model.passed
 
     def _is_owed(self, incarnation: int, offsets: list[int]) -> bool:
-        """Whether the audit misses these records. What an operator skipped may be published, or not."""
+        """Return whether the audit must report these records as missing; skipped records are optional."""
         is_of_now = incarnation == self.model.incarnation
         return bool(set(offsets) - self.model.passed) if is_of_now else not self.model.passed
 
     def compare(self, place: int) -> None:
-        """Compare the audit with the model, as the job is and with a published file missing."""
-        found = audit(WALKED, self.machine)
-        assert (found.gaps, found.altered, found.unknown_files, found.not_compared) == (0, [], [], []), found
-        assert found.exact is self.is_exact(), found
-        assert found.pending == ([] if self.model.held is None else ["a (quarantined)"])
+        """Compare the audit with the model, first unchanged and then with one published file missing."""
+        result = audit(WALKED, self.machine)
+        assert (result.gaps, result.altered, result.unknown_files, result.not_compared) == (0, [], [], []), result
+        assert result.exact is self.is_exact(), result
+        assert result.pending == ([] if self.model.held is None else ["a (quarantined)"])
         missed = [path for path, seen in sorted(self.files.items()) if self._is_owed(*seen)]
         if missed and self.is_exact():
             path = missed[place % len(missed)]
-            kept = self.machine.read_file(path)
+            content = self.machine.read_file(path)
             self.machine.remove(path)
             assert not audit(WALKED, self.machine).exact, path
-            self.machine.put(path, kept)
+            self.machine.put(path, content)
 
 
-EACH = (
+EVERY_ACT = (
     *(Act("run", 2), Act("quarantine", 5), Act("retain"), Act("rebucket"), Act("accept"), Act("run", 6)),
     *(Act("retain"), Act("rebucket"), Act("recreate"), Act("forget"), Act("run", 1), Act("quarantine", 5)),
     *(Act("set", 0), Act("abandon"), Act("rebucket"), Act("run", 5), Act("retain"), Act("run", 6)),
 )
-"""Every kind of act, accepted and refused."""
+"""Every kind of act, both accepted and refused."""
 
 
 @settings(deadline=None, max_examples=60)
-@example(acts=[*EACH], place=0)
+@example(acts=[*EVERY_ACT], place=0)
 @example(acts=[Act("run", 3), Act("retain"), Act("set", 0), Act("run", 3)], place=0)
 @given(acts=st.lists(ACTS, min_size=2, max_size=8), place=st.integers(0, 5))
-def test_the_audit_is_right_after_each_action_and_misses_each_file(acts: list[Act], place: int) -> None:
+def test_audit_agrees_with_the_model_after_each_action_and_reports_each_missing_file(
+    acts: list[Act], place: int
+) -> None:
     job = Job()
     for act in acts:
         job.do(act)
         job.compare(place)
 
 
-def test_error_files_reprocess_holes_and_rebuild_of_two_incarnations() -> None:
-    """In either incarnation record 3 is rejected and 1 is a hole; what is reprocessed is that of both."""
+def test_error_files_holes_reprocess_and_rebuild_of_two_incarnations_stay_exact() -> None:
+    """In both incarnations record 3 is rejected and record 1 is a hole. Reprocess reads both rejected records."""
     rejecting, machine, holes = World(flow=TurningAway(frozenset({"a/0/3"}))), Machine(), frozenset({1})
     first, second = counting(5, 1, holes), counting(6, 2, holes)
     assert go(rejecting, machine, first).succeeded
     set_watermark(WORLD.store(machine), second, "a", None, "op", new=False)
     assert go(rejecting, machine, second).succeeded
     store = WORLD.store(machine)
-    found = audit_store(store, ModelSource.provenance, deep=True)
-    assert (found.exact, found.records, found.rejected, found.holes) == (True, 3 + 4, 2, 2)
+    result = audit_store(store, ModelSource.provenance, deep=True)
+    assert (result.exact, result.records, result.rejected, result.holes) == (True, 3 + 4, 2, 2)
     for path in sorted(path for path in machine.paths("/job/output") if path.endswith(".parquet")):
-        kept = machine.read_file(path)
+        content = machine.read_file(path)
         machine.remove(path)
         assert not audit_store(store, ModelSource.provenance, deep=True).exact, path
-        machine.put(path, kept)
+        machine.put(path, content)
     assert WORLD.reprocess(machine, second, "a").succeeded
-    found = audit_store(store, ModelSource.provenance, deep=True)
-    assert (found.exact, found.records, found.rejected) == (True, 9, 0)
-    assert {each.watermark.incarnation for each in states(WORLD, machine)["a"].earlier} == {"id 1"}
+    result = audit_store(store, ModelSource.provenance, deep=True)
+    assert (result.exact, result.records, result.rejected) == (True, 9, 0)
+    assert {earlier.watermark.incarnation for earlier in states(WORLD, machine)["a"].earlier} == {"id 1"}
     lose_the_store(machine, 1)
     assert rebuild(WORLD, machine).written
     rebuilt = audit_store(WORLD.store(machine), ModelSource.provenance, deep=True)

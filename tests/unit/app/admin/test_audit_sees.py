@@ -1,4 +1,4 @@
-"""An audit that reports "exact" has compared the output with what the store sealed last, after any operator action."""
+"""Audits that report "exact" have compared the output with the newest sealed state, after any operator action."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def counting_in(end: int, incarnation: str = ONE) -> ModelSource:
     return ModelSource({"a": ModelDataset({"0": end}, incarnation=incarnation)})
 
 
-def sets(machine: Machine, source: ModelSource, at: int | None) -> None:
-    """The operator sets the watermark of dataset a, as the command does."""
+def set_positions(machine: Machine, source: ModelSource, at: int | None) -> None:
+    """Set the watermark of dataset a as the operator's command does."""
     set_watermark(WORLD.store(machine), source, "a", None if at is None else {"0": at}, "operator", new=False)
 
 
@@ -42,10 +42,10 @@ def first_file(machine: Machine) -> str:
     return min(published(machine))
 
 
-def test_positions_set_to_what_they_are_keep_the_incarnation_so_that_a_recreated_source_is_refused() -> None:
+def test_setting_positions_to_their_current_values_keeps_the_incarnation_and_a_recreated_source_is_refused() -> None:
     machine = Machine()
     go(WORLD, machine, counting_in(5))
-    sets(machine, counting_in(5), 5)
+    set_positions(machine, counting_in(5), 5)
     assert states(WORLD, machine)["a"].watermark == Watermark({"0": 5}, ONE)
     recreated = go(WORLD, machine, counting_in(9, "incarnation two"))
     assert (recreated.succeeded, recreated.totals.records_published) == (False, 0)
@@ -57,65 +57,65 @@ def test_positions_of_a_recreated_source_are_refused_until_the_watermark_is_null
     go(WORLD, machine, counting_in(5))
     again = counting_in(4, "incarnation two")
     with pytest.raises(ConfigurationError, match="recreated since"):
-        sets(machine, again, 2)
-    sets(machine, again, None)
-    sets(machine, again, 2)
+        set_positions(machine, again, 2)
+    set_positions(machine, again, None)
+    set_positions(machine, again, 2)
     assert states(WORLD, machine)["a"].watermark == Watermark({"0": 2}, "incarnation two")
     assert go(WORLD, machine, again).totals.records_published == 2
     assert audit(WORLD, machine).exact
 
 
 @pytest.mark.parametrize("at", [5, 7, None])
-def test_the_audit_is_exact_after_a_watermark_was_set_and_misses_files_that_go_afterwards(at: int | None) -> None:
+def test_audit_is_exact_after_a_watermark_was_set_and_reports_files_deleted_later(at: int | None) -> None:
     machine = Machine()
     go(WORLD, machine, counting_in(5))
-    sets(machine, counting_in(9), at)
+    set_positions(machine, counting_in(9), at)
     assert audit(WORLD, machine).exact
     machine.remove(first_file(machine))
     lacking = audit(WORLD, machine)
     assert (lacking.exact, lacking.gaps) == (False, 5)
 
 
-def test_positions_that_an_operator_skips_are_named_and_the_rest_is_compared() -> None:
+def test_audit_names_positions_skipped_by_an_operator_and_compares_the_rest() -> None:
     machine = Machine()
     go(WORLD, machine, counting_in(5))
-    sets(machine, counting_in(9), 7)
+    set_positions(machine, counting_in(9), 7)
     assert go(WORLD, machine, counting_in(9)).totals.records_published == 2
-    found = audit(WORLD, machine)
-    assert (found.exact, found.skipped, found.gaps, found.past_watermark) == (True, 2, 0, 0)
-    assert found.skipped_ranges == ["a, partition '0', 5 to 7: skipped: the watermark was set by hand (operator)"]
+    result = audit(WORLD, machine)
+    assert (result.exact, result.skipped, result.gaps, result.past_watermark) == (True, 2, 0, 0)
+    assert result.skipped_ranges == ["a, partition '0', 5 to 7: skipped: the watermark was set by hand (operator)"]
     machine.remove(first_file(machine))
     assert (audit(WORLD, machine).gaps, audit(WORLD, machine).skipped) == (5, 2)
 
 
-def test_ranges_that_are_named_as_skipped_are_neither_published_nor_rejected() -> None:
-    """The watermark is set back, and forward again beyond what is published."""
+def test_ranges_reported_as_skipped_exclude_published_and_rejected_records() -> None:
+    """Set the watermark back, and then forward beyond the published records."""
     machine = Machine()
     go(WORLD, machine, counting_in(5))
     for at in (2, 8):
-        sets(machine, counting_in(9), at)
-    found = audit(WORLD, machine)
-    assert (found.exact, found.skipped, found.gaps) == (True, 3, 0)
-    assert found.skipped_ranges == ["a, partition '0', 5 to 8: skipped: the watermark was set by hand (operator)"]
-    assert positions_lost(states(WORLD, machine)["a"].skipped) == 6, "the store does not know what is published"
+        set_positions(machine, counting_in(9), at)
+    result = audit(WORLD, machine)
+    assert (result.exact, result.skipped, result.gaps) == (True, 3, 0)
+    assert result.skipped_ranges == ["a, partition '0', 5 to 8: skipped: the watermark was set by hand (operator)"]
+    assert positions_lost(states(WORLD, machine)["a"].skipped) == 6, "the store must count published positions too"
 
 
-def test_files_that_were_lost_are_read_again_by_a_watermark_set_back_and_the_audit_is_exact() -> None:
+def test_setting_the_watermark_back_reads_lost_files_again_and_the_audit_is_exact() -> None:
     machine = Machine()
     for end in (5, 9):
         go(WORLD, machine, counting_in(end))
     for path in published(machine):
         machine.remove(path)
-    sets(machine, counting_in(9), 0)
+    set_positions(machine, counting_in(9), 0)
     assert go(WORLD, machine, counting_in(9)).totals.records_published == 9
     assert audit(WORLD, machine).exact
 
 
-def test_files_of_an_earlier_incarnation_are_missed_when_they_are_gone() -> None:
+def test_audit_reports_missing_files_of_an_earlier_incarnation() -> None:
     machine = Machine()
     go(WORLD, machine, counting_in(5))
     again = counting_in(3, "incarnation two")
-    sets(machine, again, None)
+    set_positions(machine, again, None)
     assert go(WORLD, machine, again).succeeded
     whole = audit(WORLD, machine)
     assert (whole.exact, whole.earlier_incarnations, whole.not_compared) == (True, 1, [])
@@ -128,11 +128,11 @@ def test_negative_positions_are_refused(at: int) -> None:
     machine = Machine()
     go(WORLD, machine, counting_in(5))
     with pytest.raises(ConfigurationError, match="is negative"):
-        sets(machine, counting_in(5), at)
+        set_positions(machine, counting_in(5), at)
     assert states(WORLD, machine)["a"].watermark == Watermark({"0": 5}, ONE)
 
 
-def of_place(place: Place) -> AuditResult:
+def audited(place: Place) -> AuditResult:
     return audit_store(place.store(), ModelSource.provenance, deep=True)
 
 
@@ -143,7 +143,7 @@ def copied(place: Place, folder: Path) -> Path:
 
 
 def put_back(place: Place, copy: Path) -> None:
-    """The data of the output comes from a copy; its marks are the newest, as a copy of folders alone would leave it."""
+    """Restore the output's data from a copy and keep its newest marks, as a copy of the data folders alone would."""
     for path in Path(place.roots.output).iterdir():
         if path.name != ".distcommit":
             shutil.rmtree(path)
@@ -151,31 +151,31 @@ def put_back(place: Place, copy: Path) -> None:
                 shutil.copytree(copy / path.name, path)
 
 
-def test_an_output_from_before_a_retention_is_noticed(tmp_path: Path) -> None:
+def test_audit_detects_an_output_from_before_a_retention(tmp_path: Path) -> None:
     place = Place(tmp_path, kept=2)
     for end in (3, 5):
         place.run(end, ["a"])
     copy = copied(place, tmp_path)
     aged(place)
     retain_and_delete(place)
-    assert of_place(place).exact
+    assert audited(place).exact
     put_back(place, copy)
-    found = of_place(place)
-    assert not found.exact
-    assert "expected the replacement of epoch" in "".join(found.altered)
+    result = audited(place)
+    assert not result.exact
+    assert "expected the replacement of epoch" in "".join(result.altered)
 
 
-def test_an_output_from_before_a_replacement_is_noticed(tmp_path: Path) -> None:
+def test_audit_detects_an_output_from_before_a_replacement(tmp_path: Path) -> None:
     place = Place(tmp_path, publish="replace", kept=2)
     place.run(3, ["a"])
     copy = copied(place, tmp_path)
     place.run(5, ["a"])
-    assert of_place(place).exact
+    assert audited(place).exact
     put_back(place, copy)
-    assert not of_place(place).exact
+    assert not audited(place).exact
 
 
-def test_an_output_from_before_a_reprocess_is_noticed(tmp_path: Path) -> None:
+def test_audit_detects_an_output_from_before_a_reprocess(tmp_path: Path) -> None:
     place = Rejecting(tmp_path, kept=2)
     place.run(5, ["a"])
     copy = copied(place, tmp_path)
@@ -183,44 +183,44 @@ def test_an_output_from_before_a_reprocess_is_noticed(tmp_path: Path) -> None:
     errors = ReprocessSource(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     assert run(place.launch, replace(settings, flow=errors.flow.with_source(errors))).totals.records_published == 2
     end_run(settings.store, settings.epoch, clean=True)
-    assert of_place(place).exact
+    assert audited(place).exact
     put_back(place, copy)
-    assert not of_place(place).exact
+    assert not audited(place).exact
 
 
-def test_a_claim_or_a_mark_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_audit_detects_a_missing_claim_or_mark(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.run(3, ["a"])
     folder = Path(place.roots.output) / ".distcommit"
-    assert of_place(place).exact
+    assert audited(place).exact
     for path in [folder / "owner.json", *folder.glob("*-began")]:
         data = path.read_bytes()
         path.unlink()
-        assert "the output as a whole" in of_place(place).altered[0], path.name
+        assert "the output as a whole" in audited(place).altered[0], path.name
         path.write_bytes(data)
-    assert of_place(place).exact
+    assert audited(place).exact
 
 
-def test_a_file_of_another_job_in_the_folder_of_a_dataset_is_noticed(tmp_path: Path) -> None:
-    """It takes the place of our own file with the same records, which is gone."""
-    for name in ("ours", "others"):
+def test_audit_reports_a_file_of_another_job_in_a_dataset_folder(tmp_path: Path) -> None:
+    """Replace the job's own file by another job's file with the same records."""
+    for name in ("own", "other"):
         (tmp_path / name).mkdir()
-    ours, others = Place(tmp_path / "ours"), Place(tmp_path / "others")
-    for place in (ours, others):
+    own_place, other_place = Place(tmp_path / "own"), Place(tmp_path / "other")
+    for place in (own_place, other_place):
         place.run(3, ["a"])
-    (mine,) = Path(ours.roots.output, "a").rglob("*.parquet")
-    (theirs,) = Path(others.roots.output, "a").rglob("*.parquet")
-    mine.unlink()
-    shutil.copy(theirs, mine.parent / theirs.name)
-    found = of_place(ours)
-    assert not found.exact
-    assert "the commit log does not name it" in found.unknown_files[0]
+    (own_file,) = Path(own_place.roots.output, "a").rglob("*.parquet")
+    (foreign_file,) = Path(other_place.roots.output, "a").rglob("*.parquet")
+    own_file.unlink()
+    shutil.copy(foreign_file, own_file.parent / foreign_file.name)
+    result = audited(own_place)
+    assert not result.exact
+    assert "the commit log does not name it" in result.unknown_files[0]
 
 
-def test_losses_and_rejected_records_count_once_whatever_the_number_of_branches() -> None:
+def test_rejected_records_count_once_whatever_the_number_of_branches() -> None:
     world = World(flow=TurningAway(frozenset({"a/0/1", "a/0/4"})))
     machine = Machine()
     go(world, machine, source(a=6))
-    found = audit_store(world.store(machine), ModelSource.provenance, deep=True)
-    (row,) = found.partitions
-    assert (found.exact, found.records, found.rejected, row.published) == (True, 4, 2, 4)
+    result = audit_store(world.store(machine), ModelSource.provenance, deep=True)
+    (row,) = result.partitions
+    assert (result.exact, result.records, result.rejected, row.published) == (True, 4, 2, 4)

@@ -1,4 +1,4 @@
-"""Datasets that get other names by `rebucket` are read by the columns that converters have kept of them."""
+"""Datasets renamed by `rebucket` are read with the stored schemas of their old names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _run(folder: Path, kind: str, datasets: dict[str, ModelDataset]) -> RunResul
 
 
 @pytest.mark.parametrize("kind", ["partition", "topic"])
-def test_what_gets_another_name_is_read_by_the_columns_that_it_has_had(tmp_path: Path, kind: str) -> None:
+def test_renamed_dataset_is_read_with_the_columns_of_its_old_name(tmp_path: Path, kind: str) -> None:
     by = {
         "topic": lambda end: {"t": ModelDataset({"0": end, "1": end})},
         "partition": lambda end: {f"t@{number}": ModelDataset({f"{number}": end}) for number in range(2)},
@@ -75,7 +75,7 @@ def test_what_gets_another_name_is_read_by_the_columns_that_it_has_had(tmp_path:
 
 @dataclass(frozen=True, slots=True)
 class _Partitions(ModelSource):
-    """Datasets that are partitions by the job file, whatever they were."""
+    """A source whose job file names datasets by partition, whatever their earlier names."""
 
     provenance = NAMED["partition"].provenance
 
@@ -83,8 +83,8 @@ class _Partitions(ModelSource):
         return f"{dataset_urn.partition('@')[0]}@{partition}"
 
 
-def test_what_a_rebuild_finds_under_another_name_is_read_by_them_too() -> None:
-    """The log with one of two partitions is torn."""
+def test_dataset_rebuilt_under_a_new_name_is_read_with_the_columns_of_its_old_name() -> None:
+    """The log that contains one of the two partitions is damaged."""
     machine, source = Machine(), _Partitions(NAMED["partition"].datasets)
     run_pinned(KEEPS, machine, ModelSource({"t": ModelDataset({"0": 1, "1": 1})}), named("topic"))
     rebucket(KEEPS.store(machine), renames("partition"), new_run_id(), lambda step: None)
@@ -94,14 +94,14 @@ def test_what_a_rebuild_finds_under_another_name_is_read_by_them_too() -> None:
     assert log != store.bucket_log(store.bucket_of("t")).folder
     replace_files(machine, log, dict.fromkeys(machine.paths(log), b"{"))
     flow = KEEPS.flow(source, KEEPS.files)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
-    rebuilt = rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False, flow=flow)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
+    rebuilt = rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=False, flow=flow)
     assert rebuilt.written
     settings = KEEPS.begin(machine, ModelSource({"t@1": ModelDataset({"1": 4})}))
     result = run(launch_here, settings, pinned=named("partition"))
     assert result.succeeded, result.totals.reasons
     (ids,) = known_states(store)["t@1"].schemas.values()
-    assert [number // 1000 for number in ids] == [rebuilt.epoch], "and its numbers are the rebuild's"
+    assert [number // 1000 for number in ids] == [rebuilt.epoch], "schema ids must come from the rebuild"
 
 
 def _documents(folder: Path) -> list[dict[str, Any]]:

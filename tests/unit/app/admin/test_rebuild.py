@@ -1,4 +1,4 @@
-"""Rebuilding a store from the published files, on a machine that may die at any operation of it."""
+"""Rebuilds of a store from published files, on a machine that may die at any operation."""
 
 from __future__ import annotations
 
@@ -55,13 +55,15 @@ THIRD = source(a=[7, 5], b=5, c=4)
 FOURTH = ModelSource({**THIRD.datasets, "a": ModelDataset({"0": 9, "1": 5}, units=2)})
 
 
-def in_units(found: ModelSource, units: int) -> ModelSource:
-    return ModelSource({urn: ModelDataset(dataset.partitions, units=units) for urn, dataset in found.datasets.items()})
+def in_units(data: ModelSource, units: int) -> ModelSource:
+    return ModelSource({urn: ModelDataset(dataset.partitions, units=units) for urn, dataset in data.datasets.items()})
 
 
 def stale(*, clean: bool) -> Machine:
-    """The first run's store under the second run's output; of the second run's sequences nothing is sure unless it was
-    `clean`."""
+    """Put the first run's store under the second run's output.
+
+    Unless `clean`, no mark proves that the second run's sequences were closed.
+    """
     machine = Machine()
     WORLD.run(machine, in_units(FIRST, 1))
     backup = machine.paths(STORE)
@@ -73,7 +75,7 @@ def stale(*, clean: bool) -> Machine:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_stale_store_is_refused_and_after_the_rebuild_all_is_exact(clean: bool) -> None:
+def test_stale_store_is_refused_until_a_rebuild_makes_the_audit_exact(clean: bool) -> None:
     machine = stale(clean=clean)
     before = published(machine)
     with pytest.raises(StaleStoreError):
@@ -91,18 +93,18 @@ def test_a_stale_store_is_refused_and_after_the_rebuild_all_is_exact(clean: bool
     assert WORLD.violation(machine, THIRD, {}) == ""
 
 
-def test_without_the_rebuild_records_would_be_published_twice() -> None:
+def test_run_on_a_stale_store_without_a_rebuild_publishes_records_twice() -> None:
     machine = stale(clean=True)
     for path in machine.paths(f"{OUTPUT}/.distcommit"):
         if not path.endswith("owner.json"):
-            machine.remove(path)  # else no run begins
+            machine.remove(path)  # otherwise no run can begin
     began = SimulatedFileSystem(machine), OUTPUT, WORLD.store(machine).job_log().refresh().fence_epoch, Mark.BEGAN
     put_mark(*began)
     WORLD.run(machine, THIRD)
     assert not audit(WORLD, machine).exact
 
 
-def test_whatever_is_missing_of_a_sequence_that_may_be_open_is_read_again() -> None:
+def test_missing_files_of_a_possibly_open_sequence_are_read_again() -> None:
     units = sorted({path.rpartition("-")[0].rpartition("-")[0] for path in published(stale(clean=False))})
     of_the_second = [unit for unit in units if f"/{SECOND_EPOCH:010d}-" in unit]
     assert len(of_the_second) > 5
@@ -114,8 +116,8 @@ def test_whatever_is_missing_of_a_sequence_that_may_be_open_is_read_again() -> N
         assert WORLD.violation(machine, THIRD, {}) == "", unit
 
 
-def test_a_rebuild_that_died_anywhere_is_finished_by_the_next() -> None:
-    """Until then no run begins. One of the files of an open sequence is missing."""
+def test_rebuild_killed_at_any_operation_is_completed_by_the_next_rebuild() -> None:
+    """No run begins before a rebuild completes. One file of an open sequence is missing."""
     died = 0
     begin = stale(clean=False)
     begin.remove(next(path for path in sorted(published(begin)) if f"/a/{SECOND_EPOCH:010d}-" in path))
@@ -146,7 +148,7 @@ def crash() -> None:
     raise Crashed
 
 
-def test_a_partition_that_first_appears_in_an_open_sequence_must_begin_at_its_first_offset() -> None:
+def test_partition_that_first_appears_in_an_open_sequence_is_set_aside_unless_it_begins_at_its_first_offset() -> None:
     machine = Machine()
     WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 8}, units=4)}))
     remove_clean_mark(machine)
@@ -160,10 +162,10 @@ def test_a_partition_that_first_appears_in_an_open_sequence_must_begin_at_its_fi
 
 @pytest.mark.parametrize("nth", [2, 3, 4])
 @pytest.mark.parametrize("then", [source(a=[6, 6]), source(b=1)], ids=["read again", "another dataset"])
-def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_for_published(
+def test_at_least_once_rebuild_counts_only_files_that_continue_without_a_gap_as_published(
     nth: int, then: ModelSource
 ) -> None:
-    """A run dies as it publishes; the next one is clean, and may have left its dataset out."""
+    """A run dies while it publishes. The next run is clean and may have omitted the dataset."""
     world = World(buckets=2, at_least_once=True)
     machine, data = with_folders(Machine(), "a"), ModelSource({"a": ModelDataset({"0": 6, "1": 6}, units=2)})
     world.store(machine)
@@ -172,7 +174,7 @@ def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_fo
         world.run(machine, data)
     machine.restart()
     if nth == 3:
-        machine.remove(min(published(machine)))  # the first work unit's is not there, the second one's is
+        machine.remove(min(published(machine)))  # only the second work unit's file remains
     assert world.run(machine, then).succeeded
     lose_the_store(machine)
     result = rebuild(machine)
@@ -182,25 +184,25 @@ def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_fo
     assert world.violation(machine, after, {}) == ""
 
 
-def test_a_store_that_is_kept_as_it_is_may_run_again() -> None:
+def test_accepted_stale_store_keeps_its_states_and_can_run_again() -> None:
     machine = stale(clean=True)
     before = states(WORLD, machine)
-    assert keep_store(WORLD.store(machine), "rebuild-1", "person").written
+    assert keep_store(WORLD.store(machine), "rebuild-1", "operator").written
     assert states(WORLD, machine) == before
     epoch = WORLD.begin(machine, THIRD).epoch
     assert epoch > SECOND_EPOCH + 1
 
 
-def test_looking_changes_nothing() -> None:
+def test_planning_a_rebuild_changes_no_file() -> None:
     machine = stale(clean=False)
     store = WORLD.store(machine)
     before = machine.paths("/job")
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    assert (found.written, found.datasets) == (False, 3)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    assert (plan.written, plan.datasets) == (False, 3)
     assert machine.paths("/job") == before
 
 
-def test_marks_do_not_pile_up() -> None:
+def test_superseded_run_markers_are_deleted() -> None:
     machine = Machine()
     for count in range(1, 8):
         WORLD.run(machine, source(a=count))
@@ -209,22 +211,24 @@ def test_marks_do_not_pile_up() -> None:
     assert [name.partition("-")[2] for name in names] == ["began", "clean", ""]
 
 
-def test_a_rebuild_that_wakes_late_takes_nothing_from_those_that_came_since() -> None:
-    """It was frozen before one of its looks for so long that another rebuild has ended, and a run has sealed what it is
-    about to publish, and published all but the first file of it."""
-    lost_by_the_late = 0
-    for look in itertools.count(8):
-        machine, runs, looks = stale(clean=False), list[RunSettings](), itertools.count()
+def test_delayed_rebuild_deletes_no_files_of_a_later_rebuild_or_run() -> None:
+    """The rebuild pauses before one of its listings.
+
+    Meanwhile another rebuild completes, and a run seals its sequences and publishes all files but the first.
+    """
+    rejected_late_rebuilds = 0
+    for listing in itertools.count(8):
+        machine, runs, listings = stale(clean=False), list[RunSettings](), itertools.count()
 
         def others_come(
             operation: Operation,
             machine: Machine = machine,
             runs: list[RunSettings] = runs,
-            looks: Iterator[int] = looks,
-            look: int = look,
+            listings: Iterator[int] = listings,
+            listing: int = listing,
         ) -> None:
-            here = operation.path == STAGING or BUCKET_LOG in operation.path
-            if operation.kind == "scandir" and here and next(looks) == look:
+            is_watched = operation.path == STAGING or BUCKET_LOG in operation.path
+            if operation.kind == "scandir" and is_watched and next(listings) == listing:
                 rebuild(machine)
                 runs.append(planned(machine, WORLD, FOURTH))
                 machine.faults = [fails(errno.EACCES, "rename", f"{OUTPUT}/a/", times=1)]
@@ -235,7 +239,7 @@ def test_a_rebuild_that_wakes_late_takes_nothing_from_those_that_came_since() ->
         try:
             rebuild(machine)
         except (ConflictError, StaleStoreError, FileNotFoundError):
-            lost_by_the_late += 1
+            rejected_late_rebuilds += 1
         machine.faults.clear()
         if not runs:
             break
@@ -244,45 +248,50 @@ def test_a_rebuild_that_wakes_late_takes_nothing_from_those_that_came_since() ->
             drain_partition(runs[0], 0)
         try:
             WORLD.run(machine, FOURTH)
-        except StaleStoreError:  # the late one has marked the output, and then found out
+        except StaleStoreError:  # the delayed rebuild marked the output before it was fenced
             assert rebuild(machine).written
             WORLD.run(machine, FOURTH)
-        assert WORLD.violation(machine, FOURTH, {}) == "", look
-    assert lost_by_the_late > 3, "most looks are after the fences"
+        assert WORLD.violation(machine, FOURTH, {}) == "", listing
+    assert rejected_late_rebuilds > 3, "most listings must follow the fences"
 
 
 @pytest.mark.parametrize("at_least_once", [False, True])
-def test_which_files_were_read_is_forgotten_where_newer_ones_are_published(tmp_path: Path, at_least_once: bool) -> None:
-    """A backup of the store knows the files up to then: with the rows of later ones they would be read once more."""
+def test_rebuild_discards_the_list_of_read_files_where_newer_files_are_published(
+    tmp_path: Path, at_least_once: bool
+) -> None:
+    """The store's backup lists only the files read before it.
+
+    With the row positions of later files, that list would cause those files to be read twice.
+    """
     folder, machine, world = Folder(tmp_path), Machine(), World(at_least_once=at_least_once)
     folder.put("a/1.jsonl", "1\n2\n", 1)
     folder.put("b/1.jsonl", "1\n", 1)
-    world.run(machine, folder.source())  # type: ignore[arg-type]  # a source as any other
+    world.run(machine, folder.source())  # type: ignore[arg-type]  # a source that is not a ModelSource
     backup = machine.paths(STORE)
     folder.put("a/2.jsonl", "3\n", 2)
     world.run(machine, folder.source())  # type: ignore[arg-type]
     put_back(machine, backup)
     assert rebuilt(world, machine).written
-    found = {urn: state.watermark.positions for urn, state in states(world, machine).items() if state.watermark}
-    assert found["a"] == {"0": 3}
-    assert set(found["b"]) == {"0", "files"}
+    positions = {urn: state.watermark.positions for urn, state in states(world, machine).items() if state.watermark}
+    assert positions["a"] == {"0": 3}
+    assert set(positions["b"]) == {"0", "files"}
     result = world.run(machine, folder.source())  # type: ignore[arg-type]
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "not planned")]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
 
 
-def test_once_a_person_has_said_which_files_were_read_all_is_exact(tmp_path: Path) -> None:
-    """How many rows were read is as before: their partition begins where it began."""
+def test_setting_the_list_of_read_files_after_a_rebuild_makes_the_audit_exact(tmp_path: Path) -> None:
+    """The row count is unchanged, because the partition begins at its original offset."""
     folder, machine = Folder(tmp_path), Machine()
     folder.put("a/1.jsonl", "1\n2\n", 1)
-    WORLD.run(machine, folder.source())  # type: ignore[arg-type]  # a source as any other
-    known = states(WORLD, machine)["a"].watermark
+    WORLD.run(machine, folder.source())  # type: ignore[arg-type]  # a source that is not a ModelSource
+    watermark = states(WORLD, machine)["a"].watermark
     lose_the_store(machine)
     assert rebuild(machine).written
-    operator_actions.set_watermark(WORLD.store(machine), "a", known, "me")
-    found = audit_store(WORLD.store(machine), FilesSource.provenance, deep=True)
-    assert (found.exact, found.records, found.past_watermark) == (True, 2, 0)
+    operator_actions.set_watermark(WORLD.store(machine), "a", watermark, "me")
+    result = audit_store(WORLD.store(machine), FilesSource.provenance, deep=True)
+    assert (result.exact, result.records, result.past_watermark) == (True, 2, 0)
     folder.put("a/2.jsonl", "3\n", 2)
     WORLD.run(machine, folder.source())  # type: ignore[arg-type]
-    found = audit_store(WORLD.store(machine), FilesSource.provenance, deep=True)
-    assert (found.exact, found.records) == (True, 3)
+    result = audit_store(WORLD.store(machine), FilesSource.provenance, deep=True)
+    assert (result.exact, result.records) == (True, 3)

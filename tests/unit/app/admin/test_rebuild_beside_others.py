@@ -1,4 +1,4 @@
-"""Rebuilding a store beside people at work, and beside another rebuild, wherever they meet."""
+"""Rebuilds of a store while an operator or another rebuild acts at any point."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ FIRST, SECOND, THIRD = source(a=[1, 1], b=1), source(a=[2, 2], b=3), source(a=[3
 
 def rebuild(machine: Machine, run_id: str = "rebuild") -> None:
     store = WORLD.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    assert rebuild_store(store, found, run_id, "me", accept_gaps=False).written
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    assert rebuild_store(store, plan, run_id, "me", accept_gaps=False).written
 
 
 def stale() -> Machine:
@@ -57,35 +57,35 @@ def stale() -> Machine:
     return machine
 
 
-def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_rebuild_is_refused() -> None:
-    told: list[str] = []
+def test_operator_watermark_set_during_a_rebuild_is_kept_or_the_rebuild_is_refused() -> None:
+    conflicts: list[str] = []
     for number in range(0, 400, 3):
         machine = stale()
         store = WORLD.store(machine)
 
-        def person(machine: Machine = machine) -> bool:
+        def set_watermark(machine: Machine = machine) -> bool:
             operator_actions.set_watermark(WORLD.store(machine), "b", Watermark({"0": 2}), "person")
             return True
 
-        meeting = Meeting(machine, number, person)
+        meeting = Meeting(machine, number, set_watermark)
         machine.faults.append(meeting)
         try:
             rebuild(machine)
         except ConflictError as error:
-            told.append(str(error))
+            conflicts.append(str(error))
             machine.restart()
             rebuild(machine, "again")
         if meeting.result is None:
             break
         state = store.bucket_log(0).refresh().state_of("b")
-        skipped = [(each.low, each.high) for each in state.skipped]
+        skipped = [(skip.low, skip.high) for skip in state.skipped]
         assert state.watermark == Watermark({"0": 2}) or skipped == [(1, 2)], number
-    assert len(told) > 0
-    assert all("found idle, watermark 2" in each for each in told)
-    assert number > 3 * len(told)
+    assert len(conflicts) > 0
+    assert all("found idle, watermark 2" in conflict for conflict in conflicts)
+    assert number > 3 * len(conflicts)
 
 
-def test_whoever_abandons_a_sequence_takes_nothing_away_that_a_rebuild_has_counted() -> None:
+def test_interrupted_abandon_deletes_no_file_that_a_rebuild_counted_as_published() -> None:
     machine = Machine()
     WORLD.run(machine, FIRST)
     with_folders(machine, "a").faults.append(fails(errno.EIO, "rename", f"{OUTPUT}/a/"))
@@ -107,14 +107,14 @@ def test_whoever_abandons_a_sequence_takes_nothing_away_that_a_rebuild_has_count
     replace_files(machine, STORE, backup)
     rebuild(machine)
     assert half[0] not in published(machine)
-    for step in steps:  # the person goes on
+    for step in steps:  # the operator's abandon continues
         step.undo()
     WORLD.run(machine, THIRD)
     assert WORLD.violation(machine, THIRD, {}) == ""
 
 
 @pytest.mark.parametrize("place", range(0, 24, 2))
-def test_two_rebuilds_make_a_lost_store_anew_though_one_of_them_stops_anywhere(place: int) -> None:
+def test_lost_store_is_recreated_by_two_rebuilds_although_one_dies_at_any_operation(place: int) -> None:
     for number in range(100):
         machine = Machine()
 
@@ -137,7 +137,7 @@ def test_two_rebuilds_make_a_lost_store_anew_though_one_of_them_stops_anywhere(p
     assert number > 20
 
 
-def test_a_rebuild_whose_store_another_one_uses_already_goes_on_with_it() -> None:
+def test_rebuild_continues_with_a_store_that_another_rebuild_already_uses() -> None:
     machine = Machine()
     fs = SimulatedFileSystem(machine)
     log = f"{STORE}/log/bucket=00000"
@@ -156,26 +156,26 @@ def test_a_rebuild_whose_store_another_one_uses_already_goes_on_with_it() -> Non
     assert len(swept) == 1
 
 
-def test_a_run_that_looks_while_a_rebuild_begins_does_not_begin_on_what_is_half_rebuilt() -> None:
-    """Wherever it looks: it may read marks before the rebuild has put its own, and the job log after its fence."""
-    met = 0
+def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
+    """The run may read the marks before the rebuild puts its own, and the job log after the rebuild's fence."""
+    concurrent_rebuilds = 0
     for number in range(20):
         machine = stale()
         store = WORLD.store(machine)
         epoch = max(read_marks(store.fs, ROOTS.output).values()) + 1
-        left = [number]
+        remaining = [number]
 
-        def rebuild_begins(operation: Operation, machine: Machine = machine, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] == -1:
+        def rebuild_begins(operation: Operation, machine: Machine = machine, remaining: list[int] = remaining) -> None:
+            remaining[0] -= 1
+            if remaining[0] == -1:
                 faults, machine.faults = machine.faults, []
                 store = WORLD.store(machine)
-                put_mark(store.fs, ROOTS.output, epoch, Mark.REBUILD)  # noqa: B023 - called in this round
+                put_mark(store.fs, ROOTS.output, epoch, Mark.REBUILD)  # noqa: B023 - called in this iteration
                 store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild"))  # noqa: B023
                 machine.faults = faults
 
         machine.faults.append(rebuild_begins)
         with pytest.raises(StaleStoreError):
             begin_run(WORLD.store(machine), "run")
-        met += left[0] < 0
-    assert met > 5
+        concurrent_rebuilds += remaining[0] < 0
+    assert concurrent_rebuilds > 5

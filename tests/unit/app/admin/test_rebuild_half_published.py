@@ -1,5 +1,7 @@
-"""A run died in the midst of publishing, and its store is lost, put back from before, or can't be read in part: what
-may be lacking is read again, and nothing is there twice."""
+"""A run dies while it publishes, and its store is lost, restored from an older backup, or partly unreadable.
+
+Records that may be missing are read again, and no record is published twice.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 2})}), ModelSource({"a": Mo
 
 
 def dies_as_it_publishes(world: World, machine: Machine, source: ModelSource, path: str, after: int = 0) -> None:
-    """A run that dies as it renames a file, or a folder, to such a path, when it has done so to that many."""
-    left = [after]
+    """Kill a run when it renames a file or folder to `path`, after `after` such renames."""
+    remaining = [after]
 
     def dies(operation: Operation) -> None:
         if operation.kind.startswith("rename") and re.match(f"{OUTPUT}/{path}", operation.path):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.faults.append(dies)
@@ -57,33 +59,38 @@ def after_the_next_run(world: World, machine: Machine, source: ModelSource) -> A
 
 
 @pytest.mark.parametrize("published", range(1, 4))
-def test_what_one_branch_has_of_a_sequence_and_another_lacks_is_not_published_twice(published: int) -> None:
-    """Of two work units that go to both branches. The first may go on, in both, where the older files end; then it
-    makes up for nothing that one branch has of the second."""
+def test_records_published_in_one_branch_only_are_not_published_twice_after_a_rebuild(published: int) -> None:
+    """Two work units write to both branches.
+
+    The first work unit may continue in both branches where the older files end. It must not compensate for records of
+    the second work unit that only one branch has.
+    """
     world, machine, source = World(flow=TWO), Machine(), ModelSource({"a": ModelDataset({"0": 6}, units=2)})
     world.run(machine, FIRST)
     backup = machine.paths(ROOTS.store)
     dies_as_it_publishes(world, machine, source, "a/[xy]/[0-9]", published)
     put_back(machine, backup)
-    found = after_the_next_run(world, machine, source)
-    assert (found.exact, found.records) == (True, 12)
+    result = after_the_next_run(world, machine, source)
+    assert (result.exact, result.records) == (True, 12)
 
 
-def test_nor_where_it_begins_with_what_is_not_for_the_other_branch() -> None:
-    """The first new record is for branch x alone, whose file says so of y: of that one both branches know all."""
+def test_records_published_in_one_branch_only_are_not_published_twice_after_one_for_that_branch_alone() -> None:
+    """Only branch x receives the first new record. Its file records that, so the record is accounted for in both
+    branches."""
     fork = ByValue({"y": frozenset({"a/0/2"})})
     world, machine = World(flow=TurningAway(branches=TWO.branches, fork=fork)), Machine()
     world.run(machine, FIRST)
     backup = machine.paths(ROOTS.store)
     dies_as_it_publishes(world, machine, SECOND, "a/y/[0-9]")
     put_back(machine, backup)
-    found = after_the_next_run(world, machine, SECOND)
-    assert (found.exact, found.records) == (True, 9)
+    result = after_the_next_run(world, machine, SECOND)
+    assert (result.exact, result.records) == (True, 9)
 
 
 @pytest.mark.parametrize("at_least_once", [False, True])
-def test_a_dataset_of_which_one_branch_alone_has_something_begins_at_0(*, at_least_once: bool) -> None:
-    """Wherever its source would begin now: at the newest record it would pass over what the other branch lacks."""
+def test_dataset_published_in_one_branch_only_begins_at_offset_0_after_a_rebuild(*, at_least_once: bool) -> None:
+    """The configured start must not apply: starting at the newest record would skip records that the other branch
+    lacks."""
     world = World(buckets=2, flow=TWO, at_least_once=at_least_once)
     machine, source = Machine(), ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 2})})
     world.run(machine, ModelSource({"b": source.datasets["b"]}))
@@ -91,9 +98,9 @@ def test_a_dataset_of_which_one_branch_alone_has_something_begins_at_0(*, at_lea
     assert [path for path in machine.paths(OUTPUT) if "/a/x/" in path]
     assert not [path for path in machine.paths(OUTPUT) if "/a/y/" in path]
     lose_the_store(machine)
-    done = rebuild(world, machine)
-    assert done.written
-    assert bool([path for path in done.set_aside if "/a/x/" in path]) is not at_least_once
+    result = rebuild(world, machine)
+    assert result.written
+    assert bool([path for path in result.set_aside if "/a/x/" in path]) is not at_least_once
     watermark = known_states(world.store(machine))["a"].watermark
     assert watermark is not None
     assert watermark.positions == {"0": 0}
@@ -101,7 +108,7 @@ def test_a_dataset_of_which_one_branch_alone_has_something_begins_at_0(*, at_lea
 
 @dataclass(frozen=True, slots=True)
 class _Twice(Converter):
-    """Makes two records of one, which go to folders of their own."""
+    """A converter that makes two records of each input record, for two different folders."""
 
     makes_several: ClassVar[bool] = True
 
@@ -121,25 +128,25 @@ SEVERAL_AT_LEAST_ONCE = World(flow=_twice, files=FILES, at_least_once=True)
 
 
 def is_kept(machine: Machine, backup: dict[str, bytes]) -> None:
-    """The store knows what is pending, as where the log of another bucket is damaged."""
+    """Keep the store, which knows the pending sequence, as when another bucket's log is damaged."""
 
 
 @pytest.mark.parametrize("becomes_of_the_store", [put_back, is_kept])
-def test_several_of_one_that_are_half_published_are_read_again(
+def test_partly_published_output_records_of_one_input_record_are_read_again(
     becomes_of_the_store: Callable[[Machine, dict[str, bytes]], None],
 ) -> None:
-    """Each of the two files of an attempt has all of its offsets, and one is published."""
+    """Each of an attempt's two files covers all of its offsets, and only one file is published."""
     machine = Machine()
     SEVERAL.run(machine, FIRST)
     backup = machine.paths(ROOTS.store)
     dies_as_it_publishes(SEVERAL, machine, SECOND, "a/part=b/[0-9]")
     becomes_of_the_store(machine, backup)
-    found = after_the_next_run(SEVERAL, machine, SECOND)
-    assert (found.exact, found.records) == (True, 10)
+    result = after_the_next_run(SEVERAL, machine, SECOND)
+    assert (result.exact, result.records) == (True, 10)
 
 
-def test_several_of_one_are_kept_where_the_store_knows_that_these_are_all() -> None:
-    """The run died when it had published both files, before it could say so."""
+def test_fully_published_output_records_of_one_input_record_are_kept_if_the_store_lists_all_files() -> None:
+    """The run dies after it published both files and before it recorded this."""
     machine = Machine()
     SEVERAL.run(machine, FIRST)
     renamed = re.compile(f"{OUTPUT}/a/part=b/[0-9]")
@@ -155,25 +162,25 @@ def test_several_of_one_are_kept_where_the_store_knows_that_these_are_all() -> N
         SEVERAL.run(machine, SECOND)
     machine.restart()
     assert known_states(SEVERAL.store(machine))["a"].sequence is not None
-    done = rebuild(SEVERAL, machine)
-    assert (done.written, done.set_aside_count) == (True, 0)
-    found = after_the_next_run(SEVERAL, machine, SECOND)
-    assert (found.exact, found.records) == (True, 10)
+    result = rebuild(SEVERAL, machine)
+    assert (result.written, result.set_aside_count) == (True, 0)
+    audited = after_the_next_run(SEVERAL, machine, SECOND)
+    assert (audited.exact, audited.records) == (True, 10)
 
 
-def test_with_at_least_once_several_of_one_that_are_half_published_are_not_missing() -> None:
+def test_at_least_once_rebuild_reads_partly_published_output_records_of_one_input_record_again() -> None:
     machine, world = Machine(), SEVERAL_AT_LEAST_ONCE
     world.run(machine, FIRST)
     backup = machine.paths(ROOTS.store)
     dies_as_it_publishes(world, machine, SECOND, "a/part=b/[0-9]")
     put_back(machine, backup)
-    found = after_the_next_run(world, machine, SECOND)
-    assert found.passed
+    result = after_the_next_run(world, machine, SECOND)
+    assert result.passed
     assert len(parts(machine, "b")) == 2
 
 
-def test_nor_where_a_run_after_that_read_less_and_left_nothing_open() -> None:
-    """What the run that died had read further has been written down by nobody."""
+def test_at_least_once_rebuild_reads_partly_published_records_again_after_a_shorter_clean_run() -> None:
+    """The last records that the killed run read are recorded nowhere."""
     machine, world = Machine(), SEVERAL_AT_LEAST_ONCE
     world.run(machine, FIRST)
     dies_as_it_publishes(world, machine, SECOND, "a/part=b/[0-9]")
@@ -186,7 +193,7 @@ def test_nor_where_a_run_after_that_read_less_and_left_nothing_open() -> None:
 
 
 class InParts(LedgerJob):
-    """Its branch of files has them in folders by a field; none of its new records are for the target."""
+    """A job whose file branch partitions by a field and whose target branch gets none of the new records."""
 
     def flow_of(self, source: Source) -> TaskFlow:
         flow = _twice(source, FILES)
@@ -194,7 +201,7 @@ class InParts(LedgerJob):
         return replace(flow, branches=[left, right], fork=ByValue({"right": frozenset(f"a/0/{n}" for n in (2, 3, 4))}))
 
 
-def test_nor_are_they_taken_for_whole_beside_a_target_that_gets_none_of_them(tmp_path: Path) -> None:
+def test_partly_published_files_are_set_aside_beside_a_target_that_gets_none_of_their_records(tmp_path: Path) -> None:
     job = InParts(tmp_path)
     job.run(FIRST)
     backup = job.machine.paths(ROOTS.store)
@@ -208,11 +215,11 @@ def test_nor_are_they_taken_for_whole_beside_a_target_that_gets_none_of_them(tmp
         job.run(SECOND)
     job.machine.restart()
     put_back(job.machine, backup)
-    done = job.rebuild()
-    assert (done.written, done.set_aside_count) == (True, 1)
+    result = job.rebuild()
+    assert (result.written, result.set_aside_count) == (True, 1)
     assert job.run(SECOND).succeeded
-    found = job.audit()
-    assert (found.exact, found.records) == (True, 14), found
+    audited = job.audit()
+    assert (audited.exact, audited.records) == (True, 14), audited
 
 
 def parts(machine: Machine, part: str) -> list[str]:

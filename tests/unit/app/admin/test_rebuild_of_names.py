@@ -1,5 +1,7 @@
-"""Rebuilds of a store that is from before its datasets got other names by `rebucket`, and knows a dataset of the old
-name: what is published under the new ones moves it."""
+"""Rebuilds of a store from before a `rebucket` that renamed its datasets.
+
+Files published under the new names move the watermark of the dataset with the old name.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def _topic_of(urn: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Topics(ModelSource):
-    """Datasets that are topics by the job file, whatever they were."""
+    """A source whose job file names datasets by topic, whatever their earlier names."""
 
     provenance = Provenance("partition", "offset", _topic_of)
 
@@ -37,8 +39,8 @@ class _Topics(ModelSource):
         return _topic_of(dataset_urn)
 
 
-@pytest.mark.parametrize("goes_on_as", ["topic", "partition"])
-def test_what_is_published_under_newer_names_is_not_read_again(goes_on_as: str) -> None:
+@pytest.mark.parametrize("kind", ["topic", "partition"])
+def test_records_published_under_newer_dataset_names_are_not_read_again(kind: str) -> None:
     machine = Machine()
     read_as_topics(machine)  # t and u are read up to offset 1
     backup = machine.paths(ROOTS.store)
@@ -47,11 +49,11 @@ def test_what_is_published_under_newer_names_is_not_read_again(goes_on_as: str) 
     put_back(machine, backup)
     store = WORLD.store(machine)
     flow = TaskFlow.straight(_Topics({"t": ModelDataset({"0": 3, "1": 3})}), WORLD.files)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
-    done = rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False, flow=flow)
-    assert done.written, done.problems
-    if goes_on_as == "partition":
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
+    result = rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=False, flow=flow)
+    assert result.written, result.problems
+    if kind == "partition":
         rebucket(WORLD.store(machine), renames("partition"), new_run_id(), lambda step: None)
-    run_pinned(WORLD, machine, NAMED[goes_on_as], named(goes_on_as))
+    run_pinned(WORLD, machine, NAMED[kind], named(kind))
     after = audit_store(WORLD.store(machine), _Topics.provenance, deep=True)
     assert not after.duplicates, after.published_by_two

@@ -1,4 +1,4 @@
-"""A store rebuilt from folders of a field, whose newest files have taken the place of some in the midst of others."""
+"""Rebuilds of a store from folders by field, where the newest files replaced some files between others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 @dataclass(frozen=True)
 class Parts(Converter):
-    """Names the part of each record by its offset."""
+    """A converter that names the part of each record by its offset."""
 
     parts: str
 
@@ -50,26 +50,26 @@ def ran(world: World, sizes: list[int]) -> Machine:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("sizes", [[2, 3], [2, 4], [3, 5], [2, 3, 5], [2, 3, 4, 5]])
-def test_what_was_replaced_is_counted_with_the_files_that_were_not(sizes: list[int], clean: bool) -> None:
+def test_rebuild_counts_replaced_records_together_with_the_files_that_remain(sizes: list[int], clean: bool) -> None:
     world = world_of("abbbc")
     machine = ran(world, sizes)
     before = known_states(world.store(machine))["a"]
     if not clean:
         remove_clean_mark(machine)
     lose_the_store(machine, 1)
-    done = rebuild(world, machine)
-    assert (done.written, done.problems) == (True, []), done
+    result = rebuild(world, machine)
+    assert (result.written, result.problems) == (True, []), result
     after = known_states(world.store(machine))["a"]
     assert (after.watermark, after.origin) == (before.watermark, before.origin)
     assert audit_store(world.store(machine), ModelSource.provenance, deep=True).exact
 
 
-def test_a_file_that_is_lost_in_the_midst_is_told() -> None:
+def test_rebuild_reports_the_offsets_of_a_lost_file_between_others() -> None:
     world = world_of("axbb")
     machine = ran(world, [3, 4])
     (path,) = [path for path in machine.paths(OUTPUT) if "part=x" in path]
     machine.remove(path)
     lose_the_store(machine, 1)
-    done = rebuild(world, machine)
-    assert not done.written
-    assert any("no file has offsets 1 to 2" in problem for problem in done.problems), done
+    result = rebuild(world, machine)
+    assert not result.written
+    assert any("no file has offsets 1 to 2" in problem for problem in result.problems), result

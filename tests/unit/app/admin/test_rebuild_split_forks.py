@@ -1,4 +1,4 @@
-"""A store rebuilt from files and a ledger where a fork sends each record to one of them alone."""
+"""Rebuilds of a store from files and a ledger, where a fork routes each record to only one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 2})}), ModelSource({"a": Mo
 
 @dataclass
 class SplitJob(LedgerJob):
-    """Files on the left, the target on the right. `not_left`, `not_right`: records that a branch has nothing of."""
+    """A job with a file branch `left` and a target branch `right`. `not_left` and `not_right` name records without
+    output there."""
 
     not_left: frozenset[str] = frozenset()
     not_right: frozenset[str] = frozenset()
@@ -38,8 +39,8 @@ class SplitJob(LedgerJob):
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_what_only_the_target_was_to_have_is_read_again(tmp_path: Path, lost: bool) -> None:
-    """A run dies after the files and before the target's commit: the files say what was not for them."""
+def test_records_for_the_target_only_are_read_again_after_a_rebuild(tmp_path: Path, lost: bool) -> None:
+    """A run dies after the files and before the target's commit. The files record which offsets were not for them."""
     job = SplitJob(tmp_path, not_left=frozenset({"a/0/3", "a/0/4"}), not_right=frozenset({"a/0/2"}))
     assert job.run(FIRST).succeeded
     backup = job.machine.paths(ROOTS.store)
@@ -48,16 +49,16 @@ def test_what_only_the_target_was_to_have_is_read_again(tmp_path: Path, lost: bo
         lose_the_store(job.machine)
     else:
         put_back(job.machine, backup)
-    done = job.rebuild()
-    assert (done.written, done.problems, done.set_aside_count) == (True, [], 1), done
+    result = job.rebuild()
+    assert (result.written, result.problems, result.set_aside_count) == (True, [], 1), result
     assert job.run(SECOND).succeeded
-    found = job.audit()
-    assert (found.exact, found.skipped) == (True, 0), found
+    audited = job.audit()
+    assert (audited.exact, audited.skipped) == (True, 0), audited
     assert [value for _, _, value in job.rows()] == ["a/0/0", "a/0/1", "a/0/3", "a/0/4"]
 
 
-def test_who_commits_first_at_a_target_behind_a_rebuild_is_told_and_nothing_comes_twice(tmp_path: Path) -> None:
-    """The target has no row of the dataset that could be fenced."""
+def test_first_commit_at_a_target_after_a_rebuild_is_reported_and_no_row_is_written_twice(tmp_path: Path) -> None:
+    """The target has no ledger row of the dataset that the rebuild could fence."""
     job = SplitJob(tmp_path, not_right=frozenset({"a/0/0", "a/0/1"}))
     assert job.run(FIRST).succeeded
     sleeping = job.world.begin(job.machine, FIRST, sink=job.sink).epoch

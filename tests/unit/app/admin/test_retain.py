@@ -1,4 +1,4 @@
-"""Retention: what is too old goes on purpose; audit, rebuild and readers know it."""
+"""Retention: expired files are deleted, and the audit, rebuilds and readers account for them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.models.turning_away import TurningAway
 from tests.unit.app.job_file.test_readers import Place
 
 OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000
-"""When a file was written that is old, in seconds, and before when files are."""
+"""The modification time of expired files, in seconds, and the expiry cutoff."""
 
 
 def aged(place: Place) -> None:
-    """All that is published by now was written long ago."""
+    """Give all published files an old modification time."""
     for path in Path(place.roots.output).rglob("*.parquet"):
         os.utime(path, (OLD_S - 1, OLD_S - 1))
 
@@ -57,9 +57,9 @@ def retain_and_delete(place: Place) -> None:
 
 
 def audit(place: Place) -> AuditResult:
-    found = audit_store(place.store(), place.begin({}).flow.source.provenance, deep=True)
-    assert found.exact, found
-    return found
+    result = audit_store(place.store(), place.begin({}).flow.source.provenance, deep=True)
+    assert result.exact, result
+    return result
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -> None:
+def test_expired_files_are_deleted_and_are_neither_a_gap_nor_read_again(place: Place) -> None:
     assert find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
     retain_and_delete(place)
-    found = audit(place)
-    assert (found.records, found.retained, found.gaps) == (4, 6, 0)
+    result = audit(place)
+    assert (result.records, result.retained, result.gaps) == (4, 6, 0)
     assert place.counts(place.read()) == {"a": 2, "b": 2}
     assert len(list(Path(place.roots.output).rglob("*.parquet"))) == 2
     place.run(6, ["a", "b"])
@@ -85,7 +85,7 @@ def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -
 
 
 class Rejecting(Place):
-    """Turns records 1 and 4 of each dataset away."""
+    """A job that rejects records 1 and 4 of each dataset."""
 
     def begin(self, ends: dict[str, int]) -> RunSettings:
         settings = super().begin(ends)
@@ -93,20 +93,20 @@ class Rejecting(Place):
         return replace(settings, flow=flow(settings.flow.source, settings.flow.sinks[0]))
 
 
-def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_path: Path) -> None:
+def test_expired_error_files_are_deleted_and_are_not_reprocessed(tmp_path: Path) -> None:
     place = Rejecting(tmp_path)
     place.run(3, ["a"])
     aged(place)
     place.run(5, ["a"])
     before = audit(place)
     assert (before.records, before.rejected) == (3, 2)
-    told = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True)
-    assert (told.records, told.rejected, told.files, told.rows[0].rejected) == (3, 1, 2, 1)
+    expired = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True)
+    assert (expired.records, expired.rejected, expired.files, expired.rows[0].rejected) == (3, 1, 2, 1)
     retain_and_delete(place)
-    found = audit(place)
-    assert (found.records, found.rejected, found.retained, found.gaps) == (1, 1, 3, 0)
-    (left,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
-    assert left.stat().st_mtime > OLD_S
+    audited = audit(place)
+    assert (audited.records, audited.rejected, audited.retained, audited.gaps) == (1, 1, 3, 0)
+    (remaining_file,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
+    assert remaining_file.stat().st_mtime > OLD_S
     settings = place.begin({"a": 5})
     errors = ReprocessSource(place.fs, place.roots.output, TaskFlow.straight(settings.flow.source, FileSink()), "a")
     result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
@@ -115,17 +115,17 @@ def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_pat
     assert audit(place).rejected == 0
 
 
-def test_what_was_turned_away_is_in_no_time_folder_whatever_its_dataset_is_called(tmp_path: Path) -> None:
+def test_error_files_are_not_in_a_time_folder_even_if_the_dataset_is_named_like_one(tmp_path: Path) -> None:
     place = Rejecting(tmp_path)
     place.run(2, ["2001-09-08"])
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = TaskFlow.straight(place.begin({}).flow.source, sink)
     live = ExpirableFiles(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
-    (file,) = [each for each in live if each.footer.kind == "rejected"]
+    (file,) = [candidate for candidate in live if candidate.footer.kind == "rejected"]
     assert file.end_ms > OLD_MS
 
 
-def test_a_store_that_is_lost_is_rebuilt_where_what_was_turned_away_is_taken(tmp_path: Path) -> None:
+def test_lost_store_is_rebuilt_after_expired_error_files_were_deleted(tmp_path: Path) -> None:
     place = Rejecting(tmp_path)
     place.run(3, ["a"])
     aged(place)
@@ -134,8 +134,8 @@ def test_a_store_that_is_lost_is_rebuilt_where_what_was_turned_away_is_taken(tmp
     assert (audit(place).retained, audit(place).rejected) == (3, 0)
 
 
-def test_folders_in_which_nothing_is_left_go_too(place: Place) -> None:
-    """But for the dataset's own, and for one in which somebody has put something."""
+def test_empty_folders_are_deleted_after_retention(place: Place) -> None:
+    """The dataset's own folder and a folder with a foreign file are kept."""
     output = Path(place.roots.output)
     for urn in ("a", "b"):
         (old,) = (path for path in (output / urn).glob("*.parquet") if path.stat().st_mtime < OLD_S)
@@ -150,16 +150,16 @@ def test_folders_in_which_nothing_is_left_go_too(place: Place) -> None:
     audit(place)
 
 
-def test_a_reader_of_an_older_cut_is_told_that_retention_has_taken_it(place: Place) -> None:
+def test_reading_an_expired_snapshot_raises_an_error_that_names_the_expiry_request(place: Place) -> None:
     old, at = place.read(), datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
     epoch = old.epoch
     retain_and_delete(place)
-    for ask in (lambda: place.read(as_of=epoch), lambda: place.read(as_of=at), old.files):
+    for read_expired in (lambda: place.read(as_of=epoch), lambda: place.read(as_of=at), old.files):
         with pytest.raises(CutGoneError, match="expired: somebody requested the deletion of files older than 2001-09"):
-            ask()
+            read_expired()
 
 
-def test_files_stay_as_long_as_a_kept_cut_shows_them(place: Place) -> None:
+def test_expired_files_are_kept_as_long_as_a_kept_snapshot_lists_them(place: Place) -> None:
     old = place.read()
     files = old.files()
     retain(place)
@@ -174,55 +174,55 @@ def test_files_stay_as_long_as_a_kept_cut_shows_them(place: Place) -> None:
     assert not any(Path(file).exists() for file in set(files) - set(place.read().files()))
 
 
-def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
+def test_lost_store_is_rebuilt_to_its_previous_watermarks_after_retention(place: Place) -> None:
     retain_and_delete(place)
     rebuilt(place)
     assert audit(place).retained == 6
 
 
 def rebuilt(place: Place) -> None:
-    """The store is lost and made anew, and says what it had said."""
+    """Lose the store, recreate it, and require the previous watermarks."""
     before = {urn: state.watermark for urn, state in known_states(place.store()).items()}
     owner = read_claim(place.fs, place.roots.output)
     assert owner is not None
     shutil.rmtree(place.roots.store)
     store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
-    done = rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "rebuild", "somebody", accept_gaps=False)
-    assert done.written, done.problems
+    result = rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "rebuild", "somebody", accept_gaps=False)
+    assert result.written, result.problems
     assert {urn: state.watermark for urn, state in known_states(place.store()).items()} == before
 
 
-def test_what_is_retained_is_known_once_partitions_are_replaced(tmp_path: Path) -> None:
+def test_expired_records_stay_counted_after_partitions_are_replaced(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.run(3, ["a"])
     aged(place)
     retain_and_delete(place)
-    place.publish = "replace"  # as another publisher, which goes on from what retention has said
+    place.publish = "replace"  # the new publisher must continue after the expired records
     place.run(5, ["a"])
     place.run(6, ["a"])
-    found = audit(place)
-    assert (found.retained, found.replaced, found.records) == (3, 2, 1)
+    result = audit(place)
+    assert (result.retained, result.replaced, result.records) == (3, 2, 1)
 
 
-def test_of_several_retentions_the_newest_says_all(place: Place) -> None:
+def test_newest_tombstone_covers_all_earlier_retentions(place: Place) -> None:
     retain_and_delete(place)
     aged(place)
     place.run(7, ["a", "b"])
     retain_and_delete(place)
     assert audit(place).retained == 10
-    stones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
-    assert len(stones) == 4, "of each dataset the newest, and the one that it takes the place of"
+    tombstones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
+    assert len(tombstones) == 4, "each dataset must have its newest tombstone and the superseded one"
     retain(place, 2)
     newest = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
     named = [file for path in newest for file in read_tombstone(place.fs, str(path)).files]
-    assert len(newest) == 2, "each names just the one before it, so that no run looks for what is long gone"
+    assert len(newest) == 2, "each tombstone must name only its predecessor"
     assert len(named) == 2
-    horizon = newest_expiry_request(place.store())
-    assert horizon is not None
-    assert horizon.before_ms == OLD_MS
+    request = newest_expiry_request(place.store())
+    assert request is not None
+    assert request.before_ms == OLD_MS
 
 
-def test_a_horizon_that_is_damaged_is_told(place: Place) -> None:
+def test_damaged_expiry_request_raises_corrupt_error(place: Place) -> None:
     retain_and_delete(place)
     (path,) = Path(place.roots.store, "horizons").iterdir()
     path.write_text("nothing")
@@ -247,14 +247,14 @@ def test_a_horizon_that_is_damaged_is_told(place: Place) -> None:
         ("2024-01", "day", "UTC", None),
     ],
 )
-def test_a_folder_is_past_once_its_whole_time_is(
+def test_time_folder_ends_when_its_whole_period_is_over(
     folder: str, granularity: str, zone: str, end: datetime | None
 ) -> None:
     partition = TimePartition.model_validate({"granularity": granularity, "time_zone": zone})
     assert folder_end_ms(folder, partition) == (None if end is None else end.timestamp() * 1000)
 
 
-def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) -> None:
+def test_time_folder_decides_expiry_instead_of_the_file_modification_time(place: Place) -> None:
     flow = place.begin({}).flow
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = replace(flow, branches=(replace(flow.branches[0], sink=sink),))
@@ -263,15 +263,15 @@ def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) ->
         file = next(Path(place.roots.output, "a").rglob("*.parquet"))
         (Path(place.roots.output, "a") / folder).mkdir()
         file.rename(Path(place.roots.output, "a") / folder / file.name)
-        (live,) = [each for each in aged.live() if folder in each.path]
+        (live,) = [candidate for candidate in aged.live() if folder in candidate.path]
         assert live.end_ms == end
         assert ExpiryCutoff(OLD_MS).is_expired(live) == (end < OLD_MS)
     assert not ExpiryCutoff(OLD_MS).is_expired(replace(live, end_ms=0))
 
 
 @pytest.mark.parametrize(("urn", "branch"), [("2000", MAIN_BRANCH), ("a", "2000")])
-def test_neither_the_folder_of_a_dataset_nor_of_a_branch_is_one_by_time(tmp_path: Path, urn: str, branch: str) -> None:
-    """Files in folders by day, of a job that has folders by year and day since."""
+def test_folder_of_a_dataset_or_branch_is_not_taken_for_a_time_folder(tmp_path: Path, urn: str, branch: str) -> None:
+    """The files are in folders by day, and the job was changed to folders by year and day."""
     place = Place(tmp_path)
     settings = place.begin({urn: 3})
     (only,) = settings.flow.branches
@@ -288,20 +288,20 @@ def test_neither_the_folder_of_a_dataset_nor_of_a_branch_is_one_by_time(tmp_path
 
 
 @pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])
-def test_what_is_no_age_is_told(text: str) -> None:
+def test_invalid_age_raises_configuration_error(text: str) -> None:
     with pytest.raises(ConfigurationError, match="not an age"):
         age_ms(text)
 
 
-def test_ages() -> None:
+def test_valid_ages_are_converted_to_milliseconds() -> None:
     assert (age_ms("36h"), age_ms("90d"), age_ms("2w")) == (129_600_000, 7_776_000_000, 1_209_600_000)
 
 
-def test_of_a_dataset_without_a_watermark_nothing_goes_and_it_is_named(place: Place) -> None:
-    set_watermark(place.store(), "a", None, "somebody")  # to be read from `start` once its topic is back
-    told = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
-    assert (told.datasets, told.files, told.records, [row.dataset for row in told.rows]) == (1, 1, 3, ["b"])
-    assert (told.left_out_count, [text[:24] for text in told.left_out]) == (1, ["a: it has no watermark a"])
+def test_dataset_without_a_watermark_is_left_out_of_retention_and_named(place: Place) -> None:
+    set_watermark(place.store(), "a", None, "somebody")  # reading restarts from `start` once its topic is back
+    expired = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
+    assert (expired.datasets, expired.files, expired.records, [row.dataset for row in expired.rows]) == (1, 1, 3, ["b"])
+    assert (expired.left_out_count, [text[:24] for text in expired.left_out]) == (1, ["a: it has no watermark a"])
     retain_and_delete(place)
     assert {folder: len(list((Path(place.roots.output) / folder).glob("*.parquet"))) for folder in "ab"} == {
         "a": 2,

@@ -1,4 +1,4 @@
-"""Where calls cost waiting, what goes over all datasets waits for several at once, and says the same."""
+"""Concurrent calls over all datasets on slow file systems give the same results as sequential calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _MOMENT_S = 0.1
 
 
 class SlowFileSystem(LocalFileSystem):
-    """Whose listings end once so many were under way at once, or after a moment. `most`: how many there were."""
+    """A file system whose listings wait until `wanted` of them run at once, or for a moment.
+
+    `most` is the largest number of concurrent listings.
+    """
 
     def __init__(self, wanted: int) -> None:
         super().__init__(durable=False, parallel_calls=8, parallel_buckets=2)
@@ -57,26 +60,26 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def _audited(store: JobStore) -> object:
+def _audit_metadata(store: JobStore) -> object:
     return audit_store(store, ModelSource({}).provenance, deep=False)
 
 
-def _read_deeply(store: JobStore) -> object:
+def _audit_data(store: JobStore) -> object:
     return audit_store(store, ModelSource({}).provenance, deep=True)
 
 
-def _published(store: JobStore) -> object:
-    found = read_published(store.fs, store.roots.output)
-    return [(each.name, [file.path for file in each.files], each.unusable) for each in found]
+def _published_files(store: JobStore) -> object:
+    published = read_published(store.fs, store.roots.output)
+    return [(folder.name, [file.path for file in folder.files], folder.unusable) for folder in published]
 
 
-def _past(store: JobStore) -> object:
+def _expired_files(store: JobStore) -> object:
     source = ModelSource({name: ModelDataset({"0": 9}) for name in NAMES})
     flow = TaskFlow.straight(source, FileSink.model_validate({"compression": "none"}))
     return find_expired(store, flow, 1 << 60, dry_run=True)
 
 
-def _listed(store: JobStore) -> object:
+def _listed_files(store: JobStore) -> object:
     job = Path(store.roots.store).parent / "job.yaml"
     job.write_text(
         "job: job\nsource: {type: kafka, brokers: 'a:1', topics: [d0]}\ncommit: {buckets: 2, durability: none}\n"
@@ -88,41 +91,43 @@ def _listed(store: JobStore) -> object:
 
 
 @pytest.mark.parametrize(
-    "look", [_audited, _read_deeply, _published, _past, _listed, verify_store, known_states], ids=lambda it: it.__name__
+    "inspect",
+    [_audit_metadata, _audit_data, _published_files, _expired_files, _listed_files, verify_store, known_states],
+    ids=lambda function: function.__name__,
 )
-def test_what_is_looked_at_at_once_is_told_as_one_after_the_other(
-    place: Place, look: Callable[[JobStore], object]
+def test_concurrent_inspection_gives_the_same_result_as_sequential_inspection(
+    place: Place, inspect: Callable[[JobStore], object]
 ) -> None:
-    wanted = 2 if look in (verify_store, known_states) else 3  # there are two buckets
+    wanted = 2 if inspect in (verify_store, known_states) else 3  # there are two buckets
     slow = SlowFileSystem(wanted)
-    found = look(open_store(slow, place.roots, "job", 2, create=False))
+    result = inspect(open_store(slow, place.roots, "job", 2, create=False))
     assert slow.most >= wanted
-    assert msgspec.json.encode(found) == msgspec.json.encode(look(place.store()))
-    assert "d5" in msgspec.json.encode(found).decode() or look is verify_store
+    assert msgspec.json.encode(result) == msgspec.json.encode(inspect(place.store()))
+    assert "d5" in msgspec.json.encode(result).decode() or inspect is verify_store
 
 
-def test_no_more_are_begun_ahead_than_may_be() -> None:
-    taken: list[int] = []
+def test_run_ahead_starts_at_most_the_allowed_number_of_items() -> None:
+    started: list[int] = []
 
     def items() -> Iterator[int]:
         for item in range(100):
-            taken.append(item)
+            started.append(item)
             yield item
 
     results = run_ahead(3, str, items())
-    assert (next(results), len(taken)) == ("0", 3)
-    assert (next(results), len(taken)) == ("1", 4)
+    assert (next(results), len(started)) == ("0", 3)
+    assert (next(results), len(started)) == ("1", 4)
     results.close()
-    assert len(taken) == 4
+    assert len(started) == 4
 
 
-def test_the_first_that_fails_is_raised_in_its_place() -> None:
+def test_run_ahead_raises_the_first_error_in_item_order() -> None:
     def act(item: int) -> int:
         if item == 2:
             raise ValueError(item)
         return item
 
-    found: list[int] = []
+    results: list[int] = []
     with pytest.raises(ValueError, match="2"):
-        found.extend(run_ahead(4, act, range(50)))
+        results.extend(run_ahead(4, act, range(50)))
     assert list(run_ahead(1, str, range(3))) == list(run_ahead(5, str, range(3))) == ["0", "1", "2"]

@@ -1,4 +1,4 @@
-"""The deep audit finds records that are not those that were written, though all offsets are there once."""
+"""The deep audit detects records that differ from the written records although each offset is present once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rewrite(machine: Machine, path: str, change: Callable[[bytes], bytes]) -> No
 
 
 def swap(machine: Machine, form: FileFormat, *, summed_again: bool = False) -> str:
-    """Swaps two values in the first file of dataset a."""
+    """Swap two values in the first file of dataset a."""
     path = data_files(machine)[0]
     rewrite(
         machine,
@@ -69,62 +69,62 @@ def state_of(machine: Machine, urn: str) -> DatasetState:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_nobody_touched_is_exact(form: FileFormat) -> None:
+def test_audit_of_untouched_output_is_exact(form: FileFormat) -> None:
     machine = published(form)
     for deep in (True, False):
-        found = audit(machine, deep=deep)
-        assert (found.exact, found.altered_count, found.unsummed_files) == (True, 0, 0), found
+        result = audit(machine, deep=deep)
+        assert (result.exact, result.altered_count, result.unsummed_files) == (True, 0, 0), result
     assert state_of(machine, "a").done_content_sum
 
 
 @pytest.mark.parametrize("at_least_once", [False, True])
 @pytest.mark.parametrize("form", FORMATS)
-def test_values_swapped_among_offsets_are_found_by_the_deep_audit(form: FileFormat, at_least_once: bool) -> None:
+def test_deep_audit_detects_values_swapped_between_offsets(form: FileFormat, at_least_once: bool) -> None:
     machine = published(form)
     path = swap(machine, form)
-    found = audit(machine, at_least_once=at_least_once)
-    assert (found.exact, found.passed, found.altered_count) == (False, False, 1)
-    assert (found.gaps, found.duplicates, found.unknown_files, found.records) == (0, 0, [], 13)
-    (told,) = found.altered
-    assert told.startswith(f"{path}: ")
+    result = audit(machine, at_least_once=at_least_once)
+    assert (result.exact, result.passed, result.altered_count) == (False, False, 1)
+    assert (result.gaps, result.duplicates, result.unknown_files, result.records) == (0, 0, [], 13)
+    (problem,) = result.altered
+    assert problem.startswith(f"{path}: ")
     for part in ("expected content sum", "found", "restore the file from a backup"):
-        assert part in told
-    assert audit(machine, deep=False).exact, "what trusts the files' metadata does not read them"
+        assert part in problem
+    assert audit(machine, deep=False).exact, "an audit of the metadata does not read the data"
 
 
 @pytest.mark.parametrize("deep", [True, False])
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_file_in_the_place_of_the_one_that_was_sealed_is_found_by_the_log(form: FileFormat, deep: bool) -> None:
+def test_audit_detects_a_substituted_file_by_the_content_sum_in_the_log(form: FileFormat, deep: bool) -> None:
     machine = published(form)
     swap(machine, form, summed_again=True)
-    found = audit(machine, deep=deep)
-    assert (found.exact, found.altered_count) == (False, 1)
-    (told,) = found.altered
-    assert told.startswith("a: the 4 files of epoch")
-    assert state_of(machine, "a").done_content_sum in told
+    result = audit(machine, deep=deep)
+    assert (result.exact, result.altered_count) == (False, 1)
+    (problem,) = result.altered
+    assert problem.startswith("a: the 4 files of epoch")
+    assert state_of(machine, "a").done_content_sum in problem
 
 
-def test_the_log_knows_the_newest_sequence_also_below_a_checkpoint_and_older_files_have_their_footers() -> None:
+def test_checkpoint_keeps_the_newest_content_sum_and_older_files_are_compared_with_their_footers() -> None:
     machine = published()
     assert go(World(), machine, MORE).succeeded
     run_alone(World().store(machine).bucket_log(0).checkpoint_batched(at_least=1))
     assert audit(machine).exact
     swap(machine, "parquet")
     assert audit(machine).altered_count == 1
-    swap(machine, "parquet")  # back again
+    swap(machine, "parquet")  # undo the swap
     assert audit(machine).exact
     newest = data_files(machine)[4]
     rewrite(machine, newest, lambda data: with_values_swapped(data, "parquet", summed_again=True))
-    assert [told.partition(" files")[0] for told in audit(machine).altered] == ["a: the 1"]
+    assert [problem.partition(" files")[0] for problem in audit(machine).altered] == ["a: the 1"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_files_that_are_older_than_such_sums_are_counted_and_audited_as_they_were(form: FileFormat) -> None:
+def test_files_without_content_sums_are_counted_and_audited_by_offsets(form: FileFormat) -> None:
     machine = published(form)
     for path in data_files(machine):
         rewrite(machine, path, lambda data: without_content_sum(data, FileSink(format=form).ending[1:]))
-    found = audit(machine)
-    assert (found.exact, found.unsummed_files, found.files, found.records) == (True, 5, 5, 13)
+    result = audit(machine)
+    assert (result.exact, result.unsummed_files, result.files, result.records) == (True, 5, 5, 13)
 
 
 SUM, OTHER = "00000000000000aa", "00000000000000bb"
@@ -142,15 +142,19 @@ def closed_status(state: DatasetState, *footers: Footer) -> str:
     return content.altered()
 
 
-def test_a_sequence_is_told_only_where_its_sum_says_something() -> None:
+def test_sequence_is_reported_as_altered_only_if_its_content_sum_is_conclusive() -> None:
     one, two = FOOTERS
     other = replace(two, content_sum=SUM)
     older = replace(other, epoch=2)
     assert closed_status(DONE, one, two, older) == ""
     assert "found 0000000000000154" in closed_status(DONE, one, other, older)
-    assert closed_status(DONE, one) == "", "a file less is a gap"
-    assert closed_status(DONE, one, other, two) == "", "a file more has duplicates"
-    assert closed_status(DONE, one, replace(other, records=4)) == "", "and so have more records"
-    assert closed_status(DONE, one, replace(two, content_sum="")) == "", "older than such sums"
-    assert closed_status(replace(DONE, done_content_sum=""), one, other) == "", "sealed before there were any"
-    assert closed_status(replace(DONE, accepted_epochs=(3,)), one, other) == "", "a person accepted it as it is"
+    assert closed_status(DONE, one) == "", "a missing file is reported as a gap"
+    assert closed_status(DONE, one, other, two) == "", "an additional file is reported as duplicates"
+    assert closed_status(DONE, one, replace(other, records=4)) == "", "additional records are reported as duplicates"
+    assert closed_status(DONE, one, replace(two, content_sum="")) == "", (
+        "the file was written before content sums existed"
+    )
+    assert closed_status(replace(DONE, done_content_sum=""), one, other) == "", (
+        "the sequence was sealed before content sums existed"
+    )
+    assert closed_status(replace(DONE, accepted_epochs=(3,)), one, other) == "", "an operator accepted the sequence"

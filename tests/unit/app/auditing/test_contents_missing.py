@@ -1,4 +1,4 @@
-"""Files of the newest sequence that are gone where the others name the same offsets."""
+"""Missing files of the newest sequence whose offsets are also covered by other files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tests.unit.app.admin.test_rebuild_half_published import SECOND, SEVERAL
 from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 
-def test_one_of_several_files_with_output_records_of_the_same_input_records_is_missed() -> None:
+def test_audit_reports_a_missing_file_although_other_files_cover_the_same_input_records() -> None:
     machine = Machine()
     assert SEVERAL.run(machine, SECOND).succeeded
     assert audit_store(SEVERAL.store(machine), SECOND.provenance, deep=False).exact
     path = next(path for path in machine.paths(OUTPUT) if "/part=b/" in path)
     machine.remove(path)
-    found = audit_store(SEVERAL.store(machine), SECOND.provenance, deep=False)
-    assert not found.exact
-    assert any("it is gone: epoch" in told for told in found.altered), found.altered
+    result = audit_store(SEVERAL.store(machine), SECOND.provenance, deep=False)
+    assert not result.exact
+    assert any("it is gone: epoch" in problem for problem in result.altered), result.altered

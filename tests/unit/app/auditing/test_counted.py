@@ -1,4 +1,4 @@
-"""Of sources without offsets the audit counts what was rejected and filtered, by the files that say so."""
+"""For sources without offsets, the audit counts rejected and filtered records from the files that record them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BAD, DROPPED = frozenset({"a/0/1", "a/0/2"}), frozenset({"a/0/0", "b/0/0"})
 
 @dataclass(frozen=True, slots=True)
 class WithoutOffsets(ModelSource):
-    """Its records do not say where they came from."""
+    """A source whose records have no offsets."""
 
     @property
     def provenance(self) -> Provenance | None:  # type: ignore[override]
@@ -41,45 +41,47 @@ def run(world: World, machine: Machine, **more: Any) -> AuditResult:
 
 
 def audit(world: World, machine: Machine) -> AuditResult:
-    found = audit_store(world.store(machine), None, deep=True)
-    assert found.exact, found
-    return found
+    result = audit_store(world.store(machine), None, deep=True)
+    assert result.exact, result
+    return result
 
 
-def test_they_are_told_by_dataset_and_what_is_fed_again_is_told_as_it_is_then() -> None:
+def test_rejected_and_filtered_records_are_counted_by_dataset_and_updated_by_reprocess() -> None:
     machine, world = Machine(), World(flow=TurningAway(BAD, DROPPED))
-    found = run(world, machine)
-    assert found.counted == [CountedRow("a", "main", 2, {"dropped": 1}), CountedRow("b", "main", 0, {"dropped": 1})]
-    assert (found.rejected, found.filtered, found.records, found.partitions) == (2, 2, 9 - 4, [])
+    result = run(world, machine)
+    assert result.counted == [CountedRow("a", "main", 2, {"dropped": 1}), CountedRow("b", "main", 0, {"dropped": 1})]
+    assert (result.rejected, result.filtered, result.records, result.partitions) == (2, 2, 9 - 4, [])
     again = World(flow=TurningAway(frozenset({"a/0/1"}), frozenset({"a/0/2"})))
     assert again.reprocess(machine, DATA, "a").succeeded
-    found = audit(again, machine)
-    assert found.counted[0] == CountedRow("a", "main", 1, {"dropped": 2}), "what was filtered before stays said"
+    result = audit(again, machine)
+    assert result.counted[0] == CountedRow("a", "main", 1, {"dropped": 2}), "earlier filtered records must stay counted"
     shown = io.StringIO()
-    Console(file=shown, width=200).print(audit_view(found))
+    Console(file=shown, width=200).print(audit_view(result))
     assert "3 (left out on purpose" in shown.getvalue()
     last = World(flow=TurningAway(frozenset(), frozenset({"a/0/1"})))
     assert last.reprocess(machine, DATA, "a").succeeded
-    assert audit(last, machine).counted[0] == CountedRow("a", "main", 0, {"dropped": 3}), "in a file without records"
+    assert audit(last, machine).counted[0] == CountedRow("a", "main", 0, {"dropped": 3}), (
+        "a file without records must count its filtered records"
+    )
 
 
-def test_they_are_told_by_branch() -> None:
+def test_rejected_and_filtered_records_are_counted_by_branch() -> None:
     flow = TurningAway(frozenset({"a/0/5"}), DROPPED, {"one": BAD, "two": frozenset()}, ByValue())
-    found = run(World(flow=flow), Machine())
-    by_branch = {row.branch: (row.rejected, row.filtered) for row in found.counted if row.dataset == "a"}
+    result = run(World(flow=flow), Machine())
+    by_branch = {row.branch: (row.rejected, row.filtered) for row in result.counted if row.dataset == "a"}
     assert by_branch == {"one": (3, 1), "two": (1, 1)}
-    assert (found.rejected, found.filtered) == (3, 2), "each once, whatever the number of branches"
+    assert (result.rejected, result.filtered) == (3, 2), "totals must count each record once, not once for each branch"
 
 
 @pytest.mark.parametrize("bad", [BAD, frozenset()])
-def test_of_a_sink_that_is_no_file_error_files_tell(bad: frozenset[str]) -> None:
+def test_rejected_records_of_a_sink_without_files_are_counted_from_error_files(bad: frozenset[str]) -> None:
     sink = MemorySink()
     world = World(flow=TurningAway(bad, DROPPED))
-    found = run(world, Machine(), sink=sink)
+    result = run(world, Machine(), sink=sink)
     rows = [CountedRow("a", "main", len(bad), {"dropped": 1})] if bad else []
-    assert found.counted == rows
+    assert result.counted == rows
 
 
-def test_where_nothing_is_turned_away_nothing_is_told() -> None:
-    found = run(World(files=FileSink(format="avro")), Machine())
-    assert (found.counted, found.rejected, found.filtered) == ([], 0, 0)
+def test_no_counts_are_reported_if_no_record_is_rejected_or_filtered() -> None:
+    result = run(World(files=FileSink(format="avro")), Machine())
+    assert (result.counted, result.rejected, result.filtered) == ([], 0, 0)

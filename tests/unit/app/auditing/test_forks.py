@@ -1,4 +1,4 @@
-"""Branches in the output: what an audit tells of each, and what a rebuild makes of files of which some are missing."""
+"""Branches in the output: the audit of each branch, and rebuilds from outputs with missing files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ rebuild = partial(rebuilt, WORLD)
 
 def after(*sources: object) -> Machine:
     machine = Machine()
-    for each in sources:
-        WORLD.run(machine, each)  # type: ignore[arg-type]
+    for data in sources:
+        WORLD.run(machine, data)  # type: ignore[arg-type]
     return machine
 
 
@@ -39,12 +39,12 @@ def audit(machine: Machine, *, deep: bool = True) -> AuditResult:
 
 
 def files(machine: Machine, folder: str) -> list[str]:
-    """The files right in a folder, by epoch."""
+    """Return the files directly in a folder, ordered by epoch."""
     root = f"{ROOTS.output}/{folder}"
     return sorted(path for path in machine.paths(root) if path.rpartition("/")[0] == root)
 
 
-def test_the_audit_tells_what_became_of_each_record_in_each_branch() -> None:
+def test_audit_counts_the_outcome_of_each_record_in_each_branch() -> None:
     result = audit(after(FIRST))
     rows = {(row.dataset, row.branch): row for row in result.partitions}
     left, right = rows["a", "left"], rows["a", "right"]
@@ -64,26 +64,26 @@ def test_the_audit_tells_what_became_of_each_record_in_each_branch() -> None:
         ("_rejected/a", {"left": 2, "right": 2}),
     ],
 )
-def test_a_file_that_is_gone_is_missed_in_its_branch(folder: str, gaps: dict[str, int]) -> None:
+def test_audit_reports_a_missing_file_as_a_gap_of_its_branch(folder: str, gaps: dict[str, int]) -> None:
     machine = after(FIRST)
     for path in files(machine, folder):
         machine.unlink(path)
-    found = audit(machine)
-    rows = {row.branch: row.gaps for row in found.partitions if row.dataset == "a" and row.gaps}
-    assert not found.exact
+    result = audit(machine)
+    rows = {row.branch: row.gaps for row in result.partitions if row.dataset == "a" and row.gaps}
+    assert not result.exact
     assert {name: rows.get(name, 0) >= count for name, count in gaps.items()} == dict.fromkeys(gaps, True)
 
 
-def test_a_file_that_is_there_twice_is_told_though_its_flow_makes_several_of_one() -> None:
+def test_audit_reports_a_duplicated_file_although_its_flow_multiplies_records() -> None:
     machine = after(FIRST, SECOND)
     (first, _) = files(machine, "a/left")
     machine.put(first.replace("-0001.", "-0002."), machine.read_file(first))
-    found = audit(machine)
-    assert (found.exact, found.duplicates, found.gaps) == (False, 4, 0)
+    result = audit(machine)
+    assert (result.exact, result.duplicates, result.gaps) == (False, 4, 0)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_lost_store_is_rebuilt_from_all_branches(clean: bool) -> None:
+def test_lost_store_is_rebuilt_from_all_branches(clean: bool) -> None:
     machine = after(FIRST, SECOND)
     if not clean:
         remove_clean_mark(machine)
@@ -96,8 +96,8 @@ def test_a_lost_store_is_rebuilt_from_all_branches(clean: bool) -> None:
 
 
 @pytest.mark.parametrize("folder", ["a/left", "a/right", "_rejected/a/right", "_rejected/a"])
-def test_an_epoch_of_which_a_branch_lacks_files_is_not_taken_for_whole(folder: str) -> None:
-    """As a run leaves it that dies as it publishes: the next reads its records again, in all branches."""
+def test_epoch_with_missing_files_in_one_branch_is_set_aside_by_a_rebuild(folder: str) -> None:
+    """A run that dies while it publishes leaves such an epoch. The next run reads its records again in all branches."""
     machine = after(FIRST, SECOND)
     remove_clean_mark(machine)
     lose_the_store(machine)
@@ -108,8 +108,8 @@ def test_an_epoch_of_which_a_branch_lacks_files_is_not_taken_for_whole(folder: s
     assert audit(machine).exact
 
 
-def test_files_of_one_branch_alone_are_not_taken_for_a_whole_epoch() -> None:
-    """What is covered in all branches is nothing then."""
+def test_files_of_one_branch_alone_do_not_complete_an_epoch() -> None:
+    """No offset is covered in all branches then."""
     named = OffsetSets()
     named.add_range("0", 0, 1)
     nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",), named=named)
@@ -135,18 +135,18 @@ def footer(
 
 
 def offsets(*ranges: tuple[int, int]) -> OffsetSets:
-    found = OffsetSets()
+    sets = OffsetSets()
     for low, high in ranges:
-        found.add_range("0", low, high)
-    return found
+        sets.add_range("0", low, high)
+    return sets
 
 
 @pytest.mark.parametrize(
     ("second", "twice"),
     [
-        (footer("one"), 0),  # what several records were made of may be in several files of one attempt,
-        (footer("two"), 2),  # and never in those of two,
-        (footer("one", 1), 2),  # nor in the same file twice
+        (footer("one"), 0),  # several files of one attempt may share an input record,
+        (footer("two"), 2),  # files of two attempts must not,
+        (footer("one", 1), 2),  # nor may one file contain it twice
         (footer("one", several=False), 2),
         (footer("one", branch="right"), 0),
         (footer("one", kind="rejected"), 2),
@@ -154,16 +154,16 @@ def offsets(*ranges: tuple[int, int]) -> OffsetSets:
         (footer("one", kind="rejected", branch="right"), 0),
     ],
 )
-def test_an_input_record_is_twice_in_a_branch_if_two_attempts_have_it(second: Footer, twice: int) -> None:
+def test_input_record_is_a_duplicate_in_a_branch_if_two_attempts_contain_it(second: Footer, twice: int) -> None:
     first = footer("one", 1)
     for order in ((first, second), (second, first)):
         coverage = Coverage()
-        for each, sets in zip(order, (offsets((0, 5)), offsets((3, 8))), strict=True):
-            coverage.add(each, sets)
+        for part, sets in zip(order, (offsets((0, 5)), offsets((3, 8))), strict=True):
+            coverage.add(part, sets)
         assert coverage.branches()["left"].twice.count() == twice
 
 
-def test_what_was_read_before_there_was_a_branch_is_not_owed_to_it() -> None:
+def test_records_read_before_a_branch_existed_are_not_owed_to_it() -> None:
     coverage = Coverage()
     coverage.add(msgspec.structs.replace(footer("one"), branches=("left",)), offsets((0, 5)))
     coverage.add(footer("two"), offsets((5, 8)))
@@ -172,7 +172,7 @@ def test_what_was_read_before_there_was_a_branch_is_not_owed_to_it() -> None:
     assert list(coverage.covered().offsets("0")) == [0, 1, 2, 3, 4]
 
 
-def test_error_files_have_the_access_of_the_files_that_they_are_beside() -> None:
+def test_error_files_have_the_access_settings_of_the_data_files() -> None:
     tree = {
         "job": "j",
         "source": {"type": "kafka", "brokers": "b:1", "topics": ["t"]},

@@ -1,4 +1,5 @@
-"""Of a source without offsets the audit misses each published file that is gone, and none that was taken away."""
+"""For a source without offsets, the audit reports each missing published file except those that were deleted on
+purpose."""
 
 from __future__ import annotations
 
@@ -61,12 +62,12 @@ def newest(paths: list[str]) -> list[str]:
 
 @contextmanager
 def without(machine: Machine, *paths: str) -> Iterator[None]:
-    """Somebody deletes files, and puts them back."""
-    kept = {path: machine.read_file(path) for path in paths}
+    """Delete files for the duration of the block, and then put them back."""
+    contents = {path: machine.read_file(path) for path in paths}
     for path in paths:
         machine.unlink(path)
     yield
-    for path, content in kept.items():
+    for path, content in contents.items():
         put_file(machine, path, content)
 
 
@@ -77,14 +78,14 @@ def ran(world: World, machine: Machine, *ends: int) -> None:
 
 
 def missed(world: World, machine: Machine) -> list[str]:
-    """The files that are told by their names, each of them alone."""
-    found = audit(world, machine)
-    assert found.exact is not bool(found.altered)
-    return [told.partition(": it is gone")[0] for told in found.altered]
+    """Return the names of the files that the audit reports as missing."""
+    result = audit(world, machine)
+    assert result.exact is not bool(result.altered)
+    return [problem.partition(": it is gone")[0] for problem in result.altered]
 
 
 @pytest.mark.parametrize("world", [NEVER, TURNED_AWAY])
-def test_each_file_of_the_newest_and_of_older_runs_is_missed_by_its_name(world: World) -> None:
+def test_missing_file_of_any_run_is_reported_by_name(world: World) -> None:
     machine = Machine()
     ran(world, machine, 3, 5, 8)
     published = files(machine)
@@ -98,7 +99,7 @@ def test_each_file_of_the_newest_and_of_older_runs_is_missed_by_its_name(world: 
         assert missed(world, machine) == [path.removeprefix(f"{OUTPUT}/") for path in published]
 
 
-def test_what_the_log_has_forgotten_is_missed_by_the_number_of_files_that_were_published_last() -> None:
+def test_missing_file_below_a_checkpoint_is_reported_by_the_file_count_of_the_last_sequence() -> None:
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     for _ in range(2):
@@ -107,16 +108,16 @@ def test_what_the_log_has_forgotten_is_missed_by_the_number_of_files_that_were_p
     of_a = [path for path in files(machine) if "/a/" in path]
     last = newest(of_a)
     assert (len(of_a), len(last)) == (4, 2)
-    for paths, left in ((last[:1], 1), (last, 0)):
+    for paths, remaining in ((last[:1], 1), (last, 0)):
         with without(machine, *paths):
-            (told,) = audit(NEVER, machine).altered
-            assert told.startswith("a: of the 2 files of epoch ")
-            assert f"as the commit log counts them, only {left} are there" in told
+            (problem,) = audit(NEVER, machine).altered
+            assert problem.startswith("a: of the 2 files of epoch ")
+            assert f"as the commit log counts them, only {remaining} are there" in problem
     with without(machine, *(path for path in of_a if path not in last)):
-        assert audit(NEVER, machine).exact, "nobody knows of them"
+        assert audit(NEVER, machine).exact, "files of older sequences are no longer recorded"
 
 
-def test_what_was_fed_again_is_not_missed_and_what_stands_beside_it_is(tmp_path: Path) -> None:
+def test_reprocessed_error_files_are_not_reported_as_missing_and_data_files_are(tmp_path: Path) -> None:
     place = Rejecting(tmp_path, kept=2)
     place.run(3, ["a"])
     place.run(5, ["a"])
@@ -127,11 +128,13 @@ def test_what_was_fed_again_is_not_missed_and_what_stands_beside_it_is(tmp_path:
     end_run(settings.store, settings.epoch, clean=result.succeeded)
     for _ in range(3):
         place.run(5, ["a"])
-    assert not list(Path(place.roots.output, "_rejected").rglob("*.*")), "what was fed, and what has named it"
+    assert not list(Path(place.roots.output, "_rejected").rglob("*.*")), (
+        "reprocessed error files and their tombstone must be deleted"
+    )
     assert_each_is_missed(place, 3)
 
 
-def test_what_was_replaced_is_not_missed_and_what_took_its_place_is(tmp_path: Path) -> None:
+def test_replaced_files_are_not_reported_as_missing_and_their_replacements_are(tmp_path: Path) -> None:
     place = Place(tmp_path, publish="replace", kept=2)
     for end in (3, 5, 6, 8, 9):
         place.run(end, ["a", "b"])
@@ -139,7 +142,7 @@ def test_what_was_replaced_is_not_missed_and_what_took_its_place_is(tmp_path: Pa
 
 
 def assert_each_is_missed(place: Place, count: int, *, replaced: int = 0) -> None:
-    """Of so many files each but those that were replaced and are not deleted yet."""
+    """Require that each of `count` files is reported as missing, except replaced files that are not yet deleted."""
     paths = list(Path(place.roots.output).rglob("*.parquet"))
     missed = list[list[str]]()
     assert len(paths) == count
@@ -153,7 +156,7 @@ def assert_each_is_missed(place: Place, count: int, *, replaced: int = 0) -> Non
     assert sorted(map(len, missed)) == [0] * replaced + [1] * (count - replaced)
 
 
-def test_what_retention_has_taken_is_not_missed_and_what_is_left_is(tmp_path: Path) -> None:
+def test_expired_files_are_not_reported_as_missing_and_remaining_files_are(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.run(3, ["a", "b"])
     aged(place)
@@ -163,7 +166,7 @@ def test_what_retention_has_taken_is_not_missed_and_what_is_left_is(tmp_path: Pa
     assert_each_is_missed(place, 4)
 
 
-def test_what_a_person_has_accepted_as_it_is_is_not_missed_and_what_was_before_is() -> None:
+def test_files_missing_from_an_accepted_sequence_are_not_reported_and_earlier_files_are() -> None:
     machine = Machine()
     ran(NEVER, machine, 3)
     before = files(machine)
@@ -187,14 +190,14 @@ def test_what_a_person_has_accepted_as_it_is_is_not_missed_and_what_was_before_i
             assert missed(NEVER, machine) == [path.removeprefix(f"{OUTPUT}/")]
 
 
-def test_what_was_there_before_a_person_set_the_watermark_may_be_gone_once_it_is_read_again() -> None:
+def test_files_from_before_a_watermark_reset_may_be_missing_once_their_records_are_read_again() -> None:
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     for path in files(machine):
         if "/a/" in path:
             machine.unlink(path)
     set_watermark(NEVER.store(machine), "a", None, "ann")
-    assert not audit(NEVER, machine).exact, "it is not read again yet"
+    assert not audit(NEVER, machine).exact, "the records must first be read again"
     ran(NEVER, machine, 6)
     for path in files(machine):
         with without(machine, path):
@@ -202,7 +205,7 @@ def test_what_was_there_before_a_person_set_the_watermark_may_be_gone_once_it_is
 
 
 def rewrite_segments(machine: Machine, changed: Callable[[Segment], bytes | None]) -> int:
-    """Replace segments of the bucket's log where `changed` returns other bytes; return how many."""
+    """Replace segments of the bucket log where `changed` returns other bytes, and return their number."""
     count = 0
     for path in machine.paths(NEVER.store(machine).bucket_log(0).folder):
         data = changed(decode_segment(machine.read_file(path), path)) if path.endswith(SEGMENT_SUFFIX) else None
@@ -232,8 +235,8 @@ def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() ->
     assert rewrite_segments(machine, of_a_newer_version) == 2 * len(epochs) == 4
     why = "as its commit steps are of a version that is not known here"
     expected = [f"{urn}: files of epoch {epoch}, {why}" for urn in "ab" for epoch in epochs]
-    found = audit(NEVER, machine)
-    assert (found.exact, found.unreadable, found.not_compared) == (True, [], expected)
+    result = audit(NEVER, machine)
+    assert (result.exact, result.unreadable, result.not_compared) == (True, [], expected)
 
 
 def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared() -> None:
@@ -242,6 +245,6 @@ def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared()
     run_alone(NEVER.store(machine).bucket_log(0).checkpoint_batched(at_least=1))
     assert audit(NEVER, machine).not_compared == []
     assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
-    found = audit(NEVER, machine)
-    assert (found.exact, found.not_compared_count) == (True, 4)
-    assert all(text.startswith("bucket 0: files published before then") for text in found.not_compared), found
+    result = audit(NEVER, machine)
+    assert (result.exact, result.not_compared_count) == (True, 4)
+    assert all(text.startswith("bucket 0: files published before then") for text in result.not_compared), result

@@ -1,4 +1,4 @@
-"""The audit of jobs whose branches commit at a target: by its ledger, beside files or alone."""
+"""Audits of jobs whose branches commit at a target: by its ledger, alone or beside files."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ALONE, BOTH = frozenset[str](), frozenset({"left"})
 
 def after(folder: Path, *sources: ModelSource, in_files: frozenset[str] = BOTH) -> LedgerJob:
     job = LedgerJob(folder, in_files)
-    for each in sources:
-        assert job.run(each).succeeded
+    for data in sources:
+        assert job.run(data).succeeded
     return job
 
 
 @pytest.mark.parametrize("in_files", [ALONE, BOTH, frozenset({"right"})])
-def test_rows_that_were_dropped_multiplied_and_rejected_are_told_as_those_in_files_are(
+def test_dropped_multiplied_and_rejected_rows_are_counted_like_records_in_files(
     tmp_path: Path, in_files: frozenset[str]
 ) -> None:
     job = after(tmp_path, FIRST, in_files=in_files)
@@ -57,7 +57,7 @@ def plain(source: Source, sink: Sink) -> TaskFlow:
     return TaskFlow.straight(source, sink)
 
 
-def test_a_target_without_a_fork_and_with_holes_is_exact(tmp_path: Path) -> None:
+def test_audit_of_a_target_without_a_fork_and_with_holes_is_exact(tmp_path: Path) -> None:
     data = ModelSource(
         {
             "a": ModelDataset({"0": 6, "1": 2}, units=2, holes={"0": frozenset({1, 2})}),
@@ -66,21 +66,21 @@ def test_a_target_without_a_fork_and_with_holes_is_exact(tmp_path: Path) -> None
     )
     job = LedgerJob(tmp_path, flow=plain)
     assert job.run(data).succeeded
-    found = job.audit()
-    assert found.exact, found
-    assert (found.records, found.holes, found.ledger_rows) == (6, 5, 1)
+    result = job.audit()
+    assert result.exact, result
+    assert (result.records, result.holes, result.ledger_rows) == (6, 5, 1)
 
 
-def test_rows_that_are_gone_are_told_when_readers_are_asked(tmp_path: Path) -> None:
+def test_deep_audit_reports_rows_missing_at_the_target(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST)
     job.query("DELETE FROM records WHERE rowid = (SELECT min(rowid) FROM records)")
     assert job.audit(deep=False).exact
-    found = job.audit()
-    assert (found.exact, found.altered_count) == (False, 1)
-    assert "rows, as its ledger says, found" in found.altered[0]
+    result = job.audit()
+    assert (result.exact, result.altered_count) == (False, 1)
+    assert "rows, as its ledger says, found" in result.altered[0]
 
 
-def test_rows_that_can_not_be_counted_are_told_by_dataset_and_are_no_gap(
+def test_rows_that_cannot_be_counted_are_reported_by_dataset_and_are_not_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = after(tmp_path, FIRST)
@@ -92,49 +92,49 @@ def test_rows_that_can_not_be_counted_are_told_by_dataset_and_are_no_gap(
         return counted(committer, dataset_urn, branch)
 
     monkeypatch.setattr(SqliteCommitter, "visible_rows", refused)
-    found = job.audit()
-    assert (found.exact, found.gaps, found.records) == (False, 0, job.audit(deep=False).records)
-    assert found.not_as_stored == [
+    result = job.audit()
+    assert (result.exact, result.gaps, result.records) == (False, 0, job.audit(deep=False).records)
+    assert result.not_as_stored == [
         "a, branch right: its rows at the target can't be counted: permission denied for table a"
     ]
 
 
-def test_a_ledger_that_can_not_be_read_to_its_end_says_what_it_has(
+def test_partly_unreadable_ledger_reports_gaps_only_for_the_unread_datasets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = after(tmp_path, FIRST)
-    told = SqliteCommitter.ledger
+    read_ledger = SqliteCommitter.ledger
 
     def broken(committer: SqliteCommitter) -> Iterator[LedgerRow]:
-        yield from (row for row in told(committer) if row.dataset_urn == "b")
+        yield from (row for row in read_ledger(committer) if row.dataset_urn == "b")
         raise TransientError("what is committed to tables can't be told", names="a")
 
     monkeypatch.setattr(SqliteCommitter, "ledger", broken)
-    found = job.audit()
-    assert {row.dataset for row in found.partitions if row.branch == "right" and row.gaps} == {"a"}
-    assert [text.partition("ledger of branch right")[2].endswith("[names=a]") for text in found.unreadable] == [True]
+    result = job.audit()
+    assert {row.dataset for row in result.partitions if row.branch == "right" and row.gaps} == {"a"}
+    assert [text.partition("ledger of branch right")[2].endswith("[names=a]") for text in result.unreadable] == [True]
 
 
-def test_a_ledger_that_lacks_a_dataset_is_a_gap(tmp_path: Path) -> None:
+def test_dataset_missing_from_the_ledger_is_a_gap(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST, SECOND)
     job.query("DELETE FROM ledger WHERE dataset = 'a'")
     job.query("DELETE FROM records WHERE dataset = 'a'")
-    found = job.audit()
-    assert not found.exact
-    assert {(row.dataset, row.branch) for row in found.partitions if row.gaps} == {("a", "right")}
+    result = job.audit()
+    assert not result.exact
+    assert {(row.dataset, row.branch) for row in result.partitions if row.gaps} == {("a", "right")}
 
 
-def test_an_older_target_is_told(tmp_path: Path) -> None:
+def test_target_restored_from_an_older_backup_is_reported_as_gaps(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST)
     old = job.path.read_bytes()
     job.run(SECOND)
     job.path.write_bytes(old)
-    found = job.audit()
-    assert not found.exact
-    assert {(row.dataset, row.branch) for row in found.partitions if row.gaps} == {("a", "right"), ("b", "right")}
+    result = job.audit()
+    assert not result.exact
+    assert {(row.dataset, row.branch) for row in result.partitions if row.gaps} == {("a", "right"), ("b", "right")}
 
 
-def test_an_older_store_is_told(tmp_path: Path) -> None:
+def test_store_older_than_the_target_is_reported(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST, in_files=ALONE)
     backup = job.machine.paths(ROOTS.store)
     job.run(SECOND)
@@ -142,82 +142,82 @@ def test_an_older_store_is_told(tmp_path: Path) -> None:
         job.machine.remove(path)
     for path, data in backup.items():
         job.machine.put(path, data)
-    found = job.audit()
-    assert (found.exact, found.not_as_stored_count) == (False, 4)
-    assert "the store is older than the target" in found.not_as_stored[0]
-    assert found.past_watermark > 0
+    result = job.audit()
+    assert (result.exact, result.not_as_stored_count) == (False, 4)
+    assert "the store is older than the target" in result.not_as_stored[0]
+    assert result.past_watermark > 0
 
 
-def test_rows_of_a_dataset_that_the_store_does_not_know_are_told(tmp_path: Path) -> None:
+def test_ledger_rows_of_a_dataset_unknown_to_the_store_are_reported(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST)
     job.change("b", "right", dataset_urn="other")
-    found = job.audit(deep=False)
-    assert not found.exact
-    assert found.not_as_stored == ["other, branch right: epoch 2 of a dataset that the store does not know"]
+    result = job.audit(deep=False)
+    assert not result.exact
+    assert result.not_as_stored == ["other, branch right: epoch 2 of a dataset that the store does not know"]
 
 
-def test_what_two_datasets_have_published_is_told(tmp_path: Path) -> None:
+def test_ledger_positions_published_by_two_datasets_are_reported(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST, in_files=ALONE)
-    one = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
+    provenance = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
     with open_ledgers(job.flow_of(FIRST), job.store) as ledgers:
-        found = audit_store(job.store, one, deep=False, ledgers=ledgers)
-    assert (found.exact, found.published_by_two_count) == (False, 3)
+        result = audit_store(job.store, provenance, deep=False, ledgers=ledgers)
+    assert (result.exact, result.published_by_two_count) == (False, 3)
 
 
-def test_rows_committed_twice_are_told_by_the_ledger_alone(tmp_path: Path) -> None:
+def test_rows_committed_twice_are_reported_by_the_ledger_alone(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, flow=plain)
     job.run(FIRST)
     ((text,),) = job.query("SELECT row FROM ledger WHERE dataset = 'a'")
     job.query("UPDATE ledger SET row = ? WHERE dataset = 'a'", text.replace('"rows":8', '"rows":11'))
-    found = job.audit(deep=False)
-    assert (found.exact, found.duplicates) == (False, 3)
+    result = job.audit(deep=False)
+    assert (result.exact, result.duplicates) == (False, 3)
 
 
-def test_fewer_rows_than_were_made_are_told_by_the_ledger_alone(tmp_path: Path) -> None:
+def test_missing_rows_are_reported_by_the_ledger_alone(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, flow=plain)
     job.run(FIRST)
     ((text,),) = job.query("SELECT row FROM ledger WHERE dataset = 'a'")
     job.query("UPDATE ledger SET row = ? WHERE dataset = 'a'", text.replace('"rows":8', '"rows":7'))
-    found = job.audit(deep=False)
-    assert (found.exact, found.altered_count) == (False, 1)
+    result = job.audit(deep=False)
+    assert (result.exact, result.altered_count) == (False, 1)
 
 
-def test_a_ledger_that_can_not_be_read_is_named_and_the_audit_goes_on(tmp_path: Path) -> None:
+def test_unreadable_ledger_is_named_and_the_audit_continues(tmp_path: Path) -> None:
     job = after(tmp_path, FIRST)
     job.query("UPDATE ledger SET row = 'x' WHERE dataset = 'a'")
-    found = job.audit(deep=False)
-    assert not found.exact
-    assert found.unreadable[0].startswith("ledger of branch right, sink sqlite: ")
-    assert found.datasets == 2
+    result = job.audit(deep=False)
+    assert not result.exact
+    assert result.unreadable[0].startswith("ledger of branch right, sink sqlite: ")
+    assert result.datasets == 2
 
 
-def test_a_branch_that_came_later_is_not_owed_what_was_read_before(tmp_path: Path) -> None:
+def test_branch_added_later_is_not_owed_earlier_records(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, flow=plain)
     job.run(FIRST)
     forked = LedgerJob(tmp_path, machine=job.machine)
     assert forked.run(SECOND).succeeded
-    found = forked.audit()
-    assert found.exact, found
+    result = forked.audit()
+    assert result.exact, result
 
 
-def test_a_source_that_was_made_again_counts_in_its_own_offsets(tmp_path: Path) -> None:
+def test_recreated_source_is_audited_by_its_own_offsets(tmp_path: Path) -> None:
     job = LedgerJob(tmp_path, flow=plain)
     job.run(ModelSource({"a": ModelDataset({"0": 3}, incarnation="one")}))
     again = ModelSource({"a": ModelDataset({"0": 2}, incarnation="two")})
     operator_actions.set_watermark(job.store, "a", Watermark({"0": 0}, "two"), "me")
     assert job.run(again).succeeded
-    found = job.audit()
-    assert found.exact, found
-    assert (found.records, found.earlier_incarnations) == (5, 1)
+    result = job.audit()
+    assert result.exact, result
+    assert (result.records, result.earlier_incarnations) == (5, 1)
 
 
 class Silent(SqliteSink):
-    """Keeps what it has committed to itself."""
+    """A sink that does not report its commits."""
 
     abilities = Abilities()
 
 
-def test_a_sink_that_tells_nothing_is_refused_by_name(tmp_path: Path) -> None:
+def test_sink_that_does_not_report_its_commits_is_refused_by_name(tmp_path: Path) -> None:
     flow = LedgerJob(tmp_path).flow_of(FIRST)
     require_audited(flow)
     with pytest.raises(ConfigurationError, match="does not report its commits") as caught:

@@ -1,4 +1,4 @@
-"""What the audit says of task output that no sequence needs: what the next run sweeps is nothing wrong."""
+"""Task output that no sequence needs: the audit lists it, and does not fail on files that the next run sweeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.engine.driver.machines import BUCKET_LOG, STAGING, Machine, audi
 WORLD = World(buckets=2)
 GOOD = ModelDataset({"0": 3})
 FAILING = ModelSource({"a": ModelDataset({"0": 3, "1": 3}, fails=frozenset({"1"})), "b": GOOD})
-MENDED = ModelSource({"a": ModelDataset({"0": 3, "1": 3}), "b": GOOD})
+REPAIRED = ModelSource({"a": ModelDataset({"0": 3, "1": 3}), "b": GOOD})
 
 
 def after_a_failure(world: World = WORLD) -> Machine:
@@ -24,24 +24,24 @@ def after_a_failure(world: World = WORLD) -> Machine:
     return machine
 
 
-def left(found: AuditResult) -> tuple[bool, int, int]:
-    return found.exact, found.to_be_swept_count, found.staged_left_count
+def leftover_counts(result: AuditResult) -> tuple[bool, int, int]:
+    return result.exact, result.to_be_swept_count, result.staged_left_count
 
 
-def test_what_a_failed_dataset_left_is_nothing_wrong_and_the_next_run_sweeps_it() -> None:
+def test_orphaned_files_of_a_failed_dataset_keep_the_audit_exact_and_the_next_run_sweeps_them() -> None:
     machine = after_a_failure()
     staged = machine.paths(STAGING)
     assert staged
-    found = audit(WORLD, machine)
-    assert (found.exact, found.passed, found.staged_left) == (True, True, [])
-    assert found.to_be_swept_count == len(found.to_be_swept) == 2, "of either partition"
-    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(found.to_be_swept)
+    result = audit(WORLD, machine)
+    assert (result.exact, result.passed, result.staged_left) == (True, True, [])
+    assert result.to_be_swept_count == len(result.to_be_swept) == 2, "each partition must have one orphaned folder"
+    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(result.to_be_swept)
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}
-    assert left(audit(WORLD, machine)) == (True, 0, 0)
+    assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
 
 
-def test_all_that_is_said_to_be_swept_is_and_nothing_else() -> None:
+def test_next_run_sweeps_exactly_the_orphaned_files_that_the_audit_lists() -> None:
     machine = after_a_failure()
     (folder,) = {path.rpartition("/")[0].rpartition("/")[0] for path in machine.paths(STAGING)}
     bucket = folder.rpartition("/")[2]
@@ -57,46 +57,46 @@ def test_all_that_is_said_to_be_swept_is_and_nothing_else() -> None:
     for path in never:
         machine.put(path, b"?")
     before = audit(WORLD, machine)
-    assert left(before) == (False, 2, len(never))
+    assert leftover_counts(before) == (False, 2, len(never))
     named = {line.partition(": ")[0] for line in before.staged_left}
     assert named == {path.removeprefix(f"{STAGING}/").removesuffix("/x" if "99/" in path else "") for path in never}
     go(WORLD, machine, ModelSource({}))
     assert set(machine.paths(STAGING)) == set(never)
-    assert left(audit(WORLD, machine)) == (False, 0, len(never))
+    assert leftover_counts(audit(WORLD, machine)) == (False, 0, len(never))
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_an_epoch_is_swept_up_to_the_one_before_the_next_run(number: int) -> None:
+def test_next_run_sweeps_only_staging_of_older_epochs(number: int) -> None:
     machine = after_a_failure()
     upcoming = next_epoch(machine)
     path = f"{STAGING}/{upcoming - 1 + number:010d}/bucket=00000/a.b/x"
     machine.put(path, b"?")
-    found = audit(WORLD, machine)
-    assert left(found) == (not number, 3 - number, number)
-    assert WORLD.begin(machine, MENDED).epoch == upcoming
+    result = audit(WORLD, machine)
+    assert leftover_counts(result) == (not number, 3 - number, number)
+    assert WORLD.begin(machine, REPAIRED).epoch == upcoming
     if number:
-        assert found.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
+        assert result.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
 
 
 def next_epoch(machine: Machine) -> int:
-    """The epoch that a run would have."""
+    """Return the epoch that the next run would have."""
     return next_record.next_epoch(WORLD.store(machine).job_log().refresh())
 
 
-def test_what_a_pending_sequence_needs_is_not_left_over() -> None:
+def test_files_of_a_pending_sequence_are_not_listed_as_orphaned() -> None:
     machine = Machine()
     go(WORLD, machine, ModelSource({"b": ModelDataset({"0": 1})}))
     machine.faults.append(lambda operation: refuse(operation.kind, operation.path))
     go(WORLD, machine, FAILING)
     machine.faults.clear()
     assert DatasetStatus.PENDING in {state.status for state in states(WORLD, machine).values()}
-    found = audit(WORLD, machine)
+    result = audit(WORLD, machine)
     staged = {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in machine.paths(STAGING)}
-    kept = staged - set(found.to_be_swept)
-    assert kept
-    assert not found.exact, "it is pending"
-    go(WORLD, machine, MENDED)
-    assert left(audit(WORLD, machine)) == (True, 0, 0)
+    needed = staged - set(result.to_be_swept)
+    assert needed
+    assert not result.exact, "a pending sequence must prevent an exact audit"
+    go(WORLD, machine, REPAIRED)
+    assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
 
 
 def refuse(kind: str, path: str) -> None:
@@ -104,50 +104,50 @@ def refuse(kind: str, path: str) -> None:
         raise PermissionError(13, "no", path)
 
 
-def test_of_a_bucket_that_can_not_be_read_nothing_is_said() -> None:
+def test_no_staged_file_is_called_orphaned_if_bucket_logs_are_unreadable() -> None:
     machine = after_a_failure()
     for path in machine.paths(ROOTS.store):
         if BUCKET_LOG in path:
             machine.put(path, b"?")
-    found = audit(WORLD, machine)
-    assert (found.exact, len(found.unreadable), *left(found)[1:]) == (False, 2, 0, 0)
+    result = audit(WORLD, machine)
+    assert (result.exact, len(result.unreadable), *leftover_counts(result)[1:]) == (False, 2, 0, 0)
 
 
-def test_a_job_log_that_can_not_be_read_is_told() -> None:
+def test_unreadable_job_log_is_reported() -> None:
     machine = after_a_failure()
     store = WORLD.store(machine)
     for path in machine.paths(store.job_log().folder):
         machine.put(path, b"?")
-    found = audit_store(store, FAILING.provenance, deep=False)
-    assert not found.exact
-    assert found.unreadable[0].startswith("job log: ")
+    result = audit_store(store, FAILING.provenance, deep=False)
+    assert not result.exact
+    assert result.unreadable[0].startswith("job log: ")
 
 
-def test_a_streaming_query_takes_its_own_spool_away() -> None:
+def test_spool_of_a_streaming_query_is_not_reported_as_orphaned() -> None:
     machine = Machine()
-    go(WORLD, machine, MENDED)
+    go(WORLD, machine, REPAIRED)
     machine.put(f"{STAGING}/batches/query/1-2/rows", b"?")
-    assert left(audit(WORLD, machine)) == (True, 0, 0)
+    assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
 
 
-def test_what_lies_under_buckets_of_another_generation_is_said_to_be_swept_and_is() -> None:
+def test_staging_of_another_generation_is_listed_as_orphaned_and_swept() -> None:
     machine, resized = after_a_failure(), World(buckets=2, resized=True)
     rebucket(resized.store(machine), Move(1), "moves", lambda step: None)
     machine.put(f"{STAGING}/0000000001/bucket=00009/a.b/x", b"?")
     before = audit(resized, machine)
-    assert left(before) == (True, 3, 0)
+    assert leftover_counts(before) == (True, 3, 0)
     assert "0000000001/bucket=00009/a.b" in before.to_be_swept
     go(resized, machine, ModelSource({}))
-    assert left(audit(resized, machine)) == (True, 0, 0)
+    assert leftover_counts(audit(resized, machine)) == (True, 0, 0)
     assert machine.paths(STAGING) == {}
 
 
-def test_a_note_of_an_attempt_goes_as_its_folder_does() -> None:
+def test_open_marker_of_an_attempt_is_swept_with_its_folder() -> None:
     machine = after_a_failure()
     (folder, *_) = sorted({path.rpartition("/")[0] for path in machine.paths(STAGING)})
     machine.put(f"{folder}.open", b"")
-    found = audit(WORLD, machine)
-    assert (found.exact, found.staged_left) == (True, [])
-    assert f"{folder}.open".removeprefix(f"{STAGING}/") in found.to_be_swept
+    result = audit(WORLD, machine)
+    assert (result.exact, result.staged_left) == (True, [])
+    assert f"{folder}.open".removeprefix(f"{STAGING}/") in result.to_be_swept
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}

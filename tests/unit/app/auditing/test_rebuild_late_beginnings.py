@@ -1,7 +1,7 @@
-"""Rebuilds of a dataset of which one epoch is published, and whose first offset is not 0, as it began at
-`start: latest`, or as what was older had expired: what is taken out of the output is read again, or told lost.
+"""Rebuilds of a dataset with a single published epoch whose first offset is not 0.
 
-Nothing of it was open: its run was not clean, as another dataset could not be read in it.
+The dataset began at `start: latest`, or older records had expired. Records that the rebuild sets aside are read again
+or reported as lost. None of its sequences was open: the run was not clean because another dataset could not be read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tests.unit.engine.driver.machines import OUTPUT, Machine, states
 WORLD = World(buckets=2)
 
 
-def _lived() -> Machine:
-    """Of `a` offsets 3 to 8 are published, whole and done, and nothing is left open anywhere; `b` could not be read."""
+def _published_then_lost() -> Machine:
+    """Publish and close offsets 3 to 8 of `a`, while `b` cannot be read, and then lose the store."""
     machine = Machine()
     a = ModelDataset({"0": 9}, expired={"0": 3}, incarnation="id")
     b = ModelDataset({"0": 2}, fails=frozenset("0"))
@@ -38,7 +38,7 @@ def _lived() -> Machine:
 
 
 def _plan(state: DatasetState, low: int, expired_offsets: str) -> DatasetPlan | None:
-    """What a source that begins at the newest plans, where Kafka has offsets from `low` to 20."""
+    """Plan the dataset for a source with `start: latest` where Kafka has offsets from `low` to 20."""
     settings = {
         "type": "kafka",
         "brokers": "x:1",
@@ -50,8 +50,8 @@ def _plan(state: DatasetState, low: int, expired_offsets: str) -> DatasetPlan | 
 
 
 @pytest.mark.parametrize("low", [0, 3])
-def test_what_is_set_aside_is_read_again_where_a_job_begins_at_the_newest(low: int) -> None:
-    machine = _lived()
+def test_records_set_aside_are_read_again_although_the_job_starts_at_latest(low: int) -> None:
+    machine = _published_then_lost()
     result = rebuilt(WORLD, machine)
     assert (result.problems, result.set_aside_count) == ([], 1)
     plan = _plan(states(WORLD, machine)["a"], low, "earliest")
@@ -60,18 +60,18 @@ def test_what_is_set_aside_is_read_again_where_a_job_begins_at_the_newest(low: i
     assert [(skip.low, skip.high) for skip in plan.skipped] == ([(0, low)] if low else [])
 
 
-def test_what_is_set_aside_and_has_expired_since_is_told() -> None:
-    machine = _lived()
+def test_records_set_aside_that_expired_at_the_source_are_reported() -> None:
+    machine = _published_then_lost()
     rebuilt(WORLD, machine)
     with pytest.raises(SourceError, match="expected offset 0; found offsets 6 to 20; 6 offsets have expired"):
         _plan(states(WORLD, machine)["a"], 6, "fail")
     WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 12}, expired={"0": 6}, incarnation="id")}))
-    found = audit_store(WORLD.store(machine), ModelSource.provenance, deep=True)
-    assert (found.exact, found.records, found.skipped) == (True, 6, 6)
+    result = audit_store(WORLD.store(machine), ModelSource.provenance, deep=True)
+    assert (result.exact, result.records, result.skipped) == (True, 6, 6)
 
 
-def test_at_least_once_loses_nothing_where_a_job_begins_at_the_newest() -> None:
-    """Offsets 3 to 8 and then 9 to 11 are published, each by a run that has succeeded."""
+def test_at_least_once_rebuild_reads_from_offset_0_although_the_job_starts_at_latest() -> None:
+    """Two successful runs published offsets 3 to 8 and 9 to 11."""
     world, machine = World(buckets=2, at_least_once=True), Machine()
     for end in (9, 12):
         source = ModelSource({"a": ModelDataset({"0": end}, expired={"0": 3}, incarnation="id")})

@@ -1,5 +1,5 @@
-"""A store made anew from an output in which records were fed again: nothing of them is lost and nothing there twice,
-whatever of the retired files is deleted."""
+"""Rebuilds from an output with reprocessed records: no record is lost or duplicated, whichever superseded files are
+deleted."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GOOD = World(flow=TurningAway())
 DROPS = World(flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2", "a/0/5"})))
 
 
-def turned_away() -> Machine:
+def rejected_machine() -> Machine:
     machine = Machine()
     assert go(BAD, machine, A).succeeded
     return machine
 
 
 def deleted(machine: Machine) -> None:
-    """By a run that has nothing else to do."""
+    """Delete superseded files with a run that has no other work."""
     assert go(HALF, machine, A).succeeded
 
 
@@ -58,19 +58,19 @@ def not_deleted(machine: Machine) -> None:
 
 
 def check(machine: Machine, rejected: int, filtered: int = 0) -> None:
-    """The rebuilt job goes on, and each record is in one place."""
+    """Continue the rebuilt job, and require that each record is present exactly once."""
     assert go(HALF, machine, MORE).succeeded
-    found = audit(HALF, machine)
-    assert found.exact, found
-    assert (found.records + found.rejected_records + found.filtered, found.filtered) == (9, filtered)
-    assert found.rejected == rejected
+    result = audit(HALF, machine)
+    assert result.exact, result
+    assert (result.records + result.rejected_records + result.filtered, result.filtered) == (9, filtered)
+    assert result.rejected == rejected
     assert HALF.watermarks(machine)["a"].positions == {"0": 9}
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("later", [deleted, deleted_but_for_the_tombstone, some_deleted, not_deleted])
-def test_a_lost_store(later: Callable[[Machine], None], is_clean: bool) -> None:
-    machine = turned_away()
+def test_lost_store_is_rebuilt_exactly_after_a_reprocess(later: Callable[[Machine], None], is_clean: bool) -> None:
+    machine = rejected_machine()
     assert HALF.reprocess(machine, A, "a").succeeded
     later(machine)
     if not is_clean:
@@ -78,15 +78,15 @@ def test_a_lost_store(later: Callable[[Machine], None], is_clean: bool) -> None:
     lose_the_store(machine, 1)
     result = rebuild(HALF, machine)
     assert (result.written, result.gaps, result.problems) == (True, [], [])
-    nothing_tells = later is not_deleted and not is_clean
-    assert bool(result.set_aside) == nothing_tells
-    check(machine, 3 if nothing_tells else 1)
+    is_undecidable = later is not_deleted and not is_clean
+    assert bool(result.set_aside) == is_undecidable
+    check(machine, 3 if is_undecidable else 1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("later", [deleted, deleted_but_for_the_tombstone, not_deleted])
-def test_a_store_from_before_it(later: Callable[[Machine], None], is_clean: bool) -> None:
-    machine = turned_away()
+def test_store_from_before_a_reprocess_is_rebuilt_exactly(later: Callable[[Machine], None], is_clean: bool) -> None:
+    machine = rejected_machine()
     backup = machine.paths("/job/store")
     assert HALF.reprocess(machine, A, "a").succeeded
     later(machine)
@@ -98,8 +98,8 @@ def test_a_store_from_before_it(later: Callable[[Machine], None], is_clean: bool
     check(machine, 3 if later is not_deleted and not is_clean else 1)
 
 
-def test_records_of_which_nothing_is_left_but_that_they_were_filtered() -> None:
-    machine = turned_away()
+def test_reprocessed_records_that_were_all_filtered_stay_counted_after_a_rebuild() -> None:
+    machine = rejected_machine()
     assert DROPS.reprocess(machine, A, "a").succeeded
     deleted(machine)
     lose_the_store(machine, 1)
@@ -108,16 +108,16 @@ def test_records_of_which_nothing_is_left_but_that_they_were_filtered() -> None:
 
 
 @pytest.mark.parametrize("published", [1, 2])
-def test_one_that_was_published_by_half_is_set_aside_with_its_tombstone(published: int) -> None:
-    """And the error files are live again."""
-    machine = turned_away()
-    seen = 0
+def test_half_published_reprocess_is_set_aside_with_its_tombstone(published: int) -> None:
+    """The superseded error files count again."""
+    machine = rejected_machine()
+    renames = 0
 
     def fault(operation: Operation) -> None:
-        nonlocal seen
+        nonlocal renames
         if operation.kind == "rename" and operation.path.startswith(OUTPUT) and "-00000_" in operation.path:
-            seen += 1
-            if seen > published:
+            renames += 1
+            if renames > published:
                 raise Crashed
 
     machine.faults.append(fault)
@@ -132,8 +132,8 @@ def test_one_that_was_published_by_half_is_set_aside_with_its_tombstone(publishe
     check(machine, 3)
 
 
-def test_one_that_is_being_abandoned_is_set_aside_with_its_tombstone() -> None:
-    machine = turned_away()
+def test_reprocess_that_is_being_abandoned_is_set_aside_with_its_tombstone() -> None:
+    machine = rejected_machine()
 
     def fault(operation: Operation) -> None:
         if operation.kind == "rename" and "/log/bucket" in operation.path and published(machine):
@@ -161,16 +161,19 @@ def published(machine: Machine) -> bool:
 
 
 @pytest.mark.parametrize("incarnation", ["", "id"])
-@pytest.mark.parametrize("turned_away", [range(3), range(1), range(1, 3)])
-def test_what_was_turned_away_and_fed_again_counts_where_no_other_file_is_left_of_it(
-    turned_away: range, incarnation: str
+@pytest.mark.parametrize("rejected_numbers", [range(3), range(1), range(1, 3)])
+def test_reprocessed_records_count_as_read_if_no_other_file_covers_them(
+    rejected_numbers: range, incarnation: str
 ) -> None:
-    """All, the first or the last that was read of a partition: it is not read again, and the dataset begins there."""
+    """The rejected records are all, the first or the last records of a partition.
+
+    The dataset still begins at its first offset and reads none of them again.
+    """
     machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, incarnation=incarnation)})
-    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in rejected_numbers))).run(machine, a)
     world = World(buckets=2, flow=TurningAway())
     assert world.reprocess(machine, a, "a").succeeded
-    assert world.run(machine, a).succeeded  # deletes what was fed
+    assert world.run(machine, a).succeeded  # deletes the reprocessed files
     before = states(world, machine)["a"]
     assert audit(world, machine).exact
     lose_the_store(machine)
@@ -179,31 +182,31 @@ def test_what_was_turned_away_and_fed_again_counts_where_no_other_file_is_left_o
     after = states(world, machine)["a"]
     assert (after.watermark, after.origin) == (before.watermark, {"0": 0})
     assert world.run(machine, a).succeeded
-    found = audit(world, machine)
-    assert (found.exact, found.records) == (True, 3), found
+    audited = audit(world, machine)
+    assert (audited.exact, audited.records) == (True, 3), audited
 
 
-@pytest.mark.parametrize("turned_away", [range(3), range(1)])
-def test_a_hole_behind_what_was_turned_away_is_a_gap_only_if_no_file_names_it(turned_away: range) -> None:
-    """What lies behind it is not read again, either way."""
+@pytest.mark.parametrize("rejected_numbers", [range(3), range(1)])
+def test_hole_after_rejected_records_is_a_gap_only_if_no_file_names_it(rejected_numbers: range) -> None:
+    """In both cases the records after the hole are not read again."""
     machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 3}, holes={"0": frozenset({1})})})
-    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in turned_away))).run(machine, a)
+    World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in rejected_numbers))).run(machine, a)
     world = World(buckets=2, flow=TurningAway())
     assert world.reprocess(machine, a, "a").succeeded
-    assert world.run(machine, a).succeeded  # deletes what was fed
+    assert world.run(machine, a).succeeded  # deletes the reprocessed files
     lose_the_store(machine)
-    is_gap = len(turned_away) == 3
+    is_gap = len(rejected_numbers) == 3
     result = rebuild(world, machine)
     assert result.written is not is_gap
     assert result.problems == ["a partition 0: no file has offsets 1 to 2"] * is_gap
     assert rebuild(world, machine, accept_gaps=True).written
     assert world.run(machine, a).succeeded
-    found = audit(world, machine)
-    assert (found.exact, found.records, found.skipped) == (True, 2, is_gap), found
+    audited = audit(world, machine)
+    assert (audited.exact, audited.records, audited.skipped) == (True, 2, is_gap), audited
 
 
-def test_an_incarnation_counts_of_which_all_was_turned_away_and_fed_again() -> None:
-    """It is newer than the one that other files name."""
+def test_incarnation_with_only_reprocessed_records_is_restored_by_a_rebuild() -> None:
+    """The incarnation is newer than the one that other files name."""
     machine, world = Machine(), World(buckets=2, flow=TurningAway())
     world.run(machine, ModelSource({"a": ModelDataset({"0": 5}, incarnation="one")}))
     operator_actions.set_watermark(world.store(machine), "a", None, "me")
@@ -217,8 +220,8 @@ def test_an_incarnation_counts_of_which_all_was_turned_away_and_fed_again() -> N
     assert states(world, machine)["a"].watermark == before
 
 
-def test_what_was_read_behind_it_goes_on_where_it_ends() -> None:
-    """So that it is taken for whole, though nothing says that its run left nothing open."""
+def test_records_read_after_reprocessed_records_continue_at_their_end() -> None:
+    """The rebuild counts the later files as complete although no mark proves that their run left nothing open."""
     machine, world = Machine(), World(buckets=2, flow=TurningAway())
     World(buckets=2, flow=TurningAway(frozenset(f"a/0/{n}" for n in range(6)))).run(machine, A)
     assert world.reprocess(machine, A, "a").succeeded
@@ -231,14 +234,14 @@ def test_what_was_read_behind_it_goes_on_where_it_ends() -> None:
 
 
 @pytest.mark.parametrize("at_least_once", [False, True])
-def test_it_begins_at_0_where_it_was_published_before_anything_was_written_down(*, at_least_once: bool) -> None:
-    """More may have been read before it than was published; else it begins at its first offset."""
+def test_rebuilt_dataset_begins_at_its_first_offset_or_at_0_with_at_least_once(*, at_least_once: bool) -> None:
+    """With at-least-once, a run may have read earlier records that it did not publish."""
     machine, a = Machine(), ModelSource({"a": ModelDataset({"0": 6}, expired={"0": 3})})
-    all_of_it = frozenset(f"a/0/{n}" for n in range(6))
-    World(buckets=2, flow=TurningAway(all_of_it), at_least_once=at_least_once).run(machine, a)
+    rejected_values = frozenset(f"a/0/{n}" for n in range(6))
+    World(buckets=2, flow=TurningAway(rejected_values), at_least_once=at_least_once).run(machine, a)
     world = World(buckets=2, flow=TurningAway(), at_least_once=at_least_once)
     assert world.reprocess(machine, a, "a").succeeded
-    assert world.run(machine, a).succeeded  # deletes what was fed
+    assert world.run(machine, a).succeeded  # deletes the reprocessed files
     lose_the_store(machine)
     assert rebuild(world, machine).problems == []
     after = states(world, machine)["a"]
@@ -247,7 +250,7 @@ def test_it_begins_at_0_where_it_was_published_before_anything_was_written_down(
     assert (after.watermark.positions, after.origin) == expected
 
 
-def test_holes_that_retired_files_named_are_no_gaps_where_the_new_ones_say_them_on() -> None:
+def test_holes_named_by_superseded_files_are_not_gaps_if_their_replacements_name_them() -> None:
     offsets, hole = OffsetSets(), OffsetSets()
     offsets.add_range("0", 0, 1)
     hole.add_range("0", 1, 2)

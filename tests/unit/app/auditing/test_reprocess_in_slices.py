@@ -1,4 +1,4 @@
-"""What is fed again in a job with freshness targets: error files are fed whole, however long a slice is."""
+"""Reprocess in a job with freshness targets: error files are read whole, independently of the slice length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGETS = Freshness(target_s=60, records_per_run=2, slice_s=10)
 
 
 class _Slow(SimulatedClock):
-    """Each look at it takes a second."""
+    """A clock that advances by a second at each reading."""
 
     def now_ms(self) -> int:
         self.sleep(1)
@@ -43,7 +43,7 @@ class _RejectsAll(Converter):
 
 
 class _Counting(ModelSource):
-    """A source whose offsets number what is read."""
+    """A source whose offsets count the records that were read."""
 
     provenance = replace(ModelSource.provenance, counts_reading=True)
 
@@ -86,10 +86,8 @@ def _flow(end: int, *stages: Stage) -> TaskFlow:
 
 
 @pytest.mark.parametrize("counts_reading", [False, True])
-def test_records_that_are_rejected_twice_keep_the_epoch_of_the_run_that_had_read_them(
-    tmp_path: Path, counts_reading: bool
-) -> None:
-    """Upserts compare rows by it: positions that count what is read are comparable within one epoch only."""
+def test_records_rejected_twice_keep_the_epoch_of_the_run_that_read_them(tmp_path: Path, counts_reading: bool) -> None:
+    """Upserts compare rows by epoch, because positions that count records are comparable within one epoch only."""
     job, wrong = _Job(tmp_path), Stage("wrong", _RejectsAll(), on_failure="divert")
     source = (_Counting if counts_reading else ModelSource)({"a": ModelDataset({"0": 6})})
 
@@ -110,15 +108,15 @@ def test_records_that_are_rejected_twice_keep_the_epoch_of_the_run_that_had_read
     assert epochs() == ([before, (last,)] if counts_reading else [(*before, last)])
 
 
-def test_what_is_fed_again_in_a_job_with_targets_is_published_once(tmp_path: Path) -> None:
+def test_reprocessed_records_of_a_job_with_freshness_targets_are_published_once(tmp_path: Path) -> None:
     job = _Job(tmp_path)
     for end in (3, 6, 9):  # three error files of each dataset
         assert job.run(_flow(end, Stage("wrong", _RejectsAll(), on_failure="divert")), Freshness()).succeeded
     assert job.audit().rejected == 27
-    mended = _flow(9)
+    repaired = _flow(9)
     for _ in range(6):
-        errors = ReprocessSource(job.store.fs, job.roots.output, mended)
-        assert job.run(replace(mended, source=errors)).succeeded
-        found = job.audit()
-        assert found.exact, (found.duplicates, found.rejected, found.records)
-    assert found.rejected == 0
+        errors = ReprocessSource(job.store.fs, job.roots.output, repaired)
+        assert job.run(replace(repaired, source=errors)).succeeded
+        result = job.audit()
+        assert result.exact, (result.duplicates, result.rejected, result.records)
+    assert result.rejected == 0

@@ -1,4 +1,4 @@
-"""The audit finds source positions that two datasets have published, on files that runs of the product have written."""
+"""The audit finds source positions that two datasets published, on files written by real runs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ BY_ID = replace(BY_NAME, unique_incarnations=True)
 
 
 def ingested(provenance: Provenance, *, at_least_once: bool = False, **datasets: ModelDataset) -> AuditResult:
-    """What the audit says of datasets, whose names have `_at_` for an @, that one run has read."""
+    """Ingest datasets in one run and return the audit. In their names, `_at_` is replaced by an @."""
     machine = Machine()
     named = {urn.replace("_at_", "@"): dataset for urn, dataset in datasets.items()}
     assert go(WORLD, machine, ModelSource(named)).succeeded
     return audit_store(WORLD.store(machine), provenance, deep=True, at_least_once=at_least_once)
 
 
-def test_a_topic_and_one_of_its_partitions_have_published_the_same() -> None:
-    found = ingested(
+def test_positions_published_by_a_topic_and_by_its_partition_are_reported() -> None:
+    result = ingested(
         BY_NAME,
         orders=ModelDataset({"0": 9, "1": 5}, units=3, holes={"0": frozenset({4})}),
         orders_at_0=ModelDataset({"0": 7}),
@@ -43,68 +43,72 @@ def test_a_topic_and_one_of_its_partitions_have_published_the_same() -> None:
         others=ModelDataset({"0": 9}),
     )
     names = ("orders", "orders@0")
-    assert found.published_by_two == [SharedRange(names, "0", 0, 4), SharedRange(names, "0", 5, 7)]
-    assert (found.published_by_two_count, found.duplicates, found.exact, found.passed) == (6, 6, False, False)
-    assert sum(row.duplicates for row in found.partitions) == 0, "each by itself has none"
+    assert result.published_by_two == [SharedRange(names, "0", 0, 4), SharedRange(names, "0", 5, 7)]
+    assert (result.published_by_two_count, result.duplicates, result.exact, result.passed) == (6, 6, False, False)
+    assert sum(row.duplicates for row in result.partitions) == 0, "no dataset has duplicates of its own"
 
 
-def test_at_least_once_counts_them_and_lets_them_pass() -> None:
-    found = ingested(BY_NAME, at_least_once=True, orders=ModelDataset({"0": 3}), orders_at_0=ModelDataset({"0": 3}))
-    assert (found.published_by_two_count, found.exact, found.passed) == (3, False, True)
+def test_shared_positions_are_counted_and_pass_with_at_least_once() -> None:
+    result = ingested(BY_NAME, at_least_once=True, orders=ModelDataset({"0": 3}), orders_at_0=ModelDataset({"0": 3}))
+    assert (result.published_by_two_count, result.exact, result.passed) == (3, False, True)
 
 
-def test_datasets_of_a_source_that_says_nothing_count_in_things_of_their_own() -> None:
+def test_datasets_of_a_source_without_offset_spaces_share_no_positions() -> None:
     dataset = ModelDataset({"0": 9}, incarnation="one")
-    found = ingested(ModelSource.provenance, orders=dataset, orders_at_0=dataset)
-    assert (found.exact, found.published_by_two_count) == (True, 0)
+    result = ingested(ModelSource.provenance, orders=dataset, orders_at_0=dataset)
+    assert (result.exact, result.published_by_two_count) == (True, 0)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "shared"), [("one", "one", 4), ("one", "two", 0), ("one", "", 4), ("", "one", 4), ("", "", 4)]
 )
-def test_of_one_name_only_surely_different_incarnations_are_apart(first: str, second: str, shared: int) -> None:
-    found = ingested(
+def test_datasets_of_one_topic_share_positions_unless_both_incarnations_are_known_to_differ(
+    first: str, second: str, shared: int
+) -> None:
+    result = ingested(
         BY_ID,
         orders=ModelDataset({"0": 4}, incarnation=first),
         orders_at_0=ModelDataset({"0": 4}, incarnation=second),
     )
-    assert (found.published_by_two_count, found.exact) == (shared, not shared)
-    assert [row.incarnation for row in found.published_by_two] == [first or second] * bool(shared)
+    assert (result.published_by_two_count, result.exact) == (shared, not shared)
+    assert [row.incarnation for row in result.published_by_two] == [first or second] * bool(shared)
 
 
 @pytest.mark.parametrize(("provenance", "shared"), [(BY_ID, 4), (BY_NAME, 0)])
-def test_a_dataset_under_another_name_is_known_by_its_id(provenance: Provenance, shared: int) -> None:
+def test_dataset_published_under_another_name_is_recognized_by_its_incarnation(
+    provenance: Provenance, shared: int
+) -> None:
     dataset = ModelDataset({"0": 4}, incarnation="one")
-    found = ingested(provenance, orders=dataset, archive=dataset)
-    assert found.published_by_two_count == shared
+    result = ingested(provenance, orders=dataset, archive=dataset)
+    assert result.published_by_two_count == shared
 
 
-def test_what_three_have_published_is_there_twice_too_often() -> None:
+def test_positions_published_by_three_datasets_count_twice() -> None:
     dataset = ModelDataset({"0": 4})
-    found = ingested(BY_NAME, orders=dataset, orders_at_0=dataset, orders_at_x=dataset)
-    assert found.published_by_two_count == 8
-    assert len(found.published_by_two) == 3
+    result = ingested(BY_NAME, orders=dataset, orders_at_0=dataset, orders_at_x=dataset)
+    assert result.published_by_two_count == 8
+    assert len(result.published_by_two) == 3
 
 
-def test_incarnations_of_before_a_source_was_made_again_count_too() -> None:
+def test_shared_positions_of_earlier_incarnations_are_reported() -> None:
     machine = Machine()
     old, new = ModelDataset({"0": 4}, incarnation="one"), ModelDataset({"0": 2}, incarnation="two")
     go(WORLD, machine, ModelSource({"orders": old, "orders@0": old}))
     operator_actions.set_watermark(WORLD.store(machine), "orders", None, "person")
     go(WORLD, machine, ModelSource({"orders": new}))
-    found = audit_store(WORLD.store(machine), BY_ID, deep=False)
-    assert [(row.low, row.high, row.incarnation) for row in found.published_by_two] == [(0, 4, "one")]
+    result = audit_store(WORLD.store(machine), BY_ID, deep=False)
+    assert [(row.low, row.high, row.incarnation) for row in result.published_by_two] == [(0, 4, "one")]
 
 
-def test_only_the_first_hundred_ranges_are_listed() -> None:
+def test_only_the_first_hundred_shared_ranges_are_listed() -> None:
     odd = frozenset(range(1, 300, 2))
     dataset = ModelDataset({"0": 300}, holes={"0": odd})
-    found = ingested(BY_NAME, orders=dataset, orders_at_0=dataset)
-    assert (len(found.published_by_two), found.published_by_two_count) == (100, 150)
+    result = ingested(BY_NAME, orders=dataset, orders_at_0=dataset)
+    assert (len(result.published_by_two), result.published_by_two_count) == (100, 150)
 
 
-def test_kafka_topics_and_their_partitions_are_told_by_their_names() -> None:
-    """The same topic, first as one dataset, then by partitions."""
+def test_kafka_topic_read_by_topic_and_by_partition_is_reported_as_shared() -> None:
+    """The job reads one topic first as one dataset and then by partitions."""
     machine = Machine()
     with MockBroker.start({"orders": 2, "others": 1}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -117,10 +121,10 @@ def test_kafka_topics_and_their_partitions_are_told_by_their_names() -> None:
         assert audit_store(WORLD.store(machine), KafkaSource.provenance, deep=True).exact
         read(machine, source.model_copy(update={"dataset": "partition", "topics": ("orders",)}))
     for deep in (False, True):
-        found = audit_store(WORLD.store(machine), KafkaSource.provenance, deep=deep)
+        result = audit_store(WORLD.store(machine), KafkaSource.provenance, deep=deep)
         expected = [SharedRange(("orders", f"orders@{partition}"), partition, 0, 5) for partition in "01"]
-        assert found.published_by_two == expected
-        assert (found.duplicates, found.exact) == (10, False)
+        assert result.published_by_two == expected
+        assert (result.duplicates, result.exact) == (10, False)
 
 
 def read(machine: Machine, source: Source) -> None:

@@ -1,5 +1,4 @@
-"""conf/problems.md: all kinds of problems, from their catalogue. `python -m tests.unit.app.inspection.problems_page`
-writes it."""
+"""Generator of conf/problems.md from the problem catalogue; run `python -m tests.unit.app.inspection.problems_page`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Datasets and steps as people ask for them: filters, order, what the newest run read, how far behind; each step."""
+"""Queries of datasets and commit steps: filters, order, records read by the newest run, lag, and the state of each
+step."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def names(result: DatasetsResult) -> list[str]:
 
 
 def half_done() -> tuple[Machine, ModelSource]:
-    """b is sealed; of its two files one is published."""
+    """Seal b and publish one of its two files."""
     machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
     machine.faults.append(dies("rename", "/output/b/", nth=2))
     with suppress(BaseException):
@@ -49,7 +50,7 @@ def half_done() -> tuple[Machine, ModelSource]:
 
 
 class TestDatasets:
-    def test_are_chosen_by_status_and_name_sorted_and_cut(self) -> None:
+    def test_datasets_are_filtered_by_status_and_name_sorted_and_limited(self) -> None:
         machine, _ = half_done()
         machine.faults.clear()
         for path in machine.paths(STAGING):
@@ -63,7 +64,7 @@ class TestDatasets:
         cut = listed(machine, Query(sort=SortBy.RECORDS, most=1))
         assert (names(cut), cut.matching) == (["ab"], 3)
 
-    def test_tell_what_the_newest_run_has_read_and_when_each_was_committed(self) -> None:
+    def test_datasets_show_records_read_by_the_newest_run_and_commit_time(self) -> None:
         machine = Machine()
         go(WORLD, machine, source(a=3))
         (row,) = listed(machine, Query(read=True)).datasets
@@ -72,27 +73,27 @@ class TestDatasets:
         assert (row.attempts.records_read, row.outcome.outcome, row.state.done_records) == (3, "published", 3)
         assert row.committed_ms > 0
 
-    def test_are_sorted_by_how_far_behind_they_are_and_what_can_not_be_told_is_said(self) -> None:
+    def test_datasets_are_sorted_by_lag_and_an_unknown_lag_shows_the_reason(self) -> None:
         machine = Machine()
         go(WORLD, machine, source(a=3, b=1))
-        told = listed(machine, Query(sort=SortBy.LAG), [Lag("a", 1, 60.0), Lag("b", 7, None, "no leader")])
-        assert names(told) == ["b", "a"]
-        assert [(row.lag_records, row.lag_seconds, row.lag_problem) for row in told.datasets] == [
+        result = listed(machine, Query(sort=SortBy.LAG), [Lag("a", 1, 60.0), Lag("b", 7, None, "no leader")])
+        assert names(result) == ["b", "a"]
+        assert [(row.lag_records, row.lag_seconds, row.lag_problem) for row in result.datasets] == [
             (7, None, "no leader"),
             (1, 60.0, ""),
         ]
         assert "reports no lag" in listed(machine, Query(), []).lag_unknown
 
-        def nobody(urns: object) -> Iterator[Lag]:
+        def unavailable_lags(urns: object) -> Iterator[Lag]:
             raise SourceUnavailableError("no broker")
             yield
 
         store = WORLD.store(machine)
-        assert list_datasets(store, read_status(store), Query(), nobody).lag_unknown == "no broker"
+        assert list_datasets(store, read_status(store), Query(), unavailable_lags).lag_unknown == "no broker"
 
 
 class TestSteps:
-    def test_of_a_sequence_that_is_half_published_one_is_done_and_one_pending(self) -> None:
+    def test_half_published_sequence_shows_one_done_and_one_pending_step(self) -> None:
         machine, data = half_done()
         before = machine.paths("/job")
         store, context = WORLD.store(machine), step_context(replace(WORLD.begin(machine, data)))
@@ -103,10 +104,12 @@ class TestSteps:
             2,
             {"DONE": 1, "PENDING": 1},
         )
-        assert {p: d for p, d in machine.paths("/job").items() if p in before} == before, "nothing was changed"
+        assert {p: d for p, d in machine.paths("/job").items() if p in before} == before, (
+            "reading the steps must not change a file"
+        )
         assert read_steps(store, context, "b").sequences == [sequence]
 
-    def test_what_is_lost_says_what_was_expected_and_found(self) -> None:
+    def test_lost_step_shows_the_expected_and_the_actual_state(self) -> None:
         machine, data = half_done()
         context = step_context(WORLD.begin(machine, data))
         for path in machine.paths(STAGING):
@@ -118,7 +121,7 @@ class TestSteps:
         assert lost.why.startswith("expected ")
         assert "found " in lost.why
 
-    def test_are_of_so_many_datasets_as_are_asked_for_and_of_none_that_there_is_not(self) -> None:
+    def test_steps_of_an_unknown_dataset_are_refused_and_a_completed_run_has_none(self) -> None:
         machine, data = half_done()
         store, context = WORLD.store(machine), step_context(WORLD.begin(machine, data))
         with pytest.raises(ConfigurationError, match="does not know this dataset"):
@@ -128,7 +131,7 @@ class TestSteps:
 
 
 class TestLagOfKafka:
-    def test_counts_what_is_not_read_and_tells_the_age_of_the_first_of_it(self) -> None:
+    def test_lag_counts_unread_records_and_reports_the_age_of_the_oldest(self) -> None:
         sent_ms = int((time.time() - 3600) * 1000)
         with MockBroker.start({"behind": 2, "even": 1, "unknown": 1}) as broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -143,10 +146,10 @@ class TestLagOfKafka:
                 "even": DatasetState("even", watermark=Watermark({"0": 1})),
                 "gone": DatasetState("gone", watermark=Watermark({"0": 1})),
             }
-            found = {lag.dataset_urn: lag for lag in KafkaSource.model_validate(settings).lags(states)}
-        assert set(found) == {"behind", "even"}
-        assert (found["even"].records, found["even"].seconds) == (0, 0.0)
-        behind = found["behind"]
-        assert behind.records == 3, "two of one partition, and one of a partition that was never read"
+            lags = {lag.dataset_urn: lag for lag in KafkaSource.model_validate(settings).lags(states)}
+        assert set(lags) == {"behind", "even"}
+        assert (lags["even"].records, lags["even"].seconds) == (0, 0.0)
+        behind = lags["behind"]
+        assert behind.records == 3, "two unread records of partition 0 and one of partition 1, which was never read"
         assert behind.seconds is not None
         assert 3500 < behind.seconds < 3600 + 600

@@ -1,4 +1,4 @@
-"""`freshness` in a job file, and who is told to be behind."""
+"""`freshness` settings of a job file, and problems about datasets and runs that are behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.app.job_file.test_delivery import config
 BY_DATASET = "freshness: {target: 1m, targets: [{datasets: ['pay.*', orders], target: 5s}], records_per_run: 7}\n"
 
 
-def test_targets_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> None:
+def test_freshness_targets_apply_by_pattern_in_job_file_order(tmp_path: Path) -> None:
     assert config(tmp_path).targets is NO_TARGETS
     assert not NO_TARGETS
     assert config(tmp_path, "freshness: 30s\n").targets == Freshness(30, (), 100_000, 15)
@@ -41,32 +41,35 @@ def test_targets_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> 
         ("freshness: 5s\nschedule: {interval_s: 10}\n", "a freshness target of 5 s can't be met by"),
     ],
 )
-def test_what_is_no_target_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
+def test_invalid_freshness_target_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
 
 
-def told(
-    status: StatusResult, around: EnvironmentFindings, began_ms: int, run: RunStatus = RunStatus.COMMITTED
+def problem_lines(
+    status: StatusResult, findings: EnvironmentFindings, began_ms: int, run: RunStatus = RunStatus.COMMITTED
 ) -> list[str]:
     runs = RunsResult("job", "store", [RunRow(4, "run", run, began_ms=began_ms)], 0)
-    return [f"{each.what} > {each.command}" for each in find_problems(status, runs, command_for(folders()), around)]
+    return [
+        f"{problem.what} > {problem.command}"
+        for problem in find_problems(status, runs, command_for(folders()), findings)
+    ]
 
 
-def test_who_is_behind_is_told_in_a_line() -> None:
+def test_run_start_later_than_the_freshness_target_is_a_problem_unless_a_run_is_live() -> None:
     status = StatusResult("job", "store", 1, 4, "run", [], {})
-    around = EnvironmentFindings(now_ms=100_000, freshness=Freshness(30))
-    assert told(status, around, began_ms=80_000) == []
-    (line,) = told(status, around, began_ms=40_000)
+    findings = EnvironmentFindings(now_ms=100_000, freshness=Freshness(30))
+    assert problem_lines(status, findings, began_ms=80_000) == []
+    (line,) = problem_lines(status, findings, began_ms=40_000)
     assert line == (
         "no run has begun for 60 s, longer than the smallest freshness target, 30 s > distcommit run /jobs/job.yaml"
     )
-    assert told(status, around, began_ms=40_000, run=RunStatus.RUNNING) == []
-    assert told(status, around._replace(freshness=NO_TARGETS), began_ms=40_000) == []
+    assert problem_lines(status, findings, began_ms=40_000, run=RunStatus.RUNNING) == []
+    assert problem_lines(status, findings._replace(freshness=NO_TARGETS), began_ms=40_000) == []
 
 
-def test_who_was_behind_when_the_last_run_began_is_told() -> None:
+def test_datasets_behind_their_target_at_the_last_run_are_a_problem() -> None:
     notes = tuple(RecordedReason(urn, BEHIND, "90 s behind its source, target 30 s") for urn in ("a", "b"))
     record = RunRecord(
         RECORD_VERSION,
@@ -85,7 +88,7 @@ def test_who_was_behind_when_the_last_run_began_is_told() -> None:
         notes=RecordedReasons(notes),
     )
     status = StatusResult("job", "store", 1, 4, "run", [], {}, last_run=record)
-    (line,) = told(status, EnvironmentFindings(), began_ms=1)
+    (line,) = problem_lines(status, EnvironmentFindings(), began_ms=1)
     assert line.startswith(
         "a and 1 more datasets were behind the freshness target when the last run began: a: 90 s behind"
     )

@@ -1,4 +1,4 @@
-"""The command that `status` prints is one that helps."""
+"""Commands printed by `status` solve the problem that they are printed for."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def quarantined(reason: str) -> DatasetStatusRow:
         ("", "retry"),
     ],
 )
-def test_quarantined_dataset_is_released_by_the_way_that_its_reason_says_helps(todo: str, how: str) -> None:
-    (trouble,) = printed(quarantined(f"it failed. To do: {todo}"))
-    assert trouble.command == f"distcommit dataset release /jobs/job.yaml x {how}"
+def test_printed_release_command_of_a_quarantined_dataset_follows_the_remedy_in_its_reason(todo: str, how: str) -> None:
+    (problem,) = printed(quarantined(f"it failed. To do: {todo}"))
+    assert problem.command == f"distcommit dataset release /jobs/job.yaml x {how}"
 
 
-def test_failed_run_prints_what_is_needed_before_another_run_can_succeed() -> None:
-    commands = [trouble.command for trouble in printed(quarantined("it failed"), runs=(FAILED,))]
+def test_failed_run_prints_the_command_required_before_the_next_run() -> None:
+    commands = [problem.command for problem in printed(quarantined("it failed"), runs=(FAILED,))]
     assert commands == ["distcommit dataset release /jobs/job.yaml x retry"] * 2
-    assert [trouble.command for trouble in printed(runs=(FAILED,))] == ["distcommit run /jobs/job.yaml"]
+    assert [problem.command for problem in printed(runs=(FAILED,))] == ["distcommit run /jobs/job.yaml"]

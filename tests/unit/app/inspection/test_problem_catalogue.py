@@ -1,4 +1,4 @@
-"""The catalogue of problems: its entries are complete, and its page is up to date."""
+"""The problem catalogue has complete entries, and its page is up to date."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def command(name: str, *words: str, named: bool = False) -> str:
 
 def test_page_of_problems_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == problems_page(), (
-        "python -m tests.unit.app.inspection.problems_page writes it"
+        "run python -m tests.unit.app.inspection.problems_page to update the page"
     )
 
 
 @pytest.mark.parametrize("kind", PROBLEMS.values(), ids=PROBLEMS)
-def test_entry_has_a_stable_id_and_says_cause_impact_action_and_command(kind: ProblemKind) -> None:
+def test_entry_has_a_stable_id_cause_impact_action_and_command(kind: ProblemKind) -> None:
     assert re.fullmatch("[A-Z]+(_[A-Z]+)+", kind.id)
     assert kind is getattr(job_kinds, kind.id, None) or kind is getattr(dataset_kinds, kind.id, None)
     assert len(kind.title.split()) <= 8

@@ -1,4 +1,4 @@
-"""What a run refuses is told before it is asked to begin, in the same words, and nothing is written for that."""
+"""Checks before a run: they raise the run's own refusal and write nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contents(machine: Machine, root: str) -> dict[str, bytes]:
 
 
 def older(root: str) -> Callable[[Machine], None]:
-    """One of the job's folders is put back from a copy that is a run older."""
+    """Restore one of the job's folders from a copy that is one run older."""
 
     def put_back(machine: Machine) -> None:
         go(WORLD, machine, source(a=1))
@@ -78,21 +78,21 @@ def no_job_log(machine: Machine) -> None:
         (no_job_log, CorruptError),
     ],
 )
-def test_what_keeps_a_run_from_beginning_is_told_as_it_would_and_nothing_is_written(
+def test_check_before_a_run_raises_the_refusal_of_the_run_and_writes_nothing(
     breaks: Callable[[Machine], None], kind: type[DistcommitError]
 ) -> None:
     machine = Machine()
     breaks(machine)
     before, store = contents(machine, "/job"), WORLD.store(machine)
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as checked:
         require_runnable(store)
     assert contents(machine, "/job") == before
     with pytest.raises(kind) as refused:
         WORLD.begin(machine, NOTHING)
-    assert (str(told.value), told.value.exit_code) == (str(refused.value), refused.value.exit_code)
+    assert (str(checked.value), checked.value.exit_code) == (str(refused.value), refused.value.exit_code)
 
 
-def test_folders_that_are_nobody_s_yet_are_no_refusal_and_stay_so() -> None:
+def test_unclaimed_folders_pass_the_check_and_stay_unclaimed() -> None:
     machine = Machine()
     store = WORLD.store(machine)
     before = contents(machine, "/job")
@@ -104,7 +104,7 @@ def context_of(store: JobStore) -> StepContext:
     return StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id)
 
 
-def test_a_bucket_that_could_not_be_recovered_is_told_as_recover_tells_it_and_so_is_the_exit_code() -> None:
+def test_replay_plan_reports_an_unrecoverable_bucket_in_the_words_of_recover() -> None:
     machine = with_folders(Machine(), "a", "b")
     data = source(a=[2, 1], b=[2, 1])
     machine.faults.append(dies("rename", "/output/b/", nth=2))
@@ -121,57 +121,57 @@ def test_a_bucket_that_could_not_be_recovered_is_told_as_recover_tells_it_and_so
     assert plan.goes_through
     machine.remove(path)
     machine.put(path, b"torn" + segment)
-    left = unrecoverable_buckets(store, context_of(store))
-    plan = plan_replay(read_status(store), read_steps(store, context_of(store)), left)
+    unrecoverable = unrecoverable_buckets(store, context_of(store))
+    plan = plan_replay(read_status(store), read_steps(store, context_of(store)), unrecoverable)
     assert not plan.goes_through
     settings = WORLD.begin(machine, NOTHING)
-    with recorded_run(settings, "recover", "ann") as told:
-        result = recover(launch, settings, told)
+    with recorded_run(settings, "recover", "ann") as recorder:
+        result = recover(launch, settings, recorder)
     assert not result.succeeded
     assert plan.unreadable == {reason.subject: reason.text for reason in result.totals.reasons}
 
 
-def test_a_log_that_has_lost_what_it_had_published_is_told_before_and_its_sequences_are_left() -> None:
+def test_log_that_lost_published_segments_is_reported_as_unrecoverable() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1, b=1))
     store = WORLD.store(machine)
     copy = contents(machine, ROOTS.store)
     machine.faults.append(dies("put", "/log/job/", nth=3))
-    go_on = source(a=2, b=2)
+    newer_data = source(a=2, b=2)
     with suppress(BaseException):
-        run(launch, WORLD.begin(machine, go_on))
+        run(launch, WORLD.begin(machine, newer_data))
     machine.restart()
     bucket = f"/log/bucket={store.bucket_of('b'):05d}/"
     for path in contents(machine, ROOTS.store):
         if bucket in path and path not in copy:
             machine.remove(path)
-    left = unrecoverable_buckets(store, context_of(store))
-    assert "a bucket's log has lost its newest segments" in "".join(left.values())
+    unrecoverable = unrecoverable_buckets(store, context_of(store))
+    assert "a bucket's log has lost its newest segments" in "".join(unrecoverable.values())
 
 
-def test_an_output_that_lacks_what_a_run_has_published_that_died_is_told_with_the_run_s_own_words() -> None:
+def test_output_without_the_files_of_a_killed_run_is_refused_in_the_words_of_the_run() -> None:
     machine = Machine()
     WORLD.store(machine)
-    run(launch, WORLD.begin(machine, source(a=1)))  # it has not marked its end
+    run(launch, WORLD.begin(machine, source(a=1)))  # this run does not mark its end
     for path in machine.paths(OUTPUT):
         if "/a/" in path:
             machine.remove(path)
     store = WORLD.store(machine)
-    with pytest.raises(StaleStoreError, match="the output is older than its store") as told:
+    with pytest.raises(StaleStoreError, match="the output is older than its store") as checked:
         unrecoverable_buckets(store, context_of(store))
     with pytest.raises(StaleStoreError) as refused:
         recover(launch, WORLD.begin(machine, NOTHING))
-    assert str(told.value) in str(refused.value)
+    assert str(checked.value) in str(refused.value)
 
 
-def test_what_is_in_a_bucket_that_is_left_alone_is_not_said_to_be_closed() -> None:
+def test_replay_plan_leaves_sequences_of_an_unrecoverable_bucket() -> None:
     machine = with_folders(Machine(), "a", "b")
     machine.faults.append(dies("rename", "/output/b/", nth=2))
     with suppress(BaseException):
         go(WORLD, machine, source(b=[2, 1]))
     machine.restart()
     store = WORLD.store(machine)
-    known = read_status(store), read_steps(store, context_of(store))
-    assert [row.does for row in plan_replay(*known).rows] == [Replay.CLOSES]
-    (row,) = plan_replay(*known, {f"bucket {store.bucket_of('b')}": "it has lost its tail"}).rows
+    inputs = read_status(store), read_steps(store, context_of(store))
+    assert [row.does for row in plan_replay(*inputs).rows] == [Replay.CLOSES]
+    (row,) = plan_replay(*inputs, {f"bucket {store.bucket_of('b')}": "it has lost its tail"}).rows
     assert (row.does, row.executes) == (Replay.LEAVES, 0)

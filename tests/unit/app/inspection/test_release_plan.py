@@ -1,4 +1,4 @@
-"""What a release is said to do to a dataset is what it then does."""
+"""Release plans predict the effect of the release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.engine.driver.machines import STAGING, Machine, dies, go, launch
 
 
 def quarantined(*, lost: bool) -> tuple[Machine, ModelSource]:
-    """b was half published; then its other file was lost, or somebody quarantined it."""
+    """Publish b by half and quarantine it; if `lost`, delete its other file first."""
     machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
     WORLD.store(machine)
     machine.faults.append(dies("rename", "/output/b/", nth=2))
@@ -43,7 +43,7 @@ def planned(machine: Machine, how: Release, dataset: str | None = "b") -> list[R
 
 
 @pytest.mark.parametrize("dataset", ["b", None])
-def test_of_what_is_lost_retry_quarantines_again_and_abandon_reads_it_again(dataset: str | None) -> None:
+def test_retry_of_a_lost_file_quarantines_again_and_abandon_reads_its_records_again(dataset: str | None) -> None:
     machine, data = quarantined(lost=True)
     before = machine.paths("/job")
     (row,) = planned(machine, Release.RETRY, dataset)
@@ -60,7 +60,7 @@ def test_of_what_is_lost_retry_quarantines_again_and_abandon_reads_it_again(data
     assert WORLD.violation(machine, data, {}) == ""
 
 
-def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_abandoned_by_all() -> None:
+def test_retry_executes_the_missing_steps_and_abandon_without_a_dataset_leaves_a_retryable_sequence_alone() -> None:
     machine, data = quarantined(lost=False)
     before = machine.paths("/job")
     (row,) = planned(machine, Release.ABANDON, None)
@@ -70,7 +70,7 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
     assert row.does == "it counts as done: what 1 of 2 steps had to publish is lost"
     (row,) = planned(machine, Release.RETRY)
     assert row.does == "the next run executes the missing steps: 1 of 2 are done"
-    assert machine.paths("/job") == before, "nothing was changed"
+    assert machine.paths("/job") == before, "planning a release must not change a file"
     operator_actions.retry(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded
     (row,) = planned(machine, Release.RETRY)
@@ -79,28 +79,30 @@ def test_of_what_is_still_there_retry_executes_what_is_missing_and_not_all_is_ab
 
 
 @pytest.mark.parametrize("dataset", ["b", None])
-def test_what_can_not_be_abandoned_is_said_to_be_refused(dataset: str | None) -> None:
+def test_release_plan_refuses_to_abandon_a_sequence_with_a_lasting_step(dataset: str | None) -> None:
     machine, _ = quarantined(lost=True)
     store = WORLD.store(machine)
     steps = read_steps(store, StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id), dataset)
-    (mine,) = steps.sequences
-    steps = replace(steps, sequences=[replace(mine, steps=[*mine.steps, StepRow("own", "", "DONE", lasts=True)])])
+    (sequence,) = steps.sequences
+    steps = replace(
+        steps, sequences=[replace(sequence, steps=[*sequence.steps, StepRow("own", "", "DONE", lasts=True)])]
+    )
     (row,) = plan_release(read_status(store), steps, Release.ABANDON, dataset).rows
     assert (row.acts, row.does.partition(":")[0]) == (False, "refused")
 
 
 @pytest.mark.parametrize("error", [ConflictError("its sink can't take it back", dataset="a"), OSError("can't take it")])
-def test_one_that_refuses_to_be_abandoned_keeps_no_other_from_it_and_is_told(error: Exception) -> None:
+def test_dataset_that_refuses_to_be_abandoned_is_reported_and_the_others_are_abandoned(error: Exception) -> None:
     rows = [ReleaseRow(urn, "quarantined", 1, "", urn != "left alone") for urn in ("a", "b", "c", "left alone")]
-    asked: list[str] = []
+    abandoned: list[str] = []
 
     def abandon(urn: str) -> None:
-        asked.append(urn)
+        abandoned.append(urn)
         if urn == "a":
             raise error
 
     with pytest.raises(type(error), match="can't take it"):
         abandon_each(ReleasePlan("job", Release.ABANDON, rows, {}), abandon)
-    assert asked == ["a", "b", "c"]
-    rest = ReleasePlan("job", Release.ABANDON, rows[1:], {"bucket 1": "torn"})
-    assert abandon_each(rest, abandon) == Abandoned(["b", "c"], {"bucket 1": "torn"})
+    assert abandoned == ["a", "b", "c"]
+    remaining_plan = ReleasePlan("job", Release.ABANDON, rows[1:], {"bucket 1": "torn"})
+    assert abandon_each(remaining_plan, abandon) == Abandoned(["b", "c"], {"bucket 1": "torn"})

@@ -1,4 +1,4 @@
-"""Repair mends what is safe to be, by the commands for it, and touches nothing that is for a person to decide."""
+"""`repair` applies the safe repairs with their commands, and changes nothing that needs an operator decision."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ FOLDERS = JobFolders(parse_config(TREE, Path("/jobs/job.yaml")), Path("/jobs/job
 FIRST, SECOND, LAST = source(a=[3], b=2), source(a=[6], b=4), source(a=[8], b=5)
 
 
-def look(machine: Machine) -> StatusResult:
+def inspect(machine: Machine) -> StatusResult:
     store = WORLD.store(machine)
-    found = read_status(store)
+    status = read_status(store)
     runs = read_runs(store, SimulatedClock())
     return msgspec.structs.replace(
-        found, troubles=find_problems(found, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
+        status, troubles=find_problems(status, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
     )
 
 
@@ -59,7 +59,7 @@ def repair(machine: Machine, *, dry_run: bool = False) -> RepairResult:
         return "" if WORLD.recover(machine, SECOND).succeeded else "not all of it"
 
     return repair_job(
-        lambda: look(machine),
+        lambda: inspect(machine),
         lambda: verify_store(WORLD.store(machine)),
         {"rebucket": lambda _: "", "rebuild": rebuilt, "abandon": abandon, "recover": recover},
         dry_run=dry_run,
@@ -76,13 +76,13 @@ def half_published() -> Machine:
     return machine
 
 
-def exact_in_the_end(machine: Machine) -> None:
+def assert_exact_after_the_last_run(machine: Machine) -> None:
     WORLD.run(machine, LAST)
     assert audit(WORLD, machine).exact
     assert WORLD.violation(machine, LAST, {}) == ""
 
 
-def test_what_is_sealed_and_not_closed_is_replayed() -> None:
+def test_repair_replays_sealed_sequences() -> None:
     machine = half_published()
     before = machine.paths("/job")
     shown = repair(machine, dry_run=True)
@@ -92,20 +92,20 @@ def test_what_is_sealed_and_not_closed_is_replayed() -> None:
     assert [row.mended for row in result.rows if row.id == "COMMIT_PENDING"] == ["done"]
     assert all(state.status is DatasetStatus.IDLE for state in states(WORLD, machine).values())
     assert repair(machine).rows == [] or not any(row.mended for row in repair(machine).rows)
-    exact_in_the_end(machine)
+    assert_exact_after_the_last_run(machine)
 
 
-def test_a_damaged_log_is_rebuilt_first_and_then_the_rest_is_finished() -> None:
+def test_repair_rebuilds_a_damaged_log_first_and_completes_the_rest() -> None:
     machine = half_published()
     tear(machine, segments(machine)[-1], gone=False)
     result = repair(machine)
     assert [row.mended for row in result.rows if row.id == "FILE_UNREADABLE"] == ["done"]
     assert not result.problems_count, result.problems
-    exact_in_the_end(machine)
+    assert_exact_after_the_last_run(machine)
 
 
 @pytest.mark.parametrize("nth", range(1, 30, 4))
-def test_killed_anywhere_the_same_command_goes_on(nth: int) -> None:
+def test_repair_killed_at_any_write_completes_when_repeated(nth: int) -> None:
     machine = half_published()
     tear(machine, segments(machine)[-1], gone=False)
     machine.faults.append(dies("rename", "/job/", nth=nth))
@@ -114,17 +114,17 @@ def test_killed_anywhere_the_same_command_goes_on(nth: int) -> None:
     machine.restart()
     result = repair(machine)
     assert not [row.mended for row in result.rows if row.mended.startswith("failed")], result
-    exact_in_the_end(machine)
+    assert_exact_after_the_last_run(machine)
 
 
-def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is_left() -> None:
+def test_repair_completes_an_unfinished_abandon_and_leaves_undecided_sequences() -> None:
     machine = half_published()
     urn = next(state.dataset_urn for state in states(WORLD, machine).values() if state.sequence)
     operator_actions.quarantine(WORLD.store(machine), urn, "person")
     before = machine.paths("/job/output")
     result = repair(machine)
     assert not result.is_well
-    assert any(each.command.startswith("distcommit dataset release") for each in result.left)
+    assert any(problem.command.startswith("distcommit dataset release") for problem in result.left)
     assert all(row.mended == "" for row in result.rows if urn in row.what)
     assert states(WORLD, machine)[urn].status is DatasetStatus.QUARANTINED
     assert machine.paths("/job/output").keys() >= before.keys()
@@ -135,10 +135,10 @@ def test_what_a_person_was_abandoning_is_finished_and_what_nobody_has_decided_is
     assert states(WORLD, machine)[urn].status is DatasetStatus.REVOKING
     result = repair(machine)
     assert [row.mended for row in result.rows if row.id == "ABANDON_UNFINISHED"] == ["done"]
-    exact_in_the_end(machine)
+    assert_exact_after_the_last_run(machine)
 
 
-def test_what_could_not_be_mended_is_told_with_the_reason() -> None:
+def test_failed_repair_is_reported_with_the_reason() -> None:
     machine = half_published()
     tear(machine, segments(machine)[-1], gone=False)
     for path in machine.paths("/job/output"):

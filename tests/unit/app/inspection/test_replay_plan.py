@@ -1,4 +1,4 @@
-"""What a replay would do is what it then does."""
+"""Replay plans predict the effect of the replay."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def planned(machine: Machine, world: World = WORLD) -> ReplayPlan:
 def recovered(machine: Machine, world: World = WORLD, only: str = "") -> RecoverResult:
     settings = replace(world.begin(machine, NOTHING), replays_only=only)
     assert step_context(settings).fs is not None
-    with recorded_run(settings, "recover", "ann") as told:
-        return recover(launch, settings, told)
+    with recorded_run(settings, "recover", "ann") as recorder:
+        return recover(launch, settings, recorder)
 
 
 def half_done(world: World = WORLD) -> Machine:
-    """b is sealed, and of its two files one is published."""
+    """Seal b and publish one of its two files."""
     machine, data = with_folders(Machine(), "a", "b"), source(a=3, b=[2, 1])
     machine.faults.append(dies("rename", "/output/b/", nth=2))
     with suppress(BaseException):
@@ -53,21 +53,21 @@ def half_done(world: World = WORLD) -> Machine:
     return machine
 
 
-def test_what_is_half_published_is_closed_by_executing_what_is_missing() -> None:
+def test_replay_plan_closes_a_half_published_sequence_by_executing_its_missing_step() -> None:
     machine = half_done()
     plan = planned(machine)
     before = machine.paths("/job")
     pending = {row.dataset: (row.does, row.executes, row.found_done) for row in plan.rows}
     assert pending["b"] == (Replay.CLOSES, 1, 1)
     assert planned(machine) == plan
-    assert machine.paths("/job") == before, "nothing was changed"
+    assert machine.paths("/job") == before, "planning a replay must not change a file"
     result = recovered(machine)
     assert result.totals.sequences_replayed == plan.counts[Replay.CLOSES]
     assert result.totals.steps_executed == sum(row.executes for row in plan.rows) == 1
     assert planned(machine).rows == []
 
 
-def test_what_is_lost_is_told_to_be_quarantined_and_is() -> None:
+def test_replay_plan_announces_the_quarantine_of_a_lost_sequence() -> None:
     machine = half_done()
     for path in machine.paths(STAGING):
         machine.remove(path)
@@ -79,7 +79,7 @@ def test_what_is_lost_is_told_to_be_quarantined_and_is() -> None:
     assert {row.dataset: row.does for row in planned(machine).rows}["b"] is Replay.LEAVES
 
 
-def test_what_was_held_back_is_told_to_be_dropped_and_is() -> None:
+def test_replay_plan_announces_the_drop_of_a_held_sequence() -> None:
     machine, world = Machine(), World(job_level=True)
 
     def extracting(unit: WorkUnit) -> None:
@@ -92,7 +92,7 @@ def test_what_was_held_back_is_told_to_be_dropped_and_is() -> None:
     assert (result.totals.sequences_dropped, result.totals.sequences_replayed) == (1, 0)
 
 
-def test_one_dataset_is_recovered_alone_and_the_others_stay_as_they_were_for_the_next_run() -> None:
+def test_single_dataset_is_recovered_alone_and_the_others_stay_pending_for_the_next_run() -> None:
     machine, once = Machine(), World(min_interval_s=1_000_000)
     data = source(a=2, b=2)
     WORLD.store(machine)
@@ -104,7 +104,7 @@ def test_one_dataset_is_recovered_alone_and_the_others_stay_as_they_were_for_the
     result = recovered(machine, only="b")
     assert (result.succeeded, result.totals.sequences_replayed) == (True, 1)
     assert statuses(WORLD, machine) == {"a": "pending", "b": "idle"}
-    (left,) = read_status(WORLD.store(machine)).datasets[:1]
-    assert (left.dataset, left.failed_runs, left.reason) == ("a", 0, "")
+    (pending,) = read_status(WORLD.store(machine)).datasets[:1]
+    assert (pending.dataset, pending.failed_runs, pending.reason) == ("a", 0, "")
     assert go(WORLD, machine, data).succeeded
     assert WORLD.violation(machine, data, {}) == ""

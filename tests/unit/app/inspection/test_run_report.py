@@ -1,4 +1,4 @@
-"""What a report says of a run: from what the engine has left, whatever is missing of it."""
+"""Run reports are built from the engine's stored tables and records, whichever of them are missing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def reported(machine: Machine, epoch: int, world: World = WORLD) -> RunReport:
     return make_report(world.store(machine), epoch, QuickClock())
 
 
-def test_a_run_is_shown_with_its_tasks_and_datasets() -> None:
+def test_run_report_shows_tasks_and_datasets() -> None:
     machine = Machine()
     report = reported(machine, go(WORLD, machine, source(a=3, b=[20, 10])).epoch)
     assert (report.run.status, report.outcomes) == (RunStatus.COMMITTED, {"published": 2})
-    assert [row.dataset for row in report.datasets] == ["b", "a"], "the largest first"
+    assert [row.dataset for row in report.datasets] == ["b", "a"], "the largest dataset must come first"
     assert [(row.records, row.attempts, row.failed) for row in report.datasets] == [(30, 2, 0), (3, 1, 0)]
     assert {lane.phase for lane in report.lanes} == {"ingest"}
     assert len({lane.task for lane in report.lanes}) == len(report.lanes)
@@ -43,35 +43,35 @@ def test_a_run_is_shown_with_its_tasks_and_datasets() -> None:
     assert report.waited is not None
     assert (report.visible.count, report.waited.count) == (2, 2)
     assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
-    assert {each.subject for each in report.slowest_reads} == {"a", "b"}
+    assert {read.subject for read in report.slowest_reads} == {"a", "b"}
     for lane in report.lanes:
         assert report.began_ms <= lane.began_ms <= lane.ended_ms <= report.ended_ms
     assert (report.not_kept, report.no_times) == ("", "")
 
 
-def test_requests_of_file_systems_are_told_by_dataset_and_of_none() -> None:
+def test_file_system_requests_are_counted_by_dataset_and_without_dataset() -> None:
     machine = Machine()
     result = go(WORLD, machine, source(a=3, b=1))
     (path,) = [path for path in machine.paths(f"{ROOTS.store}/run_times") if "/ingest-" in path][:1]
     rows = decode_run_times(machine.paths(f"{ROOTS.store}/run_times")[path], path)
-    told = [
+    requests = [
         replace(rows[0], kind=TimeKind.REQUESTS, dataset=name, count=n) for name, n in (("a", 7), ("a", 2), ("", 5))
     ]
-    machine.put(path, encode_run_times([*rows, *told]))
+    machine.put(path, encode_run_times([*rows, *requests]))
     report = reported(machine, result.epoch)
     assert {row.dataset: row.requests for row in report.datasets} == {"a": 9, "b": 0}
     assert (report.requests, report.requests_of_none) == (14, 5)
     assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
 
 
-def test_of_a_whole_job_the_seal_is_known_though_another_task_publishes() -> None:
+def test_commit_times_of_a_job_scope_run_are_known_although_another_task_publishes() -> None:
     machine, world = Machine(), World(job_level=True)
     report = reported(machine, go(world, machine, source(a=3)).epoch, world)
     assert report.datasets[0].commit_ms is not None
     assert report.visible is not None
 
 
-def test_what_did_not_go_through_comes_first() -> None:
+def test_failed_dataset_comes_first_in_the_report() -> None:
     machine = Machine()
 
     def extracting(unit: WorkUnit) -> None:
@@ -85,12 +85,12 @@ def test_what_did_not_go_through_comes_first() -> None:
     assert report.datasets[0].visible_ms is None
 
 
-def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replayed() -> None:
+def test_report_of_a_killed_run_shows_its_reads_and_the_next_report_shows_the_replay() -> None:
     machine = with_folders(Machine(), "c")
     machine.faults.append(dies("rename", "/output/c/", nth=2))
     settings = WORLD.begin(machine, source(c=[2, 1]))
-    with suppress(BaseException), recorded_run(settings, "run", "ann") as told:
-        run(launch, settings, observer=told)
+    with suppress(BaseException), recorded_run(settings, "run", "ann") as recorder:
+        run(launch, settings, observer=recorder)
     machine.restart()
     died = reported(machine, settings.epoch)
     assert (died.run.status, died.record) == (RunStatus.FAILED, None)
@@ -105,7 +105,7 @@ def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replaye
     assert [(lane.phase, lane.datasets) for lane in after.lanes] == [("recover", 1)]
 
 
-def test_a_replay_of_what_an_older_run_had_read_is_not_how_soon_this_one_s_was_visible() -> None:
+def test_replay_of_an_older_run_does_not_count_for_the_visibility_times_of_this_run() -> None:
     machine = with_folders(Machine(), "c")
     machine.faults.append(dies("rename", "/output/c/", nth=2))
     with suppress(BaseException):
@@ -117,11 +117,11 @@ def test_a_replay_of_what_an_older_run_had_read_is_not_how_soon_this_one_s_was_v
 
     report = reported(machine, go(WORLD, machine, OddSource(source(c=[5, 1]).datasets, extracting=extracting)).epoch)
     assert [(row.dataset, row.outcome) for row in report.datasets] == [("c", "failed")]
-    assert sum(lane.datasets for lane in report.lanes) == 1, "what it replayed"
+    assert sum(lane.datasets for lane in report.lanes) == 1, "the replayed dataset"
     assert (report.waited, report.visible) == (None, None)
 
 
-def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
+def test_missing_or_damaged_tables_are_reported_and_the_rest_is_shown() -> None:
     machine = Machine()
     epoch = go(WORLD, machine, source(a=3)).epoch
     (times,) = machine.paths(f"{ROOTS.store}/run_times")
@@ -138,7 +138,7 @@ def test_what_is_missing_or_damaged_is_told_and_the_rest_is_shown() -> None:
     assert bare.record is not None
 
 
-def test_a_run_that_there_is_not_is_a_typed_error() -> None:
+def test_report_of_an_unknown_run_raises_configuration_error() -> None:
     machine = Machine()
     with pytest.raises(ConfigurationError, match="no run of the job is recorded"):
         newest_epoch(WORLD.store(machine), QuickClock())
@@ -152,7 +152,7 @@ def test_a_run_that_there_is_not_is_a_typed_error() -> None:
         reported(machine, first)
 
 
-def test_how_far_datasets_are_behind_is_asked_and_where_nobody_knows_told() -> None:
+def test_run_report_shows_dataset_lags_or_the_reason_why_they_are_unknown() -> None:
     machine = Machine()
     epoch = go(WORLD, machine, source(a=3, b=1)).epoch
     store, clock = WORLD.store(machine), QuickClock()
@@ -163,8 +163,10 @@ def test_how_far_datasets_are_behind_is_asked_and_where_nobody_knows_told() -> N
     def refused(urns: Iterable[str]) -> list[Lag]:
         raise TransientError("the brokers do not answer")
 
-    found = {row.dataset: (row.lag_records, row.lag_seconds) for row in make_report(store, epoch, clock, lags).datasets}
-    assert found == {"a": (7, 1.5), "b": (None, None)}
+    lags_by_dataset = {
+        row.dataset: (row.lag_records, row.lag_seconds) for row in make_report(store, epoch, clock, lags).datasets
+    }
+    assert lags_by_dataset == {"a": (7, 1.5), "b": (None, None)}
     report = make_report(store, epoch, clock, refused)
     assert "do not answer" in report.lag_unknown
     assert len(report.datasets) == 2

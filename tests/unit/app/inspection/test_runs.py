@@ -1,4 +1,4 @@
-"""What is told of runs: each one's status, whatever became of it, and of those that have left nothing."""
+"""Run lists and run records: the status of each run, whatever its outcome, and of runs without a record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def no_source(machine: Machine) -> None:
         go(WORLD, machine, OddSource({}, planning=planning))
 
 
-def test_each_way_to_end_has_its_status() -> None:
+def test_each_outcome_of_a_run_has_its_status() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     no_source(machine)
@@ -57,7 +57,7 @@ def test_each_way_to_end_has_its_status() -> None:
     assert (result.failed_in_a_row, result.runs[2].datasets_published) == (1, 1)
 
 
-def test_that_a_rebuild_was_told_to_end_is_no_run() -> None:
+def test_cancel_request_for_a_rebuild_is_not_listed_as_a_run() -> None:
     machine = Machine()
     epoch = go(WORLD, machine, source(a=1)).epoch
     assert put_cancel(WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch + 1, "ann@host", 0))
@@ -66,7 +66,7 @@ def test_that_a_rebuild_was_told_to_end_is_no_run() -> None:
         read_run(WORLD.store(machine), epoch + 1, QuickClock())
 
 
-def test_what_was_read_and_could_not_be_committed_is_successful() -> None:
+def test_run_whose_commit_failed_after_reading_has_status_successful() -> None:
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "rename", "/output/a"))
     result = go(WORLD, machine, source(a=3))
@@ -74,7 +74,7 @@ def test_what_was_read_and_could_not_be_committed_is_successful() -> None:
     assert statuses_of(machine) == [RunStatus.SUCCESSFUL]
 
 
-def test_a_job_that_was_held_back_has_failed() -> None:
+def test_run_of_a_held_job_has_status_failed() -> None:
     machine = Machine()
 
     def extracting(unit: WorkUnit) -> None:
@@ -86,7 +86,7 @@ def test_a_job_that_was_held_back_has_failed() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_killed_run_is_told_from_a_live_one(shared: bool) -> None:
+def test_killed_run_is_distinguished_from_a_live_run(shared: bool) -> None:
     machine, clock = Machine(), QuickClock()
     store = WORLD.store(machine)
     settings = WORLD.begin(machine, source(a=3))
@@ -94,7 +94,9 @@ def test_a_killed_run_is_told_from_a_live_one(shared: bool) -> None:
         rows = read_runs(store, clock).runs
         assert [(row.run_id, row.status, row.epoch) for row in rows] == [("waiting", RunStatus.PENDING, 0)]
     with JobLock(store.fs, ROOTS.store, settings.run_id, 30, clock, shared=shared) as lock:
-        assert statuses_of(machine, clock) == [RunStatus.RUNNING], "its beginning is not told yet"
+        assert statuses_of(machine, clock) == [RunStatus.RUNNING], (
+            "the run must be listed before its beginning is recorded"
+        )
         machine.faults.append(dies("rename", "/output/a"))
         with suppress(BaseException), recorded_run(settings, "run", "ann", facts=RunFacts(host="there")):
             run(launch, settings)
@@ -108,7 +110,7 @@ def test_a_killed_run_is_told_from_a_live_one(shared: bool) -> None:
         assert (result.failed_in_a_row, "it died" in result.runs[0].reason) == (1, True)
 
 
-def test_runs_that_somebody_ended_break_no_row_of_failures() -> None:
+def test_cancelled_runs_do_not_reset_the_count_of_failed_runs() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     no_source(machine)
@@ -122,7 +124,7 @@ def test_runs_that_somebody_ended_break_no_row_of_failures() -> None:
     assert read_runs(WORLD.store(machine), QuickClock()).failed_in_a_row == 0
 
 
-def test_one_run_is_told_with_its_datasets_those_that_failed_first() -> None:
+def test_run_record_lists_its_datasets_with_failed_ones_first() -> None:
     machine = Machine()
     datasets = source(a=3, b=1).datasets
 
@@ -131,19 +133,19 @@ def test_one_run_is_told_with_its_datasets_those_that_failed_first() -> None:
             raise OSError(errno.EIO, "unreadable")
 
     epoch = go(WORLD, machine, OddSource(datasets, extracting=extracting)).epoch
-    kept = read_run(WORLD.store(machine), epoch, QuickClock())
-    assert kept.beginning is not None
-    assert kept.record is not None
-    first, second = kept.datasets
-    assert kept.run.status is RunStatus.FAILED
-    assert kept.run.reason.startswith("1 dataset was committed; b: ")
+    details = read_run(WORLD.store(machine), epoch, QuickClock())
+    assert details.beginning is not None
+    assert details.record is not None
+    first, second = details.datasets
+    assert details.run.status is RunStatus.FAILED
+    assert details.run.reason.startswith("1 dataset was committed; b: ")
     assert (first.outcome.dataset, first.outcome.outcome, first.attempts.failed) == ("b", "failed", 1)
     assert "unreadable" in first.outcome.reason
     assert (second.outcome.outcome, second.outcome.records, second.attempts.attempts) == ("published", 3, 1)
     assert second.attempts.records_read == 3
 
 
-def test_a_run_that_retention_has_taken_is_told_from_one_that_never_was() -> None:
+def test_expired_run_and_unknown_run_raise_different_errors() -> None:
     machine = Machine()
     first, second = (go(WORLD, machine, source(a=number)).epoch for number in (1, 2))
     for name in (record_name(first), record_name(first, BEGUN)):
@@ -158,11 +160,13 @@ def test_a_run_that_retention_has_taken_is_told_from_one_that_never_was() -> Non
             read_run(store, epoch, QuickClock())
 
 
-def test_a_record_that_can_not_be_read_is_told_in_its_row() -> None:
+def test_unreadable_run_record_is_reported_in_its_row() -> None:
     machine = Machine()
     epoch = go(WORLD, machine, source(a=1)).epoch
     path = f"{FOLDER}/{record_name(epoch)}"
     machine.put(path, b"{}")
     (row,) = read_runs(WORLD.store(machine), QuickClock()).runs
     assert (row.status, row.died, "corrupt" in row.reason) == (RunStatus.FAILED, False, True)
-    assert read_runs(WORLD.store(machine), QuickClock()).failed_in_a_row == 0, "nobody knows whether it has"
+    assert read_runs(WORLD.store(machine), QuickClock()).failed_in_a_row == 0, (
+        "a run with an unreadable record must not count as failed"
+    )

@@ -1,4 +1,4 @@
-"""What the next run would sweep is what it then sweeps."""
+"""A dry run of the sweep lists exactly the files that the next run deletes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from distcommit.stores.history.retention import Retention
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import NOTHING, Machine, OddSource, dies, go, launch, source
 
-KEPT_CUTS = 2  # as runs of the simulated world keep
+KEPT_SNAPSHOTS = 2  # the number that runs of the simulated world keep
 KEPT = Retention(runs=2, tables=1)
 SMALL = replace(WORLD, kept=KEPT)
 
 
-def test_what_a_run_has_left_that_died_and_what_is_kept_no_more_is_shown_and_then_swept() -> None:
+def test_orphaned_files_of_a_killed_run_and_expired_tables_are_listed_and_then_swept() -> None:
     machine = Machine()
     for number in range(1, 5):
         go(SMALL, machine, source(a=number))
@@ -39,42 +39,44 @@ def test_what_a_run_has_left_that_died_and_what_is_kept_no_more_is_shown_and_the
         go(SMALL, machine, OddSource(data.datasets, extracting=extracting))
     machine.restart()
     before = machine.paths("/job")
-    shown = show_sweeps(SMALL.store(machine), KEPT, KEPT_CUTS)
-    assert machine.paths("/job") == before, "nothing was deleted"
+    shown = show_sweeps(SMALL.store(machine), KEPT, KEPT_SNAPSHOTS)
+    assert machine.paths("/job") == before, "a dry run must not delete a file"
     assert shown.counts["staged files"] > 0
     assert shown.counts["tables and records of runs"] > 0
     assert (sum(shown.counts.values()), shown.files_count, shown.unreadable) == (len(shown.files),) * 2 + ({},)
     settings = SMALL.begin(machine, NOTHING)
-    with recorded_run(settings, "recover", "ann") as told:
-        recover(launch, settings, told)
+    with recorded_run(settings, "recover", "ann") as recorder:
+        recover(launch, settings, recorder)
     after = machine.paths("/job")
-    gone = {path for path in before if path not in after}
-    kept_from = SMALL.store(machine).job_log().refresh().previous_checkpoint
-    below = {f"/job/store/log/job/{segment_name(number)}" for number in range(1, kept_from)}
-    assert set(shown.files) == gone - below, "but for what is below a checkpoint of its own"
-    assert below <= gone
-    assert not set(show_sweeps(SMALL.store(machine), KEPT, KEPT_CUTS).files) & set(shown.files)
+    deleted = {path for path in before if path not in after}
+    first_kept = SMALL.store(machine).job_log().refresh().previous_checkpoint
+    superseded_segments = {f"/job/store/log/job/{segment_name(number)}" for number in range(1, first_kept)}
+    assert set(shown.files) == deleted - superseded_segments, (
+        "the list must cover all deletions except superseded segments of the job log"
+    )
+    assert superseded_segments <= deleted
+    assert not set(show_sweeps(SMALL.store(machine), KEPT, KEPT_SNAPSHOTS).files) & set(shown.files)
 
 
-def test_nothing_is_shown_where_there_is_nothing_to_sweep() -> None:
+def test_sweep_list_of_a_clean_store_is_empty() -> None:
     machine = Machine()
     go(WORLD, machine, source(a=3))
-    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_CUTS + 1).files == []
+    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_SNAPSHOTS + 1).files == []
 
 
-def test_of_what_is_sealed_and_not_closed_nothing_is_shown() -> None:
+def test_sweep_list_excludes_files_of_sealed_sequences() -> None:
     machine = Machine()
     WORLD.store(machine)
     machine.faults.append(dies("rename", "/output/a"))
     with suppress(BaseException):
         go(WORLD, machine, source(a=3))
     machine.restart()
-    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_CUTS).files == []
+    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_SNAPSHOTS).files == []
 
 
-def test_a_sweep_that_would_do_anything_else_is_told() -> None:
-    noting = DryRunDeletes(WORLD.store(Machine()).fs)
+def test_sweep_dry_run_refuses_any_operation_but_deletes() -> None:
+    dry_run = DryRunDeletes(WORLD.store(Machine()).fs)
     with pytest.raises(DistcommitError, match="a dry run supports only deletions"):
-        noting.put_if_absent("/store/x", b"")
+        dry_run.put_if_absent("/store/x", b"")
     with pytest.raises(AttributeError):
-        noting.create("/store/x")
+        dry_run.create("/store/x")

@@ -1,4 +1,4 @@
-"""A bucket's log of which a segment is damaged or gone is mended by a rebuild, and nothing is lost or doubled."""
+"""A rebuild repairs a bucket log with a damaged or missing segment, without losing or duplicating a record."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LOG = "/job/store/log/bucket=00000"
 rebuild = partial(rebuilt, WORLD)
 
 
-def made(*, dying: bool = False) -> Machine:
-    """Two runs that ended; of a third, which died, the sequence is half published."""
+def populated(*, dying: bool = False) -> Machine:
+    """Complete two runs, and if `dying`, kill a third one with its sequence half published."""
     machine = Machine()
     WORLD.run(machine, source(a=[3, 2], b=2))
     WORLD.run(machine, source(a=[6, 4], b=4, c=3))
@@ -51,15 +51,15 @@ def tear(machine: Machine, path: str, *, gone: bool) -> None:
 
 @pytest.mark.parametrize("dying", [False, True])
 @pytest.mark.parametrize("gone", [False, True])
-def test_whichever_segment_is_torn_a_rebuild_mends_it(gone: bool, dying: bool) -> None:
+def test_rebuild_repairs_a_log_whichever_segment_is_damaged(gone: bool, dying: bool) -> None:
     torn = 0
-    for place in range(len(segments(made(dying=dying)))):
-        machine = made(dying=dying)
+    for place in range(len(segments(populated(dying=dying)))):
+        machine = populated(dying=dying)
         damaged = segments(machine)[place]
         tear(machine, damaged, gone=gone)
         log = WORLD.store(machine).bucket_log(0)
         if not is_corrupt(log):
-            continue  # a newer checkpoint stands for it, or the log has only lost its tail
+            continue  # a newer checkpoint covers the segment, or the log only lost its tail
         torn += 1
         status = read_status(WORLD.store(machine))
         assert (list(status.unreadable), status.damaged) == (["bucket 0"], ["bucket 0"])
@@ -74,12 +74,12 @@ def test_whichever_segment_is_torn_a_rebuild_mends_it(gone: bool, dying: bool) -
     assert torn > 1
 
 
-def test_a_rebuild_that_dies_as_it_sets_segments_aside_goes_on() -> None:
-    machine = made()
+def test_rebuild_killed_while_it_sets_segments_aside_completes_when_repeated() -> None:
+    machine = populated()
     path = segments(machine)[-3]
     tear(machine, path, gone=False)
     machine.faults.append(dies("rename", "/set_aside/", nth=2))
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - the machine's end
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - the simulated machine dies
         rebuild(machine)
     machine.restart()
     with pytest.raises(CorruptError):
@@ -89,8 +89,8 @@ def test_a_rebuild_that_dies_as_it_sets_segments_aside_goes_on() -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_what_a_newer_version_has_written_is_left_alone(torn: bool) -> None:
-    machine = made()
+def test_segment_of_a_newer_version_is_never_set_aside(torn: bool) -> None:
+    machine = populated()
     path = segments(machine)[-2 if torn else -1]
     newer = of_version(machine.paths(LOG)[path], 99)
     machine.remove(path)
@@ -104,8 +104,8 @@ def test_what_a_newer_version_has_written_is_left_alone(torn: bool) -> None:
     assert bool(read_status(store).damaged) == torn
 
 
-def test_snapshot_that_was_open_before_a_rebuild_is_gone_after_it_and_not_read_in_part() -> None:
-    """Dataset `a` begins at offset 3, and its run was not clean, so the rebuild sets its file aside."""
+def test_snapshot_opened_before_a_rebuild_raises_cut_gone_error_instead_of_a_partial_read() -> None:
+    """Dataset `a` begins at offset 3 and its run was not clean, so the rebuild sets its file aside."""
     machine = Machine()
     a, b = ModelDataset({"0": 9}, expired={"0": 3}), ModelDataset({"0": 2}, fails=frozenset("0"))
     WORLD.run(machine, ModelSource({"a": a, "b": b}))

@@ -1,4 +1,4 @@
-"""Holding a store against its rules: what runs have made is well, whatever killed them; what was damaged is found."""
+"""Store verification: stores written by runs pass, even after kills, and damage is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verified(machine: Machine) -> VerifyResult:
     return verify_store(WORLD.store(machine))
 
 
-def told(machine: Machine) -> str:
+def problem_text(machine: Machine) -> str:
     result = verified(machine)
     assert not result.is_well
     return "; ".join(f"{problem.where}: {problem.what}" for problem in result.problems)
@@ -34,7 +34,7 @@ def told(machine: Machine) -> str:
 
 @pytest.fixture
 def machine() -> Machine:
-    """After two runs, of which the first was killed in its commit."""
+    """Return a machine after two runs, of which the first was killed during its commit."""
     machine = Machine()
     WORLD.store(machine)
     machine.faults.append(dies("rename", "/output/a"))
@@ -45,18 +45,16 @@ def machine() -> Machine:
     return machine
 
 
-def test_a_store_that_runs_have_made_is_well(machine: Machine) -> None:
+def test_store_written_by_runs_has_no_problems(machine: Machine) -> None:
     before = machine.paths("/job")
     result = verified(machine)
     assert (result.problems, result.is_well) == ([], True)
     assert (result.logs, result.datasets, result.runs) == (2, 2, 2)
     assert result.records > 6
-    assert machine.paths("/job") == before, "nothing was changed"
+    assert machine.paths("/job") == before, "verification must not change a file"
 
 
-def test_a_run_that_ends_while_the_store_is_looked_at_is_no_problem(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_ends_during_verification_is_not_a_problem(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def after_another_run(fs: FileSystem, store_root: str) -> list[int]:
         go(WORLD, machine, source(a=5, b=3))
         return recorded_epochs(fs, store_root)
@@ -67,7 +65,7 @@ def test_a_run_that_ends_while_the_store_is_looked_at_is_no_problem(
 
 
 @pytest.mark.parametrize("number", range(0, 90, 9))
-def test_wherever_a_run_was_killed_the_store_is_well(number: int) -> None:
+def test_store_has_no_problems_after_a_run_was_killed_at_any_operation(number: int) -> None:
     machine = Machine()
     go(WORLD, machine, source(a=1))
     machine.faults.append(dies_at(number))
@@ -78,23 +76,23 @@ def test_wherever_a_run_was_killed_the_store_is_well(number: int) -> None:
 
 
 def segments(machine: Machine) -> dict[int, Segment]:
-    found = {path: data for path, data in machine.paths(LOG).items() if path.endswith(".seg")}
-    return {int(path[-16:-4]): decode_segment(data, path) for path, data in found.items()}
+    files = {path: data for path, data in machine.paths(LOG).items() if path.endswith(".seg")}
+    return {int(path[-16:-4]): decode_segment(data, path) for path, data in files.items()}
 
 
-def test_a_damaged_segment_is_found(machine: Machine) -> None:
+def test_verification_reports_a_damaged_segment(machine: Machine) -> None:
     path = f"{LOG}/{segment_name(max(segments(machine)))}"
     machine.put(path, machine.paths(LOG)[path][:-3])
-    assert "bucket 0: segment" in told(machine)
+    assert "bucket 0: segment" in problem_text(machine)
 
 
-def test_a_segment_that_is_missing_is_found(machine: Machine) -> None:
+def test_verification_reports_a_missing_segment(machine: Machine) -> None:
     numbers = sorted(segments(machine))
     machine.remove(f"{LOG}/{segment_name(numbers[-2])}")
-    assert f"segments {numbers[-2]} to {numbers[-2]} are missing" in told(machine)
+    assert f"segments {numbers[-2]} to {numbers[-2]} are missing" in problem_text(machine)
 
 
-def test_checkpoints_that_runs_have_put_say_what_they_stand_for() -> None:
+def test_checkpoints_written_by_runs_agree_with_the_log() -> None:
     machine, checkpoints = Machine(), 0
     for number in range(1, 25):
         go(WORLD, machine, source(a=number, b=1))
@@ -104,7 +102,7 @@ def test_checkpoints_that_runs_have_put_say_what_they_stand_for() -> None:
 
 
 @pytest.mark.parametrize("field", ["done_epoch", "closed_epoch"])
-def test_a_checkpoint_that_says_something_else_than_what_it_stands_for_is_found(machine: Machine, field: str) -> None:
+def test_verification_reports_a_checkpoint_that_contradicts_the_log(machine: Machine, field: str) -> None:
     fold = WORLD.store(machine).bucket_log(0).refresh()
     record = fold.checkpoint()
     wrong = structs.replace(record, datasets=(structs.replace(record.datasets[0], **{field: 1}), *record.datasets[1:]))
@@ -112,16 +110,16 @@ def test_a_checkpoint_that_says_something_else_than_what_it_stands_for_is_found(
     machine.put(f"{LOG}/{segment_name(fold.number + 1)}", encode_segment(Segment(epoch, "ab" * 16, record)))
     assert verified(machine).is_well
     machine.put(f"{LOG}/{segment_name(fold.number + 1)}", encode_segment(Segment(epoch, "ab" * 16, wrong)))
-    assert f"checkpoint {fold.number + 1}: a is" in told(machine)
+    assert f"checkpoint {fold.number + 1}: a is" in problem_text(machine)
 
 
-def test_a_bucket_that_was_fenced_by_an_epoch_that_never_was_is_found(machine: Machine) -> None:
+def test_verification_reports_a_bucket_fence_of_an_unknown_epoch(machine: Machine) -> None:
     number = max(segments(machine)) + 1
     machine.put(f"{LOG}/{segment_name(number)}", encode_segment(Segment(99, "ab" * 16, Fence(99, "nobody"))))
-    assert "its fence is of epoch 99, above the newest epoch of the job log" in told(machine)
+    assert "its fence is of epoch 99, above the newest epoch of the job log" in problem_text(machine)
 
 
-def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine) -> None:
+def test_verification_reports_a_run_record_or_table_that_contradicts_the_logs(machine: Machine) -> None:
     store = WORLD.store(machine)
     epoch = store.job_log().refresh().fence_epoch
     path = f"{ROOTS.store}/runs/{record_name(epoch)}"
@@ -129,11 +127,11 @@ def test_a_run_that_says_something_else_than_the_logs_is_found(machine: Machine)
     record = decode_document(data, RunRecord, 1, "", path)
     assert record.totals["datasets_published"] > 0
     machine.put(path, encode_document(structs.replace(record, totals={**record.totals, "records_published": 77})))
-    assert "its record counts 77 records published, but its table" in told(machine)
+    assert "its record counts 77 records published, but its table" in problem_text(machine)
     machine.put(path, encode_document(structs.replace(record, run_id="another")))
-    assert "its record names run another, but its fence in the job log names run" in told(machine)
+    assert "its record names run another, but its fence in the job log names run" in problem_text(machine)
     machine.put(path, data)
     table = f"{ROOTS.store}/run_datasets/run={record.run_id}/drain-00000.parquet"
     rows = decode_run_datasets(machine.paths(f"{ROOTS.store}/run_datasets")[table], table)
     machine.put(table, encode_run_datasets([*rows, structs.replace(rows[0], dataset="never", records=0)]))
-    assert "its table has never as published, but the newest done epoch in the log is 0" in told(machine)
+    assert "its table has never as published, but the newest done epoch in the log is 0" in problem_text(machine)

@@ -1,5 +1,7 @@
-"""conf/configuration.md: all settings of a job file, from the classes that read them. `python -m
-tests.unit.app.job_file.configuration_page` writes it."""
+"""Generator of conf/configuration.md: all settings of a job file, from the classes that read them.
+
+Run `python -m tests.unit.app.job_file.configuration_page` to update the page.
+"""
 
 from __future__ import annotations
 
@@ -103,12 +105,12 @@ _MORE: Mapping[tuple[Section, str], str] = {
         for section in ("converter", "row_checker", "task_checker", "fork")
     },
 }
-"""Where there is more to read of a type."""
+"""The page that describes a type in detail."""
 
 
 def page() -> str:
-    """The page as it should be."""
-    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {what} |" for place, what in PLACES.items()), ""]
+    """Return the generated page."""
+    secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {meaning} |" for place, meaning in PLACES.items()), ""]
     return (
         "\n".join([_HEAD, *secrets, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
     )
@@ -132,9 +134,9 @@ def _types(section: Section) -> Iterator[str]:
     links = ", ".join(f"[`{name}`](#{_slug(section, name)})" for name in names)
     yield from (f"## {title}", "", text, "", links, "")
     for name in names:
-        found = settings_class(section, name)
-        yield from (f"### {_heading(section, name)}", "", f"{_description(found)}{_more(section, name)}", "")
-        yield from _table(row for row in rows(found) if row.setting != "type")
+        settings = settings_class(section, name)
+        yield from (f"### {_heading(section, name)}", "", f"{_description(settings)}{_more(section, name)}", "")
+        yield from _table(row for row in rows(settings) if row.setting != "type")
 
 
 def _more(section: Section, name: str) -> str:
@@ -151,39 +153,39 @@ def _slug(section: Section, name: str) -> str:
 
 
 class Row:
-    """A setting: its name (dotted, below a section), its type, its default, and what it means."""
+    """A setting: its dotted name, its type, its default and its meaning."""
 
     def __init__(self, setting: str, kind: str, default: str, meaning: str) -> None:
         self.setting, self.kind, self.default, self.meaning = setting, kind, default, meaning
 
 
-def rows(model: type[BaseModel], prefix: str = "", seen: dict[type[BaseModel], str] | None = None) -> Iterator[Row]:
-    """All settings of a section, those of sections in it behind them; of sections that are alike only once."""
-    said, seen = meanings(model), {} if seen is None else seen
+def rows(model: type[BaseModel], prefix: str = "", listed: dict[type[BaseModel], str] | None = None) -> Iterator[Row]:
+    """Yield all settings of a section, followed by those of its sub-sections, each kind of section only once."""
+    meaning_by_name, listed = meanings(model), {} if listed is None else listed
     for name, field in model.model_fields.items():
         setting = field.alias or name
-        meaning = said.get(setting) or said.get(name) or _EVERYWHERE.get(setting, "")
+        meaning = meaning_by_name.get(setting) or meaning_by_name.get(name) or _EVERYWHERE.get(setting, "")
         sections = list(_below(field.annotation))
-        known = {seen[below] for below, _ in sections if below in seen}
-        if known:
-            meaning = f"{meaning} Has the settings of `{known.pop()}`."
+        repeated = {listed[below] for below, _ in sections if below in listed}
+        if repeated:
+            meaning = f"{meaning} Has the settings of `{repeated.pop()}`."
         yield Row(prefix + setting, _kind(field.annotation, field.metadata), _default(field), meaning)
-        new = {below: way for below, way in reversed(sections) if below not in seen}
-        seen |= dict.fromkeys(new, prefix + setting)
-        yield from _rows_below(list(reversed(new.items())), prefix + setting, seen)
+        new = {below: way for below, way in reversed(sections) if below not in listed}
+        listed |= dict.fromkeys(new, prefix + setting)
+        yield from _rows_below(list(reversed(new.items())), prefix + setting, listed)
 
 
 def _rows_below(
-    sections: Sequence[tuple[type[BaseModel], str]], setting: str, seen: dict[type[BaseModel], str]
+    sections: Sequence[tuple[type[BaseModel], str]], setting: str, listed: dict[type[BaseModel], str]
 ) -> Iterator[Row]:
-    """Those of the sections that a setting may be; where their `type` tells them apart, that comes first."""
-    told_apart = len(sections) > 1 and all("type" in below.model_fields for below, _ in sections)
-    if told_apart:
+    """Yield the settings of the sections that a setting may be; if `type` selects the section, `type` comes first."""
+    has_types = len(sections) > 1 and all("type" in below.model_fields for below, _ in sections)
+    if has_types:
         types = (_plain_kind(below.model_fields["type"].annotation) for below, _ in sections)
         yield Row(f"{setting}.type", ", ".join(types), "", "which one.")
     for below, way in sections:
-        for row in rows(below, f"{setting}{way}.", seen):
-            if not told_apart:
+        for row in rows(below, f"{setting}{way}.", listed):
+            if not has_types:
                 yield row
             elif row.setting != f"{setting}.type":
                 row.meaning = f"of {_plain_kind(below.model_fields['type'].annotation)}: {row.meaning}"
@@ -191,13 +193,13 @@ def _rows_below(
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What its classes say of its settings, in their docstrings' `Attributes`."""
-    found: dict[str, str] = {}
-    for each in (each for each in reversed(model.__mro__) if each.__module__.startswith("distcommit.")):
-        _, _, text = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+    """Return the meanings of a class's settings, from the `Attributes` of its docstrings."""
+    meaning_by_name: dict[str, str] = {}
+    for base in (base for base in reversed(model.__mro__) if base.__module__.startswith("distcommit.")):
+        _, _, text = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
         for names, meaning in re.findall(r"^    ([\w, ]+): ((?:.+\n?)(?:     +.+\n?)*)", text, re.MULTILINE):
-            found |= dict.fromkeys(names.split(", "), " ".join(meaning.split()))
-    return found
+            meaning_by_name |= dict.fromkeys(names.split(", "), " ".join(meaning.split()))
+    return meaning_by_name
 
 
 def _description(model: type[BaseModel]) -> str:
@@ -206,7 +208,7 @@ def _description(model: type[BaseModel]) -> str:
 
 
 def _below(annotation: Any, way: str = "") -> Iterator[tuple[type[BaseModel], str]]:
-    """The sections in a setting, and how their names go on."""
+    """Yield the sections in a setting and the suffix of their names."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         if annotation is not Condition:
@@ -214,8 +216,8 @@ def _below(annotation: Any, way: str = "") -> Iterator[tuple[type[BaseModel], st
     elif origin is Annotated:
         yield from _below(arguments[0], way)
     elif origin in (Union, UnionType):
-        for each in arguments:
-            yield from _below(each, way)
+        for argument in arguments:
+            yield from _below(argument, way)
     elif origin is tuple:
         yield from _below(arguments[0], f"{way}[]")
     elif origin is dict:
@@ -223,9 +225,9 @@ def _below(annotation: Any, way: str = "") -> Iterator[tuple[type[BaseModel], st
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
-    """The class of a section, also of one that may be left out."""
+    """Return the class of a section, or of an optional section."""
     if get_origin(annotation) is UnionType and NoneType in get_args(annotation):
-        (annotation,) = (each for each in get_args(annotation) if each is not NoneType)
+        (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)
     return annotation if inspect.isclass(annotation) and issubclass(annotation, BaseModel) else None
 
 
@@ -256,11 +258,11 @@ def _plain_kind(annotation: Any) -> str:
     if annotation in _NAMED:
         return _NAMED[annotation]
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in arguments)
+        return ", ".join(f"`{item}`" for item in arguments)
     if origin is Annotated:
         return _kind(arguments[0], arguments[1:])
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_plain_kind(each) for each in arguments if each is not NoneType))
+        return " or ".join(dict.fromkeys(_plain_kind(item) for item in arguments if item is not NoneType))
     if origin in (tuple, frozenset):
         return f"list of {_plain_kind(arguments[0])}"
     if origin is dict:
@@ -268,14 +270,14 @@ def _plain_kind(annotation: Any) -> str:
     if annotation is Condition:
         return "[condition](README.md#constructs)"
     if inspect.isclass(annotation) and issubclass(annotation, StrEnum):
-        return ", ".join(f"`{each}`" for each in annotation)
+        return ", ".join(f"`{item}`" for item in annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return "section"
     return str(getattr(annotation, "__name__", annotation))
 
 
-def _bound(found: Any) -> str:
-    match found:
+def _bound(constraint: Any) -> str:
+    match constraint:
         case annotated_types.Ge(ge=least):
             return f"{least} or more"
         case annotated_types.Gt(gt=least):
@@ -313,12 +315,14 @@ def _default(field: FieldInfo) -> str:
         .strip()
         .replace("''", '""')
     )
-    mebibytes, rest = divmod(value, 1 << 20) if type(value) is int else (0, 1)
-    return f"`{text}`" + (f" ({mebibytes} MiB)" if mebibytes and not rest else "")
+    mebibytes, remainder = divmod(value, 1 << 20) if type(value) is int else (0, 1)
+    return f"`{text}`" + (f" ({mebibytes} MiB)" if mebibytes and not remainder else "")
 
 
-def _table(found: Iterable[Row]) -> list[str]:
-    listed = [f"| `{row.setting}` | {_cell(row.kind)} | {_cell(row.default)} | {_cell(row.meaning)} |" for row in found]
+def _table(settings: Iterable[Row]) -> list[str]:
+    listed = [
+        f"| `{row.setting}` | {_cell(row.kind)} | {_cell(row.default)} | {_cell(row.meaning)} |" for row in settings
+    ]
     return ["| setting | type | default | meaning |", "| --- | --- | --- | --- |", *listed, ""] if listed else []
 
 

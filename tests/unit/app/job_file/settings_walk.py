@@ -1,4 +1,4 @@
-"""Every setting of the job file, by its place, found in the classes of the settings."""
+"""Every setting of the job file by its location, from the settings classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
 
 Place = tuple[str, ...]
-"""Keys from the top of the job file on. `0` is the first of a list, `KEY` a name that the job file's author chooses."""
+"""Keys from the top of the job file. `0` is the first item of a list, `KEY` a name that the author chooses."""
 _ROOTS: dict[Section, Place] = {
     "source": ("source",),
     "sink": ("sink",),
@@ -24,7 +24,7 @@ _ROOTS: dict[Section, Place] = {
 
 
 def settings() -> Iterator[tuple[str, Place, Any]]:
-    """Yield each setting that is not a section: the type of the section that it is in, its place and its type."""
+    """Yield each setting that is not a section: the type of its section, its location and its own type."""
     for name, field in JobConfig.model_fields.items():
         yield from _below("", (name,), field.annotation)
     for section, place in _ROOTS.items():
@@ -33,14 +33,14 @@ def settings() -> Iterator[tuple[str, Place, Any]]:
 
 
 def planted(kind: str, place: Place, value: object) -> dict[str, Any]:
-    """Return a job file's tree that has the value at a place, in a section of the type."""
+    """Return a job-file tree with `value` at `place`, in a section of type `kind`."""
     tree: Any = value
     for depth, key in reversed([*enumerate(place)]):
         tree = [tree] if key == "0" else {key: tree}
         if kind and depth == len(_root(place)):
             tree["type"] = kind
-    found: dict[str, Any] = tree
-    return found
+    result: dict[str, Any] = tree
+    return result
 
 
 def _root(place: Place) -> Place:
@@ -48,7 +48,7 @@ def _root(place: Place) -> Place:
 
 
 def _below(kind: str, place: Place, annotation: Any, above: tuple[type, ...] = ()) -> Iterator[tuple[str, Place, Any]]:
-    if annotation in above:  # a section in one of its own kind
+    if annotation in above:  # a section nested in one of its own kind
         return
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():

@@ -1,4 +1,4 @@
-"""Alerts: told when they should be and once, by real programs and servers, within their time, and harming nothing."""
+"""Alerts are sent once, to real programs and servers, within their time limit, and never break a run."""
 
 from __future__ import annotations
 
@@ -128,47 +128,47 @@ def mail_server(**tls: Any) -> Iterator[tuple[int, list[Envelope]]]:
 
 
 def own_certificate(folder: Path) -> Path:
-    """A file with a certificate of localhost's that it has given itself, and its key."""
+    """Write a self-signed certificate for localhost with its key, and return the path."""
     key, name = generate_private_key(SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now, day = datetime.now(UTC), timedelta(days=1)
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    certificate = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+    certificate = certificate.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
     path = folder / "own.pem"
     path.write_bytes(
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        + made.sign(key, SHA256()).public_bytes(Encoding.PEM)
+        + certificate.sign(key, SHA256()).public_bytes(Encoding.PEM)
     )
     return path
 
 
 class TestHooks:
-    def test_a_command_is_given_it_on_its_standard_input_and_hostile_names_nowhere_else(self, tmp_path: Path) -> None:
-        hook = script(tmp_path, f'cat > {tmp_path}/told; echo "$@" > {tmp_path}/arguments')
+    def test_command_hook_receives_the_alert_on_standard_input_only(self, tmp_path: Path) -> None:
+        hook = script(tmp_path, f'cat > {tmp_path}/alert; echo "$@" > {tmp_path}/arguments')
         assert tell([hook], ALERT) == {}
-        assert json.loads((tmp_path / "told").read_text())["quarantined"] == [HOSTILE]
+        assert json.loads((tmp_path / "alert").read_text())["quarantined"] == [HOSTILE]
         assert (tmp_path / "arguments").read_text() == "\n"
 
-    def test_a_command_that_fails_is_told_with_what_it_said(self, tmp_path: Path) -> None:
+    def test_failed_command_hook_is_reported_with_its_error_output(self, tmp_path: Path) -> None:
         hook = script(tmp_path, "echo first >&2; printf 'no \\033[31mroute\\n' >&2; exit 3")
-        (said,) = tell([hook], ALERT).values()
-        assert said == "ChildProcessError: exit code 3: no \\x1b[31mroute"
+        (error,) = tell([hook], ALERT).values()
+        assert error == "ChildProcessError: exit code 3: no \\x1b[31mroute"
         (missing,) = tell([CommandHook(command=("/no/such/program",))], ALERT).values()
         assert "No such file" in missing
 
-    def test_a_command_that_hangs_is_killed_with_what_it_started(self, tmp_path: Path) -> None:
+    def test_hanging_command_hook_is_killed_with_its_child_processes(self, tmp_path: Path) -> None:
         hook = script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait").model_copy(update={"timeout_s": 1.0})
-        (said,) = tell([hook], ALERT).values()
-        assert "more than 1 s, and was killed" in said
+        (error,) = tell([hook], ALERT).values()
+        assert "more than 1 s, and was killed" in error
         child, deadline_s = int((tmp_path / "child").read_text()), time.monotonic() + 60
         while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline_s:
             if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 break
-            time.sleep(0.02)  # another process ends
+            time.sleep(0.02)  # wait until the other process has ended
         else:
             with pytest.raises(ProcessLookupError):
                 os.kill(child, 0)
 
-    def test_a_web_hook_is_posted_to(self, tmp_path: Path) -> None:
+    def test_web_hook_receives_the_alert_as_a_post_request(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("s3cret\n")
         with web_server() as (url, got):
             hook = WebHook(url=url, headers={"Authorization": f"Bearer ${{file:{tmp_path}/secret}}"})
@@ -182,23 +182,23 @@ class TestHooks:
         assert (body["job"], body["reason"]) == ("planes", HOSTILE)
 
     @pytest.mark.parametrize("status", [302, 404, 500])
-    def test_a_web_hook_that_answers_anything_else_is_told_and_not_followed(self, status: int) -> None:
+    def test_web_hook_with_an_error_or_redirect_is_reported_and_not_followed(self, status: int) -> None:
         with web_server(status) as (url, got):
-            (said,) = tell([WebHook(url=f"{url}/s3cret")], ALERT).values()
-        assert (len(got), said) == (1, f"ConnectionError: the server answers {status}")
+            (error,) = tell([WebHook(url=f"{url}/s3cret")], ALERT).values()
+        assert (len(got), error) == (1, f"ConnectionError: the server answers {status}")
 
-    def test_a_web_hook_that_is_down_or_hangs_is_told_and_holds_up_no_other(self, tmp_path: Path) -> None:
-        held = threading.Event()
-        with web_server(held=held) as (url, _):
+    def test_unavailable_web_hooks_are_reported_and_do_not_delay_other_hooks(self, tmp_path: Path) -> None:
+        released = threading.Event()
+        with web_server(held=released) as (url, _):
             down, hung = WebHook(url="http://127.0.0.1:1/s3cret"), WebHook(url=url, timeout_s=1)
-            said = tell([down, hung, script(tmp_path, "true")], ALERT)
-            held.set()
-        assert sorted(said) == ["web hook 1", "web hook 2"]
-        assert "refused" in said["web hook 1"]
-        assert "timed out" in said["web hook 2"] or "not ready" in said["web hook 2"]
-        assert "s3cret" not in str(said)
+            errors = tell([down, hung, script(tmp_path, "true")], ALERT)
+            released.set()
+        assert sorted(errors) == ["web hook 1", "web hook 2"]
+        assert "refused" in errors["web hook 1"]
+        assert "timed out" in errors["web hook 2"] or "not ready" in errors["web hook 2"]
+        assert "s3cret" not in str(errors)
 
-    def test_an_e_mail_is_sent_and_a_name_forges_no_header(self) -> None:
+    def test_email_is_sent_and_a_hostile_name_adds_no_header(self) -> None:
         with mail_server() as (port, got):
             hook = EmailHook(host="127.0.0.1", port=port, sender="job@example.org", recipients=("a@b.org", "c@b.org"))
             assert tell([hook], ALERT) == {}
@@ -211,7 +211,7 @@ class TestHooks:
         assert "distcommit status job.yaml" in text
 
     @pytest.mark.parametrize(("tls", "of_server"), [("starttls", "tls_context"), ("tls", "ssl_context")])
-    def test_a_mail_server_whose_certificate_nobody_trusts_is_told_nothing(
+    def test_mail_server_with_an_untrusted_certificate_receives_no_mail(
         self, tls: str, of_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         certificate, context = own_certificate(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -220,17 +220,17 @@ class TestHooks:
             hook = EmailHook.model_validate(
                 {"host": "localhost", "port": port, "tls": tls, "sender": "a@b.org", "recipients": ["a@b.org"]}
             )
-            (said,) = tell([hook], ALERT).values()
-            assert "CERTIFICATE_VERIFY_FAILED" in said
+            (error,) = tell([hook], ALERT).values()
+            assert "CERTIFICATE_VERIFY_FAILED" in error
             assert got == []
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             assert tell([hook], ALERT) == {}
         assert len(got) == 1
 
-    def test_a_mail_server_that_is_not_there_is_told(self) -> None:
+    def test_unreachable_mail_server_is_reported(self) -> None:
         hook = EmailHook(host="127.0.0.1", port=1, sender="job@example.org", recipients=("a@b.org",))
-        (said,) = tell([hook], ALERT).values()
-        assert "refused" in said
+        (error,) = tell([hook], ALERT).values()
+        assert "refused" in error
 
 
 def folders(tmp_path: Path, **alerts: object) -> JobFolders:
@@ -244,35 +244,35 @@ def folders(tmp_path: Path, **alerts: object) -> JobFolders:
 
 
 class Runs:
-    """Runs on a machine, and what is told of each."""
+    """Runs on a simulated machine, with the alerts of each."""
 
     def __init__(self, tmp_path: Path, **alerts: object) -> None:
         self.machine, self.folders, self.store = Machine(), folders(tmp_path, **alerts), None
 
-    def told(self, run_id: str) -> list[tuple[str, int]]:
-        found = alerts_of(self.folders, WORLD.store(self.machine), run_id, QuickClock())
-        return [(alert.why, alert.failed_in_a_row) for alert in found]
+    def alerts_for(self, run_id: str) -> list[tuple[str, int]]:
+        alerts = alerts_of(self.folders, WORLD.store(self.machine), run_id, QuickClock())
+        return [(alert.why, alert.failed_in_a_row) for alert in alerts]
 
     def fails(self) -> list[tuple[str, int]]:
         def planning() -> Iterator[object]:
             raise ValueError("no route to the source")
 
         settings = WORLD.begin(self.machine, OddSource({}, planning=planning))
-        with suppress(SourceUnavailableError), recorded_run(settings, "run", "ann") as told:
-            run(launch, settings, observer=told)
-        return self.told(settings.run_id)
+        with suppress(SourceUnavailableError), recorded_run(settings, "run", "ann") as recorder:
+            run(launch, settings, observer=recorder)
+        return self.alerts_for(settings.run_id)
 
     def succeeds(self) -> list[tuple[str, int]]:
         settings = WORLD.begin(self.machine, source())
-        with recorded_run(settings, "run", "ann") as told:
-            run(launch, settings, observer=told)
-        return self.told(settings.run_id)
+        with recorded_run(settings, "run", "ann") as recorder:
+            run(launch, settings, observer=recorder)
+        return self.alerts_for(settings.run_id)
 
     def interrupted(self) -> list[tuple[str, int]]:
         settings = WORLD.begin(self.machine, source())
         with suppress(KeyboardInterrupt), recorded_run(settings, "run", "ann"):
             raise KeyboardInterrupt
-        return self.told(settings.run_id)
+        return self.alerts_for(settings.run_id)
 
     def dies(self) -> None:
         settings = WORLD.begin(self.machine, source(a=3))
@@ -283,20 +283,20 @@ class Runs:
 
 
 class TestWhen:
-    def test_a_row_of_failures_is_told_once(self, tmp_path: Path) -> None:
+    def test_alert_for_failed_runs_in_a_row_is_sent_once(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, after_failed_runs=2)
         assert [runs.fails(), runs.fails(), runs.fails()] == [[], [("failed runs", 2)], []]
         assert runs.succeeds() == []
         assert [runs.fails(), runs.interrupted(), runs.fails()] == [[], [], [("failed runs", 2)]]
 
-    def test_runs_that_died_count_and_are_told_of_by_the_next_one_that_fails(self, tmp_path: Path) -> None:
+    def test_killed_runs_count_as_failed_and_the_next_failed_run_sends_the_alert(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, after_failed_runs=2)
         runs.dies()
         runs.dies()
-        assert runs.fails() == [("failed runs", 3)], "neither could tell"
+        assert runs.fails() == [("failed runs", 3)], "killed runs cannot send alerts"
         assert runs.fails() == []
 
-    def test_never_if_not_asked_for(self, tmp_path: Path) -> None:
+    def test_no_alert_for_failed_runs_is_sent_unless_configured(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, on_quarantine=True)
         assert [runs.fails(), runs.fails()] == [[], []]
 
@@ -304,16 +304,16 @@ class TestWhen:
         def lost(runs: Runs, **expired: int) -> list[tuple[str, int]]:
             topic = ModelDataset({"0": 9}, expired=dict(expired)) if expired else ModelDataset({"0": 3})
             settings = WORLD.begin(runs.machine, ModelSource({"a": topic}))
-            with recorded_run(settings, "run", "ann") as told:
-                run(launch, settings, observer=told)
-            return runs.told(settings.run_id)
+            with recorded_run(settings, "run", "ann") as recorder:
+                run(launch, settings, observer=recorder)
+            return runs.alerts_for(settings.run_id)
 
         for alerts, expected in (({"on_loss": True}, [("records lost", 0)]), ({"on_quarantine": True}, [])):
             runs = Runs(tmp_path, **alerts)
             assert lost(runs) == []
             assert lost(runs, **{"0": 7}) == expected
 
-    def test_a_quarantine_is_told_with_the_dataset_and_what_shows_more(self, tmp_path: Path) -> None:
+    def test_alert_for_a_quarantine_names_the_dataset_and_the_commands_to_inspect_it(self, tmp_path: Path) -> None:
         runs = Runs(tmp_path, on_quarantine=True)
         runs.machine = machine = with_folders(Machine(), "b")
         machine.faults.append(dies("rename", "/output/b/", nth=2))
@@ -323,8 +323,8 @@ class TestWhen:
         for path in machine.paths(STAGING):
             machine.remove(path)
         settings = WORLD.begin(machine, source(b=[2, 1]))
-        with recorded_run(settings, "run", "ann") as told:
-            run(launch, settings, observer=told)
+        with recorded_run(settings, "run", "ann") as recorder:
+            run(launch, settings, observer=recorder)
         (alert,) = alerts_of(runs.folders, WORLD.store(machine), settings.run_id, QuickClock())
         assert (alert.why, alert.quarantined, alert.quarantined_count) == ("quarantine", ["b"], 1)
         assert alert.commands == [
@@ -333,10 +333,14 @@ class TestWhen:
         ]
         changed = JobFolders(runs.folders.config, runs.folders.path, ("job=x y",))
         (alert,) = alerts_of(changed, WORLD.store(machine), settings.run_id, QuickClock())
-        assert alert.commands[1] == f"distcommit status --set 'job=x y' {tmp_path}/job.yaml", "it is on the same store"
-        assert runs.succeeds() == [], "it is the same one that is still quarantined"
+        assert alert.commands[1] == f"distcommit status --set 'job=x y' {tmp_path}/job.yaml", (
+            "commands must repeat the overrides"
+        )
+        assert runs.succeeds() == [], "an unchanged quarantine must not send a second alert"
 
-    def test_what_can_not_be_told_harms_no_run(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_alert_that_cannot_be_sent_does_not_break_the_run(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         runs = Runs(tmp_path, after_failed_runs=1)
         store = WORLD.store(runs.machine)
         settings = WORLD.begin(runs.machine, source())
@@ -353,7 +357,7 @@ class TestWhen:
 
 
 @pytest.mark.parametrize(
-    ("alerts", "said"),
+    ("alerts", "message"),
     [
         ({"after_failed_runs": 1}, "alerts has no hook"),
         ({"commands": [{"command": ["x"]}]}, "alerts has no occasion"),
@@ -366,8 +370,8 @@ class TestWhen:
         ),
     ],
 )
-def test_settings_that_would_tell_nobody_or_nothing_are_refused(
-    alerts: dict[str, object], said: str, tmp_path: Path
+def test_alert_settings_without_hook_or_occasion_and_invalid_hooks_are_refused(
+    alerts: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     tree = {
         "job": "job",
@@ -375,5 +379,5 @@ def test_settings_that_would_tell_nobody_or_nothing_are_refused(
         "paths": {"store": "s", "staging": "t", "output": "o"},
         "alerts": alerts,
     }
-    with pytest.raises(ConfigurationError, match=said.replace("?", r"\?")):
+    with pytest.raises(ConfigurationError, match=message.replace("?", r"\?")):
         parse_config(tree, tmp_path / "job.yaml")

@@ -1,4 +1,4 @@
-"""Sources and sinks by the type that a job file names: a package is enough to add one."""
+"""Sources and sinks by type: a new package alone adds a new type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.sinks.files.sink import FileSink
 
 @pytest.fixture
 def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package `another` beside the built-in sinks, which no other file knows."""
+    """Add a package `another` beside the built-in sinks, which no other file knows."""
     folder = tmp_path / "another"
     folder.mkdir()
     (folder / "__init__.py").write_text('"""A sink."""\n\nSETTINGS = "sink:Another"\n')
@@ -36,27 +36,27 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 SINKS = ("console", "delta", "files", "iceberg", "kafka", "mariadb", "postgresql", "python", "sqlite")
 
 
-def test_what_there_is() -> None:
+def test_built_in_source_and_sink_types_are_listed() -> None:
     assert built_in.types_of("source") == ("files", "kafka", "micro_batch", "python", "rest", "spark", "sql")
     assert built_in.types_of("sink") == SINKS
 
 
-def test_each_is_named_as_its_package_and_is_of_its_section() -> None:
+def test_type_setting_of_each_class_is_the_name_of_its_package() -> None:
     for section in ("source", "sink"):
         for name in built_in.types_of(section):
-            found = built_in.settings_class(section, name)
-            assert name in str(found.model_fields["type"].annotation)
+            settings = built_in.settings_class(section, name)
+            assert name in str(settings.model_fields["type"].annotation)
 
 
 @pytest.mark.usefixtures("another")
-def test_a_package_is_all_that_a_new_type_takes() -> None:
+def test_package_in_the_sinks_folder_adds_a_sink_type() -> None:
     assert built_in.types_of("sink") == ("another", *SINKS)
-    found = built_in.validated("sink", {"type": "another", "limit": 5, "format": "avro"})
-    assert (type(found).__name__, found.name, found.limit, found.format) == ("Another", "another", 5, "avro")
-    assert isinstance(found, FileSink)
+    sink = built_in.validated("sink", {"type": "another", "limit": 5, "format": "avro"})
+    assert (type(sink).__name__, sink.name, sink.limit, sink.format) == ("Another", "another", 5, "avro")
+    assert isinstance(sink, FileSink)
 
 
-def test_a_second_package_of_a_name_is_refused_and_both_are_named(another: None, tmp_path: Path) -> None:
+def test_second_package_of_one_name_is_refused_and_both_folders_are_named(another: None, tmp_path: Path) -> None:
     second = tmp_path / "second"
     (second / "another").mkdir(parents=True)
     (second / "another" / "__init__.py").write_text('"""Another sink, of the same name."""\n')
@@ -67,12 +67,12 @@ def test_a_second_package_of_a_name_is_refused_and_both_are_named(another: None,
 
 
 @pytest.mark.usefixtures("another")
-def test_a_place_that_is_named_twice_is_one_place() -> None:
+def test_folder_listed_twice_in_the_package_path_counts_once() -> None:
     distcommit.sinks.__path__.append(distcommit.sinks.__path__[0])
     assert built_in.types_of("sink") == ("another", *SINKS)
 
 
 @pytest.mark.parametrize(("value", "found"), [({}, "none"), ({"type": "pyton"}, "pyton"), ({"type": None}, "none")])
-def test_a_type_that_there_is_not_is_refused_with_those_there_are(value: dict[str, object], found: str) -> None:
+def test_unknown_type_is_refused_with_the_list_of_types(value: dict[str, object], found: str) -> None:
     with pytest.raises(ValueError, match=f"one of files, kafka, micro_batch, python, rest, spark, sql; found {found}"):
         built_in.validated("source", value)

@@ -23,7 +23,7 @@ def config(folder: Path, more: str = "", *overrides: str) -> JobConfig:
     return load_config(folder / "job.yaml", overrides)
 
 
-def test_it_is_exactly_once_unless_the_job_says_otherwise(tmp_path: Path) -> None:
+def test_delivery_is_exactly_once_by_default(tmp_path: Path) -> None:
     assert config(tmp_path).commit.delivery == "exactly_once"
     assert config(tmp_path, "commit: {delivery: at_least_once}\n").commit.delivery == "at_least_once"
 
@@ -40,13 +40,11 @@ def test_it_is_exactly_once_unless_the_job_says_otherwise(tmp_path: Path) -> Non
         ("commit: {delivery: at_most_once}\n", "commit.delivery: Input should be 'exactly_once' or 'at_least_once'"),
     ],
 )
-def test_what_at_least_once_can_not_be_combined_with_is_refused_with_the_reason(
-    tmp_path: Path, more: str, message: str
-) -> None:
+def test_incompatible_delivery_setting_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
 
 
-def test_a_sink_with_a_writer_alone_goes_with_at_least_once(tmp_path: Path) -> None:
+def test_sink_with_a_writer_alone_is_accepted_with_at_least_once(tmp_path: Path) -> None:
     assert config(tmp_path, PLAIN + "commit: {delivery: at_least_once}\n").sink.name == "plain"

@@ -1,4 +1,4 @@
-"""The job files in conf/ are ones that can be run, and their flows ones that can be drawn."""
+"""The example job files in conf/ can be loaded, and their flows can be explained."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ EXAMPLES = sorted(CONF.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_a_job(path: Path) -> None:
+def test_example_job_file_is_a_valid_job(path: Path) -> None:
     config = load_config(path)
     assert config.job in ("clicks", "events", "shop", "tickets")
     assert explained(config).parts
 
 
-def test_the_flow_at_size_is_the_example_with_another_registry_and_can_be_mended(tmp_path: Path) -> None:
+def test_flow_of_the_size_benchmark_is_the_example_with_another_registry_and_can_be_repaired(tmp_path: Path) -> None:
     example = load_config(CONF / "kafka-avro-fork.yaml")
-    rest = {"job": "clicks", "paths": {name: name for name in ("store", "staging", "output")}}
+    common = {"job": "clicks", "paths": {name: name for name in ("store", "staging", "output")}}
     sections = flow_sections("http://localhost:8081")
     sections["source"] |= {"type": "kafka", "brokers": "localhost:9092"}
-    sections.pop("sink")  # the job's own, which a test's job has
-    found = [parse_config({**rest, **each}, tmp_path / "job.yaml") for each in (sections, mended(sections))]
-    assert explained(found[0]).parts[1:] == explained(example).parts[1:]
-    for flow in (each.task_flow() for each in found):
+    sections.pop("sink")  # a sink of the job itself, beside those of its branches
+    configs = [parse_config({**common, **config}, tmp_path / "job.yaml") for config in (sections, mended(sections))]
+    assert explained(configs[0]).parts[1:] == explained(example).parts[1:]
+    for flow in (config.task_flow() for config in configs):
         assert [branch.name for branch in flow.branches] == ["lake", "archive"]
         assert [len(branch.stages) for branch in flow.branches] == [2, 0]

@@ -1,4 +1,4 @@
-"""Jobs whose `source.paths` are others than those by which their store remembers the files that were read."""
+"""Jobs whose `source.paths` differ from those by which their store recorded the files that were read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WATERMARK: dict[str, Position] = {"files": (0, 0, "", 1_700_000_000_000_000_000,
 
 
 def _job(folder: Path, name: str, *folders: str, **source: Any) -> Job:
-    paths = [f"{folder}/{each}/*.jsonl" for each in folders]
+    paths = [f"{folder}/{subfolder}/*.jsonl" for subfolder in folders]
     job = {
         "job": name,
         "source": {"type": "files", "format": "jsonl", "dataset": "d", "paths": paths, **source},
@@ -35,7 +35,7 @@ def _pinned(job: Job) -> FixedSettings:
     return fixed_settings_of(job.config)
 
 
-def test_paths_that_change_places_are_refused(tmp_path: Path) -> None:
+def test_reordered_source_paths_are_refused(tmp_path: Path) -> None:
     store = _job(tmp_path, "old", "in/a", "in/b").open_store(create=True)
     record_settings(store, _pinned(_job(tmp_path, "old", "in/a", "in/b")))
     require_settings(store, _pinned(_job(tmp_path, "old", "moved/in/a", "moved/in/b")))
@@ -43,8 +43,8 @@ def test_paths_that_change_places_are_refused(tmp_path: Path) -> None:
         require_settings(store, _pinned(_job(tmp_path, "old", "in/b", "in/a")))
 
 
-def test_a_store_of_an_older_program_goes_on(tmp_path: Path) -> None:
-    """It has recorded nothing of folders."""
+def test_store_without_recorded_folders_is_accepted_and_then_records_them(tmp_path: Path) -> None:
+    """An older version of the program recorded no folders."""
     job = _job(tmp_path, "old", "in/a", "in/b")
     store, pinned = job.open_store(create=True), _pinned(job)
     older = {name: pin for name, pin in pinned.settings.items() if name != "source.paths (folders)"}
@@ -57,17 +57,17 @@ def test_a_store_of_an_older_program_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-@pytest.mark.parametrize("others", [("in/b", "in/a"), ("in/a",), ("in/a", "in/b", "in/c")])
-def test_what_was_read_by_other_paths_is_not_imported(
-    tmp_path: Path, others: tuple[str, ...], is_recorded: bool
+@pytest.mark.parametrize("other_folders", [("in/b", "in/a"), ("in/a",), ("in/a", "in/b", "in/c")])
+def test_watermarks_of_other_source_paths_are_not_imported(
+    tmp_path: Path, other_folders: tuple[str, ...], is_recorded: bool
 ) -> None:
     old = _job(tmp_path, "old", "in/a", "in/b")
     store = old.open_store(create=True)
     old.set_watermark("d", WATERMARK, new=True)
     if is_recorded:
         record_settings(store, _pinned(old))
-        _job(tmp_path, "old", *others)  # what the store has recorded counts
-    new = _job(tmp_path, "new", *others)
+        _job(tmp_path, "old", *other_folders)  # the recorded paths take precedence
+    new = _job(tmp_path, "new", *other_folders)
     new.open_store(create=True)
     with pytest.raises(ConfigurationError, match="by other settings of the source have no meaning") as refused:
         new.import_watermarks(tmp_path / "old.yaml")

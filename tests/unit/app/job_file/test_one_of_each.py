@@ -1,4 +1,4 @@
-"""Keys of a job file that are there twice: YAML's own reader takes the last, and nobody hears of the others."""
+"""Duplicate keys of a job file are refused, where YAML's own reader silently takes the last one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.core.errors import ConfigurationError
     "text",
     ["a: 1\nb: 2\na: 1", "x: {a: 1, a: 2}", "x: [{a: 1, 'a': 2}]", "x: &x {a: 1}\ny: {<<: *x, b: 1, b: 2}"],
 )
-def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
+def test_duplicate_key_is_refused(text: str) -> None:
     with pytest.raises(yaml.YAMLError, match=r"the key '[ab]' is there 2 times"):
         load_yaml(text)
 
@@ -29,11 +29,11 @@ def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
         ("x: &x {a: 1, b: 2}\ny: &y {<<: *x, b: 3}\nz: {<<: *y, a: 4}", None),
     ],
 )
-def test_others_are_read_as_ever(text: str, read: object) -> None:
+def test_documents_without_duplicate_keys_are_read_as_by_yaml(text: str, read: object) -> None:
     assert load_yaml(text) == (yaml.safe_load(text) if read is None else read)
 
 
-def test_a_job_file_names_the_key_and_its_line(tmp_path: Path) -> None:
+def test_error_for_a_duplicate_key_names_the_key_and_the_job_file(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("job: j\npaths: {store: s, staging: t, output: o}\njob: other\n")
     with pytest.raises(
@@ -43,7 +43,7 @@ def test_a_job_file_names_the_key_and_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["2024-13-45", "!!int abc", "[" * 5000])
-def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
+def test_invalid_yaml_value_is_refused_in_the_job_file_and_in_an_override(value: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(f"job: j\non_rejected: {value}\n")
     with pytest.raises(ConfigurationError, match="the job file is not YAML"):
@@ -54,7 +54,7 @@ def test_what_is_no_value_is_no_yaml(value: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", ["alerts: somebody", "lock: {lease_ttl_s: .inf}"])
-def test_what_a_section_can_not_be_is_told_as_any_other_mistake(section: str, tmp_path: Path) -> None:
+def test_section_with_an_invalid_value_is_refused_with_its_name(section: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(f"job: j\n{section}\n")
     with pytest.raises(ConfigurationError, match=rf"the job file is wrong.*{section.partition(':')[0]}\b"):

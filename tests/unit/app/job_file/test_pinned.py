@@ -1,4 +1,4 @@
-"""Which settings of a job file are pinned, and the command that a message names."""
+"""Fixed settings of a job file, and the command printed when one of them changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pinned(**sections: Any) -> dict[str, str]:
     return {name: pin.value for name, pin in fixed_settings_of(config).settings.items() if pin.binds}
 
 
-def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> None:
+def test_dataset_naming_and_types_are_fixed_settings_of_a_kafka_to_files_job() -> None:
     assert pinned() == {"source.type": "kafka", "source.dataset": "topic", **FILES}
 
 
@@ -59,26 +59,40 @@ def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> Non
         {"spark": {"master": "local[1]", "partitions": 3}},
     ],
 )
-def test_other_settings_may_change(change: dict[str, Any]) -> None:
+def test_settings_that_are_not_fixed_may_change(change: dict[str, Any]) -> None:
     assert pinned(**change) == pinned()
 
 
-def test_what_replaces_partitions_pins_what_a_partition_is() -> None:
-    """With other folders, what is in those of before would stay beside what takes its place."""
+def test_partition_by_is_a_fixed_setting_if_partitions_are_replaced() -> None:
+    """With other folders, files in the old folders would remain beside their replacements."""
 
-    def of(*partition_by: dict[str, str]) -> str:
+    def fixed_partition_by(*partition_by: dict[str, str]) -> str:
         sink = {"publish": "replace_partitions", "partition_by": list(partition_by)}
         return pinned(sink=sink)["sink.partition_by"]
 
     day, site = {"column": "t", "granularity": "day"}, {"field": "site"}
-    assert of(day) == of({"column": "t"}) != of({"column": "t", "granularity": "hour"})
-    assert len({of(day), of(site), of(day, site), of(site, day)}) == 4
+    assert (
+        fixed_partition_by(day)
+        == fixed_partition_by({"column": "t"})
+        != fixed_partition_by({"column": "t", "granularity": "hour"})
+    )
+    assert (
+        len(
+            {
+                fixed_partition_by(day),
+                fixed_partition_by(site),
+                fixed_partition_by(day, site),
+                fixed_partition_by(site, day),
+            }
+        )
+        == 4
+    )
 
 
-def test_files_of_before_stay_beside_what_replaces_partitions_of_other_folders(tmp_path: Path) -> None:
-    """Whoever wrote them: also where files were only added at first, or again."""
+def test_replacing_partitions_is_refused_in_an_output_with_other_folders(tmp_path: Path) -> None:
+    """The publisher of the older files does not matter; they may also come from a job that appended."""
 
-    def of(publish: str, *granularities: str) -> FixedSettings:
+    def fixed(publish: str, *granularities: str) -> FixedSettings:
         parts = [{"column": "t", "granularity": granularity} for granularity in granularities]
         sink = {"publish": publish, "partition_by": parts} if parts else {"publish": publish}
         return fixed_settings_of(
@@ -92,20 +106,25 @@ def test_files_of_before_stay_beside_what_replaces_partitions_of_other_folders(t
             record_settings(store, settings)
         return store
 
-    day = of("replace_partitions", "day")
-    for before in (of("append", "hour"), of("append"), of("replace", "hour"), of("replace_partitions", "hour")):
+    day = fixed("replace_partitions", "day")
+    for before in (
+        fixed("append", "hour"),
+        fixed("append"),
+        fixed("replace", "hour"),
+        fixed("replace_partitions", "hour"),
+    ):
         with pytest.raises(ConfigurationError, match=r"sink\.partition_by") as refused:
             require_settings(filled_with(before), day)
         assert "give the job new ones (paths)" in refused.value.todo
-    require_settings(filled_with(of("append", "hour")), of("append", "day"))
-    require_settings(filled_with(of("append", "day")), day)
-    store = filled_with(of("append", "day"), day)
-    require_settings(store, of("append", "day"))
+    require_settings(filled_with(fixed("append", "hour")), fixed("append", "day"))
+    require_settings(filled_with(fixed("append", "day")), day)
+    store = filled_with(fixed("append", "day"), day)
+    require_settings(store, fixed("append", "day"))
     with pytest.raises(ConfigurationError, match=r"sink\.partition_by"):
-        require_settings(store, of("append", "hour"))
+        require_settings(store, fixed("append", "hour"))
 
 
-def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
+def test_custom_class_defines_its_fixed_settings() -> None:
     source = {"type": "python", "class": MODEL}
     assert pinned(source=source) == {
         "source.type": "python",
@@ -120,11 +139,11 @@ def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
     assert pinned(sink=sink)["sink.name"] == SqliteSink.name
 
 
-def test_a_micro_batch_pins_the_column_that_names_datasets() -> None:
+def test_dataset_column_of_micro_batches_is_a_fixed_setting() -> None:
     assert pinned(source={"type": "micro_batch", "dataset_column": "site"})["source.dataset_column"] == "site"
 
 
-def test_the_command_names_new_folders_beside_the_old_ones() -> None:
+def test_printed_import_command_names_new_folders_beside_the_old_ones() -> None:
     config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS}, Path("/j/job.yaml"))
     command = fixed_settings_of(config, Path("/j/my job.yaml"), ["source.dataset=partition"]).carried_by
     assert shlex.split(command) == [
@@ -132,6 +151,6 @@ def test_the_command_names_new_folders_beside_the_old_ones() -> None:
         *("--set", "paths.store=/j/store-2", "--set", "paths.staging=/j/staging-10"),
         *("--set", "paths.output=/j/output-2", "--from", "/j/my job.yaml"),
     ]
-    by_hand = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
-    assert fixed_settings_of(config).carried_by == by_hand
-    assert fixed_settings_of(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == by_hand
+    generic_command = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
+    assert fixed_settings_of(config).carried_by == generic_command
+    assert fixed_settings_of(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == generic_command

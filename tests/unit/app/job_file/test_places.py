@@ -1,4 +1,4 @@
-"""Where a job's folders may be, and what is said of places that can't be used."""
+"""Locations of a job's folders, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
         ("smb://me@host:445/share//a", "smb://me@host:445/share/a", "/share/a"),
     ],
 )
-def test_a_place_has_one_form(text: str, place: str, path: str) -> None:
+def test_location_is_normalized(text: str, place: str, path: str) -> None:
     assert normal_place(text, Path("/")) == place
     assert path_of(place) == path
 
 
-def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
+def test_relative_path_is_resolved_against_the_job_file(tmp_path: Path) -> None:
     assert normal_place("below", tmp_path) == str(tmp_path / "below")
     assert isinstance(open_file_system(str(tmp_path), durable=True), LocalFileSystem)
 
@@ -52,13 +52,13 @@ def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
         ("hdfs://host/", "is incomplete"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
+def test_unusable_location_is_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         normal_place(text, Path("/"))
 
 
 @pytest.mark.parametrize("scheme", ["smb", "hdfs"])
-def test_a_password_in_a_url_is_refused_and_not_shown(scheme: str) -> None:
+def test_location_with_a_password_is_refused_and_the_password_is_not_shown(scheme: str) -> None:
     message = rf"a folder's URL must not contain a password.*FSSPEC_{scheme.upper()}_PASSWORD"
     with pytest.raises(ConfigurationError, match=message) as e:
         normal_place(f"{scheme}://me:hush@host/share/a", Path("/"))
@@ -66,7 +66,7 @@ def test_a_password_in_a_url_is_refused_and_not_shown(scheme: str) -> None:
     assert "hush" not in str(e.value)
 
 
-def test_what_fsspec_has_can_not_be_durable() -> None:
+def test_durable_commits_are_refused_on_an_fsspec_file_system() -> None:
     with pytest.raises(ConfigurationError, match=r"fsspec has no way to ask.*durability: none.*a crash of the server"):
         open_file_system("smb://host/share/a", durable=True)
     fs = open_file_system("smb://host/share/a", durable=False)
@@ -75,14 +75,14 @@ def test_what_fsspec_has_can_not_be_durable() -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_what_fsspec_does_not_have_is_refused(durable: bool) -> None:
+def test_scheme_unknown_to_fsspec_is_refused(durable: bool) -> None:
     with pytest.raises(
         ConfigurationError, match=r"fsspec has no file system for this URL.*Protocol not known: nowhere"
     ):
         open_file_system("nowhere://host/a", durable=durable)
 
 
-def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
+def test_durable_commits_are_refused_on_webhdfs() -> None:
     with pytest.raises(ConfigurationError, match=r"no way to ask.*durability: none.*hdfs://.*synconclose"):
         open_file_system("webhdfs://host:9870/a", durable=True)
     assert open_file_system("webhdfs://host:9870/a", durable=False).scheme == "webhdfs"
@@ -97,7 +97,9 @@ def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
         ("smb", "fsspec", "fsspec"),
     ],
 )
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, extra: str) -> None:
+def test_missing_package_of_a_file_system_is_named(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, extra: str
+) -> None:
     loaded = (
         "distcommit.fs.hadoop.hdfs_rpc",
         "distcommit.fs.hadoop.webhdfs",
@@ -122,7 +124,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str
         ("store", "store/staging", "output", "is inside another"),
     ],
 )
-def test_folders_are_apart_and_on_one_file_system(
+def test_nested_folders_and_folders_on_different_file_systems_are_refused(
     tmp_path: Path, store: str, staging: str, output: str, why: str
 ) -> None:
     (tmp_path / "job.yaml").write_text(
@@ -135,7 +137,7 @@ def test_folders_are_apart_and_on_one_file_system(
 
 
 @pytest.mark.parametrize("place", ["s3://a", "smb://a/share"])
-def test_owner_and_mode_are_refused_where_files_have_none(tmp_path: Path, place: str) -> None:
+def test_sink_access_is_refused_on_file_systems_without_owner_and_mode(tmp_path: Path, place: str) -> None:
     (tmp_path / "job.yaml").write_text(
         "job: x\n"
         "source: {type: kafka, brokers: b, topics: [a]}\n"

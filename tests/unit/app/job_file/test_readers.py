@@ -1,4 +1,4 @@
-"""Readers see whole commits: of one dataset, and of many at one cut."""
+"""Readers see whole commits, of one dataset or of many in one snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES = [f"d{number}" for number in range(6)]
 
 
 class Place:
-    """A job on this machine's disk, run in this process. Each run's clock is a second later."""
+    """A job on the local disk, run in this process; each run's clock is a second later."""
 
     def __init__(self, folder: Path, *, publish: str = "append", job_level: bool = False, kept: int = 20) -> None:
         self.roots = Roots(*(str(folder / name) for name in ("store", "staging", "output")))
@@ -92,7 +92,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_all_datasets_are_read_at_one_cut_and_at_older_ones(place: Place) -> None:
+def test_all_datasets_are_read_from_the_newest_or_an_older_snapshot(place: Place) -> None:
     first = place.run(3)
     second = place.run(5)
     third = place.run(5)
@@ -108,7 +108,7 @@ def test_all_datasets_are_read_at_one_cut_and_at_older_ones(place: Place) -> Non
     assert newest.exactly_once
 
 
-def test_what_is_read_comes_as_arrow_pandas_dataset_and_relation(place: Place) -> None:
+def test_snapshot_is_read_as_arrow_pandas_dataset_and_duckdb_relation(place: Place) -> None:
     duckdb = pytest.importorskip("duckdb")
     place.run(3)
     cut = place.read("d0", "d1")
@@ -118,7 +118,7 @@ def test_what_is_read_comes_as_arrow_pandas_dataset_and_relation(place: Place) -
     assert all(Path(file).is_file() for file in cut.files("d0"))
 
 
-def test_a_file_of_a_sequence_that_is_not_done_is_not_seen(place: Place) -> None:
+def test_files_of_an_unfinished_sequence_are_not_in_a_snapshot(place: Place) -> None:
     place.run(3)
     settings = place.begin(dict.fromkeys(NAMES, 5))
 
@@ -136,24 +136,24 @@ def test_a_file_of_a_sequence_that_is_not_done_is_not_seen(place: Place) -> None
         place.read(as_of=settings.epoch)
     at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
     with pytest.raises(NotSettledError, match="leave as_of out for the newest snapshot; or read again once"):
-        place.read(as_of=at)  # its epoch would be another cut
+        place.read(as_of=at)  # a later run with this epoch would be another snapshot
     later = place.run(5)
     assert place.counts(place.read(as_of=settings.epoch)) == dict.fromkeys(NAMES, 5)
     assert place.read(as_of=settings.epoch).epoch == later
 
 
-def test_a_run_that_changes_few_datasets_writes_little_and_one_that_changes_none_no_piece(place: Place) -> None:
+def test_run_writes_snapshot_deltas_of_changed_datasets_only(place: Place) -> None:
     place.run(3)
-    before = set(pieces(place))
+    before = set(delta_names(place))
     place.run(3)
-    assert set(pieces(place)) == before
+    assert set(delta_names(place)) == before
     place.run(4, ["d0"])
-    (new,) = set(pieces(place)) - before
+    (new,) = set(delta_names(place)) - before
     assert b"d0" in new_bytes(place, new)
     assert b"d1" not in new_bytes(place, new)
 
 
-def pieces(place: Place) -> list[str]:
+def delta_names(place: Place) -> list[str]:
     return [entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{SNAPSHOT_DELTAS}")]
 
 
@@ -161,7 +161,7 @@ def new_bytes(place: Place, name: str) -> bytes:
     return place.fs.read(f"{place.roots.store}/{SNAPSHOT_DELTAS}/{name}")
 
 
-def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
+def test_delta_chain_has_a_base_and_at_most_eight_deltas(place: Place) -> None:
     place.kept = 4
     for end in range(1, 13):
         place.run(end)
@@ -170,26 +170,26 @@ def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 12)
     named = {
         name
-        for each in valid_manifests(place.fs, place.roots.store, place.store().job_log().refresh())
-        for bucket in each.buckets.values()
+        for manifest in valid_manifests(place.fs, place.roots.store, place.store().job_log().refresh())
+        for bucket in manifest.buckets.values()
         for name in bucket.seen.pieces
     }
-    assert set(pieces(place)) == named
+    assert set(delta_names(place)) == named
 
 
-def roots(place: Place) -> list[str]:
+def manifest_names(place: Place) -> list[str]:
     return sorted(
         entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{SNAPSHOTS}") if not entry.is_folder
     )
 
 
-def test_what_is_behind_the_oldest_cut_is_told(place: Place) -> None:
+def test_reading_before_the_oldest_snapshot_raises_cut_gone_error(place: Place) -> None:
     place.kept = 2
     first = place.run(3)
     began = datetime.fromtimestamp(place.read().time_ms / 1000, UTC)
     for end in (4, 5, 6):
         place.run(end)
-    assert len(roots(place)) == 3
+    assert len(manifest_names(place)) == 3
     with pytest.raises(CutGoneError, match="no longer kept"):
         place.read(as_of=first)
     with pytest.raises(CutGoneError, match="no longer kept"):
@@ -198,29 +198,29 @@ def test_what_is_behind_the_oldest_cut_is_told(place: Place) -> None:
         place.read(as_of=99)
 
 
-def test_a_time_is_the_same_cut_for_ever_whatever_clocks_say(place: Place) -> None:
-    """Each time is asked for again after each run, the first ones before the cut that is the answer has come."""
+def test_time_names_the_same_snapshot_for_ever_whatever_the_clocks_show(place: Place) -> None:
+    """Each time is requested again after each run, the first ones before their snapshot exists."""
     place.kept = 100
-    chance, asked = random.Random(7), list[datetime]()
+    chance, times = random.Random(7), list[datetime]()
     answers: dict[datetime, tuple[int, int]] = {}
     place.run(1)
     for end in range(2, 14):
         now_s = place.clock.now_ms() / 1000
-        asked += [datetime.fromtimestamp(now_s + chance.choice([-4, -1, 0, 0.5, 1, 3]), UTC) for _ in range(3)]
-        for at in asked:
+        times += [datetime.fromtimestamp(now_s + chance.choice([-4, -1, 0, 0.5, 1, 3]), UTC) for _ in range(3)]
+        for at in times:
             try:
-                found = choose_snapshot(place.store(), at)
+                snapshot = choose_snapshot(place.store(), at)
             except NotSettledError:
                 assert at not in answers
                 continue
-            assert answers.setdefault(at, found.name) == found.name
+            assert answers.setdefault(at, snapshot.name) == snapshot.name
         place.clock.jump(chance.choice([-3, -1, 0, 0, 2, 4]))
         place.run(end, ["d0"])
-    assert len(answers) > len(asked) // 2
+    assert len(answers) > len(times) // 2
     assert len({*answers.values()}) > 4
 
 
-def test_a_time_that_a_cut_is_shown_with_is_that_cut_s(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displayed_time_of_a_snapshot_names_that_snapshot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(at_ms: int) -> datetime:
         return datetime.fromtimestamp(at_ms / 1000, UTC)
 
@@ -232,7 +232,7 @@ def test_a_time_that_a_cut_is_shown_with_is_that_cut_s(place: Place, monkeypatch
 
 
 @pytest.mark.parametrize("at", [datetime(1, 1, 1), datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-14)))])
-def test_a_time_that_no_clock_can_have_is_refused_as_any_other(place: Place, at: datetime) -> None:
+def test_out_of_range_time_is_refused_with_a_typed_error(place: Place, at: datetime) -> None:
     place.run(3)
     with pytest.raises((ConfigurationError, NotSettledError)):
         place.read(as_of=at)
@@ -240,7 +240,7 @@ def test_a_time_that_no_clock_can_have_is_refused_as_any_other(place: Place, at:
         parsed_as_of("9" * 5000)
 
 
-def test_an_epoch_or_a_time_may_be_a_text_and_what_is_neither_is_told(place: Place) -> None:
+def test_as_of_accepts_epoch_and_time_as_text_and_refuses_other_values(place: Place) -> None:
     first = place.run(3)
     place.run(5)
     cut = place.read(as_of=first)
@@ -252,18 +252,18 @@ def test_an_epoch_or_a_time_may_be_a_text_and_what_is_neither_is_told(place: Pla
             place.read(as_of=wrong)  # type: ignore[arg-type]
 
 
-def test_who_reads_a_fork_without_its_job_file_has_to_say_which_branch(place: Place) -> None:
-    """Below a dataset's folder lie those of all branches, each with a copy of its records."""
+def test_reading_a_fork_without_its_job_file_requires_a_branch(place: Place) -> None:
+    """A dataset's folder contains the folders of all branches, each with a copy of its records."""
     place.run(3)
     job = load_config(Path(__file__).parents[4] / "conf" / "kafka-avro-fork.yaml")
     record_settings(place.store(), fixed_settings_of(job))
     with pytest.raises(ConfigurationError, match=r"the branch to read is not given.*archive, lake, errors"):
         place.read()
-    found = read({"store": place.roots.store, "output": place.roots.output}, branch="errors")
-    assert place.counts(found) == dict.fromkeys(NAMES, 0)
+    errors = read({"store": place.roots.store, "output": place.roots.output}, branch="errors")
+    assert place.counts(errors) == dict.fromkeys(NAMES, 0)
 
 
-def test_of_a_time_after_the_newest_cut_it_is_said_why_there_is_none(place: Place) -> None:
+def test_time_after_the_newest_snapshot_raises_not_settled_error_with_the_reason(place: Place) -> None:
     first = place.run(3)
     at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
     with pytest.raises(NotSettledError, match=f"may still be made.*epoch {first},.*as_of={first} is that one for ever"):
@@ -273,10 +273,12 @@ def test_of_a_time_after_the_newest_cut_it_is_said_why_there_is_none(place: Plac
     late = place.run(4)
     place.clock.jump(120)
     place.run(5)
-    assert place.read(as_of=at).epoch == late, "the cut that nobody could have known of then"
+    assert place.read(as_of=at).epoch == late, (
+        "the time must name the snapshot that was made later with an earlier clock"
+    )
 
 
-def test_replaced_files_stay_while_a_kept_cut_shows_them_and_then_go(tmp_path: Path) -> None:
+def test_replaced_files_are_kept_while_a_kept_snapshot_lists_them_and_then_deleted(tmp_path: Path) -> None:
     place = Place(tmp_path, publish="replace", kept=4)
     first = place.run(3)
     old = place.read(as_of=first)
@@ -296,13 +298,13 @@ def test_replaced_files_stay_while_a_kept_cut_shows_them_and_then_go(tmp_path: P
     assert second
 
 
-def test_a_root_of_a_fenced_run_counts_for_nobody(place: Place) -> None:
+def test_snapshot_manifest_of_a_fenced_run_is_ignored(place: Place) -> None:
     place.run(3)
     fenced = place.begin(dict.fromkeys(NAMES, 4))
     place.run(5)
-    before = roots(place)
+    before = manifest_names(place)
     put_snapshot(fenced.store, fenced.epoch, "late", CutPhase.ENDED, [], 1)
-    assert roots(place) == before
+    assert manifest_names(place) == before
     newest = choose_snapshot(place.store(), None)
     stray = replace(fenced)
     path = snapshot_manifest_path(place.roots.store, (stray.epoch, 2))
@@ -314,7 +316,7 @@ def test_a_root_of_a_fenced_run_counts_for_nobody(place: Place) -> None:
     assert not Path(path).exists()
 
 
-def test_half_of_a_job_that_was_decided_is_never_seen(tmp_path: Path) -> None:
+def test_half_published_job_scope_run_is_not_in_a_snapshot(tmp_path: Path) -> None:
     place = Place(tmp_path, job_level=True)
     place.run(3)
 
@@ -333,7 +335,7 @@ def test_half_of_a_job_that_was_decided_is_never_seen(tmp_path: Path) -> None:
         for bucket in range(2)
         for state in place.store().bucket_log(bucket).refresh().datasets.values()
     ]
-    assert len(set(watermarks)) == 2, "the test is to leave half of it open"
+    assert len(set(watermarks)) == 2, "the test must leave half of the run open"
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
     with pytest.raises(NotSettledError):
         place.read(as_of=half)
@@ -343,7 +345,7 @@ def test_half_of_a_job_that_was_decided_is_never_seen(tmp_path: Path) -> None:
     assert place.counts(place.read(as_of=half)) == dict.fromkeys(NAMES, 5)
 
 
-def test_half_of_a_job_is_not_seen_while_the_other_half_is_quarantined(tmp_path: Path) -> None:
+def test_job_scope_run_with_a_quarantined_dataset_is_not_in_a_snapshot(tmp_path: Path) -> None:
     place = Place(tmp_path, job_level=True)
     place.run(3)
 
@@ -357,14 +359,14 @@ def test_half_of_a_job_is_not_seen_while_the_other_half_is_quarantined(tmp_path:
     place.launch = loses_a_staged_file
     place.run(5)
     states = [state for bucket in range(2) for state in place.store().bucket_log(bucket).refresh().datasets.values()]
-    assert len({state.done_epoch for state in states}) == 2, "the test is to leave one of them open"
+    assert len({state.done_epoch for state in states}) == 2, "the test must leave one dataset open"
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
     place.launch = launch_here
     place.run(5)
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
 
 
-def test_no_cut_goes_back_where_a_bucket_can_not_be_read(place: Place) -> None:
+def test_snapshot_keeps_the_earlier_state_of_an_unreadable_bucket(place: Place) -> None:
     place.run(3)
     (log,) = [place.store().bucket_log(1).folder]
     newest = max(path for path in Path(log).glob("*.seg"))
@@ -372,13 +374,13 @@ def test_no_cut_goes_back_where_a_bucket_can_not_be_read(place: Place) -> None:
     newest.write_bytes(whole[:-3])
     place.run(5)
     in_first = set(place.store().bucket_log(0).refresh().datasets)
-    seen = place.counts(place.read())
-    assert seen == {name: 5 if name in in_first else 3 for name in NAMES}
+    counts = place.counts(place.read())
+    assert counts == {name: 5 if name in in_first else 3 for name in NAMES}
     newest.write_bytes(whole)
 
 
 @pytest.mark.parametrize("folder", [SNAPSHOT_DELTAS, SNAPSHOTS])
-def test_damage_is_told_and_the_next_runs_begin_anew(place: Place, folder: str) -> None:
+def test_damaged_snapshot_files_raise_corrupt_error_and_the_next_run_replaces_them(place: Place, folder: str) -> None:
     place.run(3)
     for path in Path(f"{place.roots.store}/{folder}").glob("*.json"):
         path.write_bytes(path.read_bytes()[:-5])
@@ -388,7 +390,7 @@ def test_damage_is_told_and_the_next_runs_begin_anew(place: Place, folder: str) 
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 5)
 
 
-def test_there_is_no_cut_before_a_run_and_no_dataset_of_any_name(place: Place) -> None:
+def test_reading_without_a_run_or_with_an_unknown_dataset_is_refused(place: Place) -> None:
     place.store()
     with pytest.raises(NotSettledError, match="no snapshot"):
         place.read()
@@ -399,11 +401,11 @@ def test_there_is_no_cut_before_a_run_and_no_dataset_of_any_name(place: Place) -
         read({"store": place.roots.output, "output": place.roots.output})
 
 
-def test_who_is_fenced_deletes_no_cut(place: Place) -> None:
+def test_fenced_run_deletes_no_snapshot(place: Place) -> None:
     place.run(3)
     fenced = place.begin(dict.fromkeys(NAMES, 4))
     place.run(5)
-    before = roots(place), sorted(pieces(place))
+    before = manifest_names(place), sorted(delta_names(place))
     expire_older_snapshots(fenced.store, fenced.epoch, 1)
-    assert (roots(place), sorted(pieces(place))) == before
+    assert (manifest_names(place), sorted(delta_names(place))) == before
     assert read_snapshot_manifest(place.fs, place.roots.store, (1, 1)) is None

@@ -1,4 +1,4 @@
-"""`task.retry_across_runs` in a job file: with sources that know before where reading is to end."""
+"""`task.retry_across_runs` in a job file, for sources that know in advance where reading ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CONF = PACKAGE_ROOT / "conf"
 ALWAYS = "task.retry_across_runs=always"
 
 
-def test_what_failed_can_be_read_again_by_itself_from_kafka_and_from_a_source_of_one_s_own(tmp_path: Path) -> None:
+def test_kafka_and_custom_sources_accept_retry_across_runs(tmp_path: Path) -> None:
     assert config(tmp_path, "", ALWAYS).task.retry_across_runs == "always"
     assert load_config(CONF / "kafka-to-parquet.yaml", [ALWAYS]).task.retry_across_runs == "always"
 
 
 @pytest.mark.parametrize("file", ["files-to-parquet", "sql-to-parquet", "rest-to-parquet"])
-def test_built_in_sources_that_know_before_where_reading_ends_take_it(file: str) -> None:
+def test_built_in_sources_with_a_known_end_accept_retry_across_runs(file: str) -> None:
     assert load_config(CONF / f"{file}.yaml", [ALWAYS]).task.retry_across_runs == "always"
 
 
@@ -36,14 +36,14 @@ def test_built_in_sources_that_know_before_where_reading_ends_take_it(file: str)
         ("rest", ["source.watermark={field: id, type: integer, since: s, lookback: 0}"]),
     ],
 )
-def test_what_has_no_end_that_is_known_before_refuses_it(file: str, sections: list[str]) -> None:
+def test_sources_without_a_known_end_refuse_retry_across_runs(file: str, sections: list[str]) -> None:
     path = CONF / f"{file}-to-parquet.yaml"
     with pytest.raises(ConfigurationError, match="always does not go with this source"):
         load_config(path, [*sections, ALWAYS])
     assert load_config(path, [*sections, "task.retry_across_runs=never"]).task.retry_across_runs == "never"
 
 
-def test_micro_batches_refuse_it() -> None:
+def test_micro_batches_refuse_retry_across_runs() -> None:
     source = "source={type: micro_batch, dataset_column: topic}"
     with pytest.raises(ConfigurationError, match="does not go with this source"):
         load_config(CONF / "kafka-to-parquet.yaml", [source, ALWAYS])

@@ -1,4 +1,4 @@
-"""Secrets: where a file of one may be named, and what is printed of overrides and errors."""
+"""Secrets: settings that accept a secret file, and redaction of printed overrides and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tree(**sections: Any) -> dict[str, Any]:
         },
     ],
 )
-def test_secret_file_is_accepted_where_a_secret_may_stand(sections: dict[str, Any]) -> None:
+def test_secret_file_is_accepted_in_settings_that_may_hold_a_secret(sections: dict[str, Any]) -> None:
     assert parse_config(tree(**sections), Path("/jobs/job.yaml")).job == "j"
 
 
@@ -77,7 +77,7 @@ def test_error_that_quotes_a_secret_shows_stars_in_its_place() -> None:
     assert reason_text("ValueError: planted-in-client") == "ValueError: ***"
 
 
-def test_process_that_unpickles_a_flow_redacts_what_the_driver_did() -> None:
+def test_process_that_unpickles_a_flow_redacts_the_secrets_of_the_driver() -> None:
     pickled = pickle.dumps(Redaction(["only-known-to-driver"])).replace(
         b"only-known-to-driver", b"sent-to-the-executor"
     )

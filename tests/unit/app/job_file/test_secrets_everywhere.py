@@ -1,4 +1,4 @@
-"""A secret is planted at each place where the job file may hold one; nothing that a failing load leaves shows it."""
+"""A secret in any setting that may hold one is not shown by anything that a failing load leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.app.job_file.settings_walk import Place, planted, settings
 
 SECRET = "S3cr3t+planted/here"
 SHOWN_MAPS = {"queries", "columns", "fields", "copies", "constants", "requires", "when", "branches", "overrides"}
-"""Maps of names that the job file's author chooses which are handed on to nothing: statuses and errors show them."""
+"""Maps with keys chosen by the job file's author that go to no other system: statuses and errors show them."""
 
 
 def may_hold_a_secret(place: Place, annotation: Any) -> bool:
@@ -31,15 +31,15 @@ def may_hold_a_secret(place: Place, annotation: Any) -> bool:
 
 
 def places() -> list[tuple[str, Place]]:
-    found = [(kind, place) for kind, place, annotation in settings() if may_hold_a_secret(place, annotation)]
-    return [*dict.fromkeys(found), ("iceberg", ("sink", "catalog", "KEY"))]
+    candidates = [(kind, place) for kind, place, annotation in settings() if may_hold_a_secret(place, annotation)]
+    return [*dict.fromkeys(candidates), ("iceberg", ("sink", "catalog", "KEY"))]
 
 
-EVERYWHERE = [pytest.param(*each, id=".".join(each[1])) for each in places()]
+EVERYWHERE = [pytest.param(*setting, id=".".join(setting[1])) for setting in places()]
 
 
 def traces(job: Path, *overrides: str) -> Iterator[str]:
-    """Yield what a load that fails shows."""
+    """Yield all texts that a failing load shows."""
     with pytest.raises(ConfigurationError) as refused:
         load_config(job, overrides)
     yield str(refused.value)
@@ -54,10 +54,10 @@ def written(tmp_path: Path, tree: dict[str, Any]) -> Path:
     return job
 
 
-def test_secrets_may_stand_at_many_places() -> None:
-    found = {".".join(place) for _, place in places()}
-    assert len(found) >= 20
-    assert found >= {"spark.conf.KEY", "source.options.KEY", "source.client.KEY", "alerts.webhooks.0.url"}
+def test_many_settings_may_hold_a_secret() -> None:
+    locations = {".".join(place) for _, place in places()}
+    assert len(locations) >= 20
+    assert locations >= {"spark.conf.KEY", "source.options.KEY", "source.client.KEY", "alerts.webhooks.0.url"}
 
 
 @pytest.mark.parametrize(("kind", "place"), EVERYWHERE)
@@ -97,7 +97,7 @@ def test_password_and_query_of_a_url_are_secret_in_every_setting_of_text() -> No
     "value",
     ["timestamp", "-5", "10000000", "2024-01-01T00:00", "100000 ms", "/data/in", "s3://bucket/in", "a.b.Catalog"],
 )
-def test_value_of_an_option_that_tells_nothing_is_shown(value: str) -> None:
+def test_harmless_value_of_an_option_is_shown(value: str) -> None:
     tree = {"source": {"type": "python", "options": {"x": value}}, "paths": {"store": "/data/jobs-1/store"}}
     assert not secret_values(tree)
 
@@ -129,6 +129,6 @@ def test_log_record_has_no_secret_whatever_handler_formats_it() -> None:
 @pytest.mark.parametrize(
     "form", ["S3cr3t%2Bplanted%2Fhere", "S3cr3t+planted/here", '"quo\\"ted\\\\text"', "'quo\"ted\\\\text'"]
 )
-def test_secret_is_hidden_as_urls_json_and_python_have_it(form: str) -> None:
+def test_secret_is_hidden_in_its_url_json_and_python_encodings(form: str) -> None:
     redact([SECRET, 'quo"ted\\text'])
     assert error_text(ValueError(form)).strip("'\"") in ("ValueError: ***", "ValueError: '***", 'ValueError: "***')

@@ -1,4 +1,4 @@
-"""The `sink` section of a job file, and what a job does before anything else about a sink that can't be used."""
+"""The `sink` section of a job file, and the checks of an unusable sink before a run does anything else."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SQLITE = 'sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:Sqli
 
 
 class Nameless(SqliteSink):
-    """Its name is empty."""
+    """A sink with an empty name."""
 
     name = ""
 
 
 class TableSink(SqliteSink):
-    """Datasets go to the table that their name begins with."""
+    """A sink that writes datasets to the table that their name begins with."""
 
     grouped_by = "table"
 
@@ -48,13 +48,13 @@ class TableSink(SqliteSink):
 
 
 class Silent(SqliteSink):
-    """Tells nothing of what it has committed."""
+    """A sink that does not report its commits."""
 
     abilities = Abilities()
 
 
 class Choosy(SqliteSink):
-    """Wants a column."""
+    """A sink that requires a column."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         if "price" not in schema.names:
@@ -62,20 +62,20 @@ class Choosy(SqliteSink):
 
 
 class Unsaid(SqliteSink):
-    """It names groups and does not say by what."""
+    """A sink with commit groups but without `grouped_by`."""
 
     def commit_group(self, dataset_urn: str) -> str:
         return "all"
 
 
 class Undone(SqliteSink):
-    """It says by what, and names none."""
+    """A sink with `grouped_by` but without commit groups."""
 
     grouped_by = "table"
 
 
 class Unwritten(TableSink):
-    """Its rule is no text."""
+    """A sink whose `grouped_by` is not a text."""
 
     grouped_by = None  # type: ignore[assignment]
 
@@ -86,22 +86,24 @@ def config(folder: Path, sink: str = "") -> JobConfig:
 
 
 @pytest.mark.parametrize("sink", ["", "sink: {}\n", "sink: {compression: snappy}\n", "sink: {type: files}\n"])
-def test_files_are_the_sink_that_needs_no_type(tmp_path: Path, sink: str) -> None:
-    found = config(tmp_path, sink).sink
-    assert isinstance(found, FileSink)
-    assert found.compression == ("snappy" if "snappy" in sink else "zstd")
+def test_sink_without_a_type_is_files(tmp_path: Path, sink: str) -> None:
+    sink_settings = config(tmp_path, sink).sink
+    assert isinstance(sink_settings, FileSink)
+    assert sink_settings.compression == ("snappy" if "snappy" in sink else "zstd")
 
 
-def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
-    found: Any = pickle.loads(pickle.dumps(config(tmp_path, SQLITE % (tmp_path / "rows.db")).sink))
-    assert isinstance(found, PythonSink)
-    assert found.name == "sqlite"
+def test_custom_sink_is_loaded_from_its_class(tmp_path: Path) -> None:
+    sink: Any = pickle.loads(pickle.dumps(config(tmp_path, SQLITE % (tmp_path / "rows.db")).sink))
+    assert isinstance(sink, PythonSink)
+    assert sink.name == "sqlite"
     context = CommitterContext(LocalFileSystem(), "/staging", "/output", "store")
-    committer = found.committers["sqlite"].open_committer(context)
+    committer = sink.committers["sqlite"].open_committer(context)
     assert isinstance(committer, SqliteCommitter)
     committer.close()
     assert (tmp_path / "rows.db").exists()
-    assert pickle.loads(pickle.dumps(found)).instance == SqliteSink(str(tmp_path / "rows.db")), "also once it was made"
+    assert pickle.loads(pickle.dumps(sink)).instance == SqliteSink(str(tmp_path / "rows.db")), (
+        "the sink must survive pickling after its instance was created"
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
         ("sink: files", "sink: a section, with `type` and settings"),
     ],
 )
-def test_a_sink_section_that_is_wrong_is_an_error_that_names_the_key(tmp_path: Path, sink: str, message: str) -> None:
+def test_invalid_sink_section_is_refused_with_the_key(tmp_path: Path, sink: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         config(tmp_path, sink)
 
@@ -133,8 +135,8 @@ fork:
 """
 
 
-def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_path: Path) -> None:
-    """Also of two databases."""
+def test_two_branches_with_one_sink_name_are_refused(tmp_path: Path) -> None:
+    """Two different databases do not make the names different."""
     fork = config(tmp_path, FORKED % "b").fork
     assert fork is not None
     assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:b"]
@@ -146,7 +148,7 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("sink", "told"),
+    ("sink", "tables"),
     [
         (
             "{type: postgresql, url: 'postgresql://host/a', schema: s, table: a",
@@ -161,9 +163,9 @@ def test_two_branches_whose_commits_are_stored_with_one_name_are_refused(tmp_pat
         ("{type: delta, location: /a", "Delta tables /a/{dataset}"),
     ],
 )
-def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, sink: str, told: str) -> None:
+def test_two_branches_with_the_same_tables_are_refused(tmp_path: Path, sink: str, tables: str) -> None:
     branches = f"left: {{sink: {sink}}}}}, right: {{sink: {sink}, stored_as: other}}}}"
-    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches write their records to {told}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches write their records to {tables}")):
         config(tmp_path, f"fork: {{type: all, branches: {{{branches}}}}}\n")
 
 
@@ -180,34 +182,32 @@ def test_two_branches_that_write_to_the_same_tables_are_refused(tmp_path: Path, 
         ("tests.unit.app.job_file.test_sinks:Nameless", "the sink's class has no name"),
     ],
 )
-def test_a_class_that_can_not_be_used_is_an_error_before_anything_is_done(
-    tmp_path: Path, name: str, message: str
-) -> None:
+def test_unusable_sink_class_is_refused_before_anything_is_written(tmp_path: Path, name: str, message: str) -> None:
     sink = f'sink: {{type: python, class: "{name}", options: {{path: x}}}}'
     with pytest.raises(ConfigurationError, match=message):
         Job(config(tmp_path, sink)).run()
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
-def test_options_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+def test_unknown_options_of_a_sink_class_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="unexpected keyword argument 'pth'"):
         Job(config(tmp_path, (SQLITE % "x").replace("path:", "pth:"))).run()
 
 
-def test_the_audit_of_a_sink_that_tells_nothing_says_that_it_can_not_audit_it(tmp_path: Path) -> None:
+def test_audit_of_a_sink_that_does_not_report_its_commits_is_refused(tmp_path: Path) -> None:
     Job(config(tmp_path)).open_store(create=True)
     config(tmp_path, OWN % ("Silent", "x"))
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "job.yaml")])
     assert result.exit_code == 2
-    said = " ".join(result.stderr.split())
-    assert "a sink of this job does not report its commits [sink=sqlite, branch=main]" in said
-    assert "count each dataset's records at the sink's target" in said
+    message = " ".join(result.stderr.split())
+    assert "a sink of this job does not report its commits [sink=sqlite, branch=main]" in message
+    assert "count each dataset's records at the sink's target" in message
 
 
 OWN = 'sink: {type: python, class: "tests.unit.app.job_file.test_sinks:%s", options: {path: "%s"}}\n'
 
 
-def test_a_job_file_reaches_the_rule_by_which_its_sink_groups_datasets(tmp_path: Path) -> None:
+def test_commit_groups_of_the_sink_decide_the_buckets_of_datasets(tmp_path: Path) -> None:
     job = Job(config(tmp_path, OWN % ("TableSink", tmp_path / "rows.db")))
     store = pickle.loads(pickle.dumps(job.open_store(create=True)))
     with pytest.raises(ConfigurationError, match="the store knows no such dataset"):
@@ -218,7 +218,7 @@ def test_a_job_file_reaches_the_rule_by_which_its_sink_groups_datasets(tmp_path:
     assert [line.record for line in job.log(dataset="t.a").lines][-1] == "SetWatermark"
 
 
-def test_a_store_is_refused_with_another_rule_for_groups(tmp_path: Path) -> None:
+def test_store_is_refused_if_the_commit_groups_of_the_sink_differ(tmp_path: Path) -> None:
     grouped = Job(config(tmp_path, OWN % ("TableSink", tmp_path / "rows.db")))
     grouped.open_store(create=True)
     grouped.set_watermark("t.a", {"0": 1}, new=True)
@@ -231,27 +231,29 @@ def test_a_store_is_refused_with_another_rule_for_groups(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["Unsaid", "Undone", "Unwritten"])
-def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_done(tmp_path: Path, name: str) -> None:
+def test_sink_with_incomplete_commit_groups_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="must have both or none of commit_group and grouped_by"):
         Job(config(tmp_path, OWN % (name, tmp_path / "rows.db"))).run()
     assert not (tmp_path / "store").exists()
 
 
-def test_a_sink_of_ones_own_is_asked_whether_it_can_hold_what_comes_to_it(tmp_path: Path) -> None:
+def test_schema_check_of_a_custom_sink_is_called(tmp_path: Path) -> None:
     sink = config(tmp_path, OWN % ("Choosy", tmp_path / "rows.db")).sink
     sink.check_schema(pa.schema([("price", pa.int64())]))
     with pytest.raises(ConfigurationError, match="no column 'price'"):
         sink.check_schema(pa.schema([("prize", pa.int64())]))
 
 
-def test_what_a_sink_asks_for_and_a_converter_has_left_out_is_told_before_anything_is_done(tmp_path: Path) -> None:
+def test_column_required_by_the_sink_and_dropped_by_a_converter_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     flow = "converters: [{type: select, columns: [n, at]}]\nsink: {partition_by: {field: country}}\n"
     with pytest.raises(ConfigurationError, match=r"the sink of branch main can write, from select.*'country'"):
         Job(config(tmp_path, flow)).run()
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
-def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:
-    of_files_alone = {"file_access"}
-    says = {name for name in vars(Sink) if not name.startswith("_")} - of_files_alone
-    assert says - vars(PythonSink).keys() == set()
+def test_python_sink_delegates_every_member_of_sink() -> None:
+    file_sink_members = {"file_access"}
+    members = {name for name in vars(Sink) if not name.startswith("_")} - file_sink_members
+    assert members - vars(PythonSink).keys() == set()

@@ -1,4 +1,4 @@
-"""What is kept of a job's configuration has no secrets."""
+"""The recorded configuration of a job contains no secrets."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ TREE = {
 }
 
 
-def test_no_secret_is_kept_wherever_it_stands_and_what_is_none_is() -> None:
-    told = without_secrets(TREE)
-    assert SECRET not in json.dumps(told)
-    assert (told["job"], told["source"]["brokers"], told["source"]["topics"]) == ("planes", "a:9092", ["x"])
-    assert told["source"]["client"] == {
+def test_recorded_configuration_hides_all_secrets_and_shows_other_values() -> None:
+    recorded = without_secrets(TREE)
+    assert SECRET not in json.dumps(recorded)
+    assert (recorded["job"], recorded["source"]["brokers"], recorded["source"]["topics"]) == ("planes", "a:9092", ["x"])
+    assert recorded["source"]["client"] == {
         "sasl.username": "***",
         "sasl.password": "${KAFKA_PASSWORD}",
         "ssl.key.location": "***",
     }
-    assert told["sink"]["url"] == "postgresql://***@db:5432/x?password=***&sslmode=***"
-    assert (told["sink"]["password"], told["sink"]["target_file_bytes"]) == ("***", 7)
-    assert told["note"] == "${NAME:-***}"
-    assert told["converters"][2]["columns"] == ["a"]
+    assert recorded["sink"]["url"] == "postgresql://***@db:5432/x?password=***&sslmode=***"
+    assert (recorded["sink"]["password"], recorded["sink"]["target_file_bytes"]) == ("***", 7)
+    assert recorded["note"] == "${NAME:-***}"
+    assert recorded["converters"][2]["columns"] == ["a"]
 
 
-def test_what_comes_from_the_environment_is_kept_as_its_name(tmp_path: Path) -> None:
+def test_value_from_the_environment_is_recorded_as_its_variable_name(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(
         "job: planes\n"

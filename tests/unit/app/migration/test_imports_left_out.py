@@ -1,4 +1,4 @@
-"""Positions of another job of the same source, which knows datasets that this one does not name any more."""
+"""Imports of watermarks from another job of the same source that knows datasets which this job no longer names."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REST = RestSource.model_validate(
 
 
 @pytest.mark.parametrize(("source", "at"), [(SQL, {"": 5}), (REST, {"": (5,), "rows": 5})])
-def test_a_dataset_that_is_not_named_any_more_is_left_out_and_the_others_are_taken(
+def test_dataset_that_the_job_no_longer_names_is_left_out_and_the_others_are_imported(
     source: Source, at: Mapping[str, Position]
 ) -> None:
     states = {urn: DatasetState(urn, watermark=Watermark(dict(at), "id:integer")) for urn in ("orders", "given_up")}
-    found = ForeignPositions("job other", {})
+    positions = ForeignPositions("job other", {})
     for state in states.values():
-        _take_partitions(source, source, state, states, found)
+        _take_partitions(source, source, state, states, positions)
     store = None
-    result = import_watermarks(store, source, found, "me", overwrite=False, dry_run=True)
+    result = import_watermarks(store, source, positions, "me", overwrite=False, dry_run=True)
     assert result.datasets_set == 1
     assert [why.partition(":")[0] for why in result.left_out] == ["given_up"]

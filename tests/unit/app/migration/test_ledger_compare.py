@@ -1,4 +1,4 @@
-"""Two jobs held against each other, of which one commits at a target."""
+"""Comparison of two jobs, one of which commits at a target."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tests.unit.app.admin.ledger_jobs import LedgerJob
 from tests.unit.engine.driver.machines import source
 
 
-def test_a_target_is_held_against_files(tmp_path: Path) -> None:
+def test_target_is_compared_with_files(tmp_path: Path) -> None:
     data = source(a=[14], b=7)
-    ours, theirs = LedgerJob(tmp_path), LedgerJob(tmp_path, in_files=frozenset({"left", "right"}))
-    for job in (ours, theirs):
+    target_job, files_job = LedgerJob(tmp_path), LedgerJob(tmp_path, in_files=frozenset({"left", "right"}))
+    for job in (target_job, files_job):
         job.run(data)
-    flows = ours.flow_of(data), theirs.flow_of(data)
-    found = compare_outputs(ours.store, flows[0], theirs.store, flows[1])
-    assert found.same, found
-    assert [row.both for row in found.rows] == [14, 7]
-    ours.query("DELETE FROM ledger WHERE dataset = 'a'")
-    found = compare_outputs(ours.store, flows[0], theirs.store, flows[1])
-    assert not found.same
-    assert [row.only_theirs > 0 for row in found.rows] == [True, False]
+    flows = target_job.flow_of(data), files_job.flow_of(data)
+    result = compare_outputs(target_job.store, flows[0], files_job.store, flows[1])
+    assert result.same, result
+    assert [row.both for row in result.rows] == [14, 7]
+    target_job.query("DELETE FROM ledger WHERE dataset = 'a'")
+    result = compare_outputs(target_job.store, flows[0], files_job.store, flows[1])
+    assert not result.same
+    assert [row.only_theirs > 0 for row in result.rows] == [True, False]

@@ -1,4 +1,4 @@
-"""Positions of other systems: what they mean; each thing that can't be used is named before anything is done."""
+"""Positions of other systems: their meaning, and errors that name each unusable entry before anything is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def read(job: Job, file: Path, text: str) -> ForeignPositions:
 
 
 def task(topic: str, ids: dict[str, str], mark: object, **more: str) -> dict[str, Any]:
-    """A task state as Gobblin's TaskState.toJson(writer, keepConfig=true) writes it: all properties are texts."""
+    """Return a task state as written by Gobblin's TaskState.toJson(writer, keepConfig=true): all properties are
+    texts."""
     properties = {"topic.name": topic, "extract.table.name": topic, **ids, **more}
     if mark is not None:
         properties["workunit.state.actual.high.water.mark"] = json.dumps({"values": mark})
@@ -48,7 +49,7 @@ def task(topic: str, ids: dict[str, str], mark: object, **more: str) -> dict[str
 
 
 def job_state(*tasks: dict[str, Any], began_ms: int = 100) -> dict[str, Any]:
-    """A job state as JobState.toJson writes it."""
+    """Return a job state as written by JobState.toJson."""
     return {
         "job name": "Ingest",
         "job id": f"job_Ingest_{began_ms}",
@@ -63,12 +64,12 @@ def job_state(*tasks: dict[str, Any], began_ms: int = 100) -> dict[str, Any]:
 
 
 class TestCsv:
-    def test_an_offset_is_that_of_the_next_record(self, job: Job, tmp_path: Path) -> None:
+    def test_csv_offset_is_the_next_offset_to_read(self, job: Job, tmp_path: Path) -> None:
         text = "\ufeffdataset,partition,next_offset\norders,0,12\norders,10,0\n\nusers,0,5\n"
-        found = read(job, tmp_path / "p.csv", text)
-        assert found.datasets == {"orders": {"0": 12, "10": 0}, "users": {"0": 5}}
+        positions = read(job, tmp_path / "p.csv", text)
+        assert positions.datasets == {"orders": {"0": 12, "10": 0}, "users": {"0": 5}}
 
-    def test_each_bad_line_is_named(self, job: Job, tmp_path: Path) -> None:
+    def test_each_invalid_csv_line_is_named(self, job: Job, tmp_path: Path) -> None:
         lines = [
             "orders,0,5",
             "orders,0,6",
@@ -89,13 +90,11 @@ class TestCsv:
         assert "'other' partition 0 is not in a dataset of this job" in str(caught.value)
 
     @pytest.mark.parametrize("text", ["dataset,partition,offset\norders,0,5\n", "orders,0,5\n", ""])
-    def test_a_header_that_does_not_say_what_an_offset_means_is_refused(
-        self, job: Job, tmp_path: Path, text: str
-    ) -> None:
+    def test_csv_without_the_expected_header_is_refused(self, job: Job, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigurationError, match="first record that is not published yet"):
             read(job, tmp_path / "p.csv", text)
 
-    def test_a_dataset_of_one_partition_takes_that_partition_only(self, tmp_path: Path) -> None:
+    def test_csv_line_of_another_partition_is_refused_for_a_single_partition_dataset(self, tmp_path: Path) -> None:
         (tmp_path / "job.yaml").write_text(JOB.replace("topics:", "dataset: partition, topics:"))
         job = Job.from_file(tmp_path / "job.yaml")
         head = "dataset,partition,next_offset\n"
@@ -103,36 +102,36 @@ class TestCsv:
         with pytest.raises(ConfigurationError, match="line 2"):
             read(job, tmp_path / "p.csv", f"{head}orders@3,4,7\n")
 
-    def test_a_file_that_is_not_there(self, job: Job, tmp_path: Path) -> None:
+    def test_missing_positions_file_is_refused(self, job: Job, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="can't be read"):
             read_positions(job.config, tmp_path / "none.csv", None)
 
 
 class TestGobblin:
-    def test_the_actual_high_watermark_is_the_next_offset(self, job: Job, tmp_path: Path) -> None:
+    def test_actual_high_watermark_of_gobblin_is_the_next_offset(self, job: Job, tmp_path: Path) -> None:
         export = job_state(
             task("orders", {"partition.id": "3"}, [120]),
             task("users", {"partition.id.0": "0", "partition.id.1": "2"}, [7, 9]),
             task("t1", {"partition.id": "0"}, [-1]),
             task("elsewhere", {"partition.id": "0"}, [1]),
         )
-        found = read(job, tmp_path / "e.json", json.dumps(export, indent="\t"))
-        assert found.datasets == {"orders": {"3": 120}, "users": {"0": 7, "2": 9}}
-        assert found.left_out == ["elsewhere: not a topic of this job", "t1 partition 0: Gobblin has never read it"]
+        positions = read(job, tmp_path / "e.json", json.dumps(export, indent="\t"))
+        assert positions.datasets == {"orders": {"3": 120}, "users": {"0": 7, "2": 9}}
+        assert positions.left_out == ["elsewhere: not a topic of this job", "t1 partition 0: Gobblin has never read it"]
 
-    def test_a_task_that_never_began_is_where_its_work_unit_begins(self, job: Job, tmp_path: Path) -> None:
+    def test_gobblin_task_that_never_began_counts_at_its_low_watermark(self, job: Job, tmp_path: Path) -> None:
         interval = {"low.watermark.to.json": {"values": [40]}, "expected.watermark.to.json": {"values": [90]}}
         unread = task("orders", {"partition.id": "0"}, None, **{"watermark.interval.value": json.dumps(interval)})
         assert read(job, tmp_path / "e.json", json.dumps(job_state(unread))).datasets == {"orders": {"0": 40}}
 
-    def test_of_several_job_states_the_newest_counts(self, job: Job, tmp_path: Path) -> None:
+    def test_newest_of_several_gobblin_job_states_counts(self, job: Job, tmp_path: Path) -> None:
         new = job_state(task("orders", {"partition.id": "0"}, [9]), began_ms=200)
         old = job_state(
             task("orders", {"partition.id": "0"}, [5]), task("users", {"partition.id": "0"}, [2]), began_ms=100
         )
         for states in ([old, new, new], [new, new, old]):
-            found = read(job, tmp_path / "e.json", json.dumps(states))
-            assert found.datasets == {"orders": {"0": 9}, "users": {"0": 2}}
+            positions = read(job, tmp_path / "e.json", json.dumps(states))
+            assert positions.datasets == {"orders": {"0": 9}, "users": {"0": 2}}
 
     @pytest.mark.parametrize(
         ("bad", "named"),
@@ -147,7 +146,9 @@ class TestGobblin:
             (task("users", {"partition.id": "0"}, [8]), "is at 7 and at 8"),
         ],
     )
-    def test_each_bad_task_is_named(self, job: Job, tmp_path: Path, bad: dict[str, Any], named: str) -> None:
+    def test_each_invalid_gobblin_task_is_named(
+        self, job: Job, tmp_path: Path, bad: dict[str, Any], named: str
+    ) -> None:
         good = task("users", {"partition.id": "0"}, [7])
         with pytest.raises(ConfigurationError) as caught:
             read(job, tmp_path / "e.json", json.dumps(job_state(good, bad)))
@@ -155,6 +156,6 @@ class TestGobblin:
         assert named in str(caught.value)
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "[1]", '{"task states": 1}', json.dumps(job_state())])
-    def test_what_is_no_export_is_refused(self, job: Job, tmp_path: Path, text: str) -> None:
+    def test_invalid_gobblin_export_is_refused(self, job: Job, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigurationError):
             read(job, tmp_path / "e.json", text)

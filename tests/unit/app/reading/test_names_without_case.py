@@ -1,5 +1,7 @@
-"""On a mount that does not tell names apart by their case (a share, macOS) no store is made; readers of one that was
-moved there, or made by an older release, get what is of their dataset, though another has the same folder.
+"""Case-insensitive mounts (a share, macOS): no store is created on them.
+
+Readers of a store that was moved there return only records of their dataset, although another dataset shares its
+folder.
 """
 
 from __future__ import annotations
@@ -17,51 +19,51 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 from tests.unit.app.job_file.test_readers import Place
 
 
-def _there(path: str) -> str:
-    """The name by which it is kept, if there is one that differs in case alone."""
-    found = "/"
+def _stored_spelling(path: str) -> str:
+    """Return the stored spelling of a path if one exists that differs only in case."""
+    actual = "/"
     for part in path.split("/")[1:]:
-        names = os.listdir(found) if os.path.isdir(found) else []
-        found = os.path.join(found, next((name for name in names if name.lower() == part.lower()), part))
-    return found
+        names = os.listdir(actual) if os.path.isdir(actual) else []
+        actual = os.path.join(actual, next((name for name in names if name.lower() == part.lower()), part))
+    return actual
 
 
 class _WithoutCase(RealPosixCalls):
-    """System calls on such a mount."""
+    """System calls on a case-insensitive mount."""
 
     def open_new(self, path: str) -> int:
-        return super().open_new(_there(path))
+        return super().open_new(_stored_spelling(path))
 
     def read_file(self, path: str) -> bytes:
-        return super().read_file(_there(path))
+        return super().read_file(_stored_spelling(path))
 
     def lstat(self, path: str) -> FileStatus:
-        return super().lstat(_there(path))
+        return super().lstat(_stored_spelling(path))
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        return super().scandir(_there(path))
+        return super().scandir(_stored_spelling(path))
 
     def mkdir(self, path: str) -> None:
-        super().mkdir(_there(path))
+        super().mkdir(_stored_spelling(path))
 
     def rmdir(self, path: str) -> None:
-        super().rmdir(_there(path))
+        super().rmdir(_stored_spelling(path))
 
     def unlink(self, path: str) -> None:
-        super().unlink(_there(path))
+        super().unlink(_stored_spelling(path))
 
     def link(self, source: str, target: str) -> None:
-        super().link(_there(source), _there(target))
+        super().link(_stored_spelling(source), _stored_spelling(target))
 
     def rename_noreplace(self, source: str, target: str) -> None:
-        super().rename_noreplace(_there(source), _there(target))
+        super().rename_noreplace(_stored_spelling(source), _stored_spelling(target))
 
     def fsync_folder(self, path: str) -> None:
-        super().fsync_folder(_there(path))
+        super().fsync_folder(_stored_spelling(path))
 
 
 class _WithoutCaseIn(_WithoutCase):
-    """The same, of what is below one folder."""
+    """System calls on a case-insensitive mount at one folder."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ class _WithoutCaseIn(_WithoutCase):
 
 
 @pytest.mark.parametrize("root", ["store", "staging", "output"])
-def test_no_store_is_made_where_names_are_not_told_apart_by_case(tmp_path: Path, root: str) -> None:
+def test_store_is_not_created_on_a_case_insensitive_file_system(tmp_path: Path, root: str) -> None:
     place = Place(tmp_path)
     place.fs = LocalFileSystem(_WithoutCaseIn(getattr(place.roots, root)), durable=False)
     with pytest.raises(ConfigurationError, match="keeping names apart that differ only in case") as caught:
@@ -81,18 +83,18 @@ def test_no_store_is_made_where_names_are_not_told_apart_by_case(tmp_path: Path,
     assert not place.fs.list_folder(place.roots.output)
 
 
-def test_a_reader_gets_what_is_of_its_dataset_though_two_have_one_folder(
+def test_reader_returns_only_its_dataset_although_two_datasets_share_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path)
-    place.run(1, ["first"])  # makes the store, where names are told apart
+    place.run(1, ["first"])  # creates the store on a case-sensitive file system
     place.fs = LocalFileSystem(_WithoutCase(), durable=False)
     place.run(3, ["orders"])
     place.run(5, ["orders", "Orders"])
     monkeypatch.setattr(readers, "open_file_system", lambda *_, **__: place.fs)
     output = Path(place.roots.output)
     assert not (output / "Orders").exists()
-    (output / "Orders").symlink_to(output / "orders")  # for pyarrow, which opens files by itself
+    (output / "Orders").symlink_to(output / "orders")  # pyarrow opens files without the simulated calls
     cut = place.read()
     assert place.counts(cut) == {"Orders": 5, "first": 1, "orders": 5}
-    assert [len(found) for found in cut.paths().values()] == [1, 1, 2]
+    assert [len(paths) for paths in cut.paths().values()] == [1, 1, 2]

@@ -1,4 +1,4 @@
-"""Files of a dataset that have older schemas are read with newer ones as one table."""
+"""Files of one dataset with older and newer schemas are read as one table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[pa.DataType, Any, pa.DataType, Any, list[Any]]] = {
 
 
 class TwoFiles:
-    """A job that has published two files, which are replaced by others."""
+    """A job with two published files that tests overwrite."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.place = folder, Place(folder)
@@ -70,7 +70,7 @@ def two_files(tmp_path_factory: pytest.TempPathFactory) -> TwoFiles:
 
 @pytest.mark.parametrize("newer_first", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_what_older_files_always_have_is_null_where_newer_ones_lack_it(
+def test_required_field_of_older_files_is_null_in_newer_files_without_it(
     two_files: TwoFiles, case: str, newer_first: bool
 ) -> None:
     duckdb = pytest.importorskip("duckdb")
@@ -78,8 +78,8 @@ def test_what_older_files_always_have_is_null_where_newer_ones_lack_it(
     tables = [table_of(1, old, before, may_be_null=False), table_of(2, new, after, may_be_null=True)]
     two_files.write(*(tables[::-1] if newer_first else tables))
     cut = two_files.place.read("d0")
-    for found in (cut.to_arrow(), cut.to_pyarrow_dataset().to_table()):
-        assert found.sort_by("n")["v"].to_pylist() == expected
+    for table in (cut.to_arrow(), cut.to_pyarrow_dataset().to_table()):
+        assert table.sort_by("n")["v"].to_pylist() == expected
     assert cut.to_duckdb("d0", duckdb.connect()).aggregate("sum(n)").fetchall() == [(3,)]
     source = DistcommitDataSource({"path": str(two_files.folder / "job.yaml")})
     reader = source.reader(source.schema())
@@ -87,7 +87,7 @@ def test_what_older_files_always_have_is_null_where_newer_ones_lack_it(
     assert pa.Table.from_batches(batches).sort_by("n")["v"].to_pylist() == expected
 
 
-def test_of_files_that_are_alike_columns_stay_as_they_are(two_files: TwoFiles) -> None:
+def test_files_with_one_schema_keep_it(two_files: TwoFiles) -> None:
     table = table_of(1, OLD, {"a": 1, "b": "x"}, may_be_null=False)
     two_files.write(table, table)
     cut = two_files.place.read("d0")
@@ -95,7 +95,7 @@ def test_of_files_that_are_alike_columns_stay_as_they_are(two_files: TwoFiles) -
     assert one_schema([]) == pa.schema([])
 
 
-def test_types_that_do_not_go_together_are_refused_with_the_column(two_files: TwoFiles) -> None:
+def test_incompatible_types_of_a_column_are_refused_with_its_name(two_files: TwoFiles) -> None:
     two_files.write(
         table_of(1, pa.int32(), 1, may_be_null=True), table_of(2, pa.list_(pa.string()), ["x"], may_be_null=True)
     )

@@ -1,4 +1,4 @@
-"""Filters of a reader: what they say of records, of a file's statistics, and which are refused."""
+"""Reader filters: selected records, file statistics, and refused filters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TABLE = pa.table(
 )
 
 
-def filters(*each: Any) -> RowFilters:
-    return parsed_filters(json.dumps(each))
+def filters(*conditions: Any) -> RowFilters:
+    return parsed_filters(json.dumps(conditions))
 
 
 @pytest.mark.parametrize(
-    ("asked", "rows"),
+    ("conditions", "rows"),
     [
         ([["n", "=", 2]], [1]),
         ([["n", "!=", 2]], [0, 3]),
@@ -40,37 +40,37 @@ def filters(*each: Any) -> RowFilters:
         ([], [0, 1, 2, 3]),
     ],
 )
-def test_records_of_which_all_are_true_and_never_null(asked: list[Any], rows: list[int]) -> None:
-    condition = filters(*asked).expression(TABLE.schema)
+def test_filters_select_the_records_for_which_all_conditions_are_true(conditions: list[Any], rows: list[int]) -> None:
+    condition = filters(*conditions).expression(TABLE.schema)
     numbered = TABLE.append_column("row", pa.array(range(4)))
-    found = numbered if condition is None else numbered.filter(condition)
-    assert found["row"].to_pylist() == rows
+    selected = numbered if condition is None else numbered.filter(condition)
+    assert selected["row"].to_pylist() == rows
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "text",
     ["n > 2", "{}", '[["n"]]', '[["n", "~", 1]]', '[["n", "=", null]]', '[["n", "in", []]]', '[["n", "in", 1]]'],
 )
-def test_what_is_no_filter_is_refused(asked: str) -> None:
+def test_invalid_filter_list_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="not a list of filters"):
-        parsed_filters(asked)
+        parsed_filters(text)
 
 
-def test_what_can_not_be_asked_of_these_columns_is_refused() -> None:
-    for asked, why in (
+def test_filter_that_does_not_fit_the_columns_is_refused() -> None:
+    for condition, why in (
         (["m", "=", 1], "no column of that name"),
         (["n", "=", 5_000_000_000], "not of its column's type"),
         (["at", "=", "yesterday"], "not of its column's type"),
         (["list", "=", 1], "not of its column's type"),
     ):
         with pytest.raises(ConfigurationError, match=why):
-            filters(asked).expression(TABLE.schema)
+            filters(condition).expression(TABLE.schema)
 
 
-def test_of_a_file_with_narrower_columns_nothing_is_said_and_without_the_column_all_is_null() -> None:
+def test_file_with_narrower_columns_is_not_pruned_and_file_without_the_column_is() -> None:
     narrow = pa.schema([("n", pa.int8()), ("list", pa.list_(pa.int8()))])
-    for asked in (["n", "=", 1000], ["n", "!=", 1], ["list", "=", 1]):
-        assert filters(asked).of_file(narrow) is None
+    for condition in (["n", "=", 1000], ["n", "!=", 1], ["list", "=", 1]):
+        assert filters(condition).of_file(narrow) is None
     nothing = filters(["m", "=", 1]).of_file(narrow)
     assert narrow.empty_table().append_column("k", pa.array([], pa.int8())).filter(nothing).num_rows == 0
     assert str(nothing) == "false"

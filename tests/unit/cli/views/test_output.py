@@ -1,4 +1,4 @@
-"""What is printed at the end of a command, and while it is under way."""
+"""Output at the end of a command and its progress lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rendered(view: Any) -> str:
     return captured.get()
 
 
-def test_a_run_that_left_something_fits_80_columns() -> None:
+def test_run_result_with_reasons_fits_80_columns() -> None:
     reasons = (
         Reason("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4),
         Reason("a.topic", "not planned", "no broker"),
@@ -55,7 +55,7 @@ def test_a_run_that_left_something_fits_80_columns() -> None:
         assert text in shown
 
 
-def test_an_audit_shows_bad_partitions_only() -> None:
+def test_audit_view_shows_only_partitions_with_problems() -> None:
     good = AuditRow("fine", "0", 0, 10, 10, 0, 0, 0, 0, 0)
     bad = AuditRow("torn", "1", 0, 10, 8, 0, 0, 2, 0, 0)
     shown = rendered(audit_view(AuditResult(exact=False, deep=True, gaps=2, partitions=[good, bad])))
@@ -63,19 +63,19 @@ def test_an_audit_shows_bad_partitions_only() -> None:
     assert "fine" not in shown
 
 
-def test_an_audit_shows_what_two_datasets_have_published_and_what_is_left_in_staging() -> None:
+def test_audit_view_shows_shared_ranges_and_orphaned_staging() -> None:
     shared = [SharedRange(("orders", "orders@0"), "0", 5, 9)]
-    found = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
-    shown = rendered(audit_view(found))
+    result = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
+    shown = rendered(audit_view(result))
     assert "orders and orders@0: partition 0, offsets 5 to 8" in shown
     assert "3 attempts in staging, deleted by the next run" in shown
-    left = ["0000000002/x: no attempt of this job has its place there"]
-    shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=left, staged_left_count=1)))
+    unswept = ["0000000002/x: no attempt of this job has its place there"]
+    shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=unswept, staged_left_count=1)))
     assert "things in staging that no run would sweep: take them away: 1" in shown
-    assert left[0] in shown
+    assert unswept[0] in shown
 
 
-def test_an_import_shows_what_changes_and_what_was_left_out() -> None:
+def test_import_view_shows_changes_and_left_out_datasets() -> None:
     rows = [ImportRow("new", {}, {"0": 5}, "set"), ImportRow("old", {"0": 7}, {"0": 7}, "same")]
     rows += [ImportRow("other", {"0": 7}, {"0": 9}, "kept")]
     shown = rendered(import_view(ImportResult("positions.csv", True, 1, rows, ["gone: not a topic of this job"])))
@@ -86,7 +86,7 @@ def test_an_import_shows_what_changes_and_what_was_left_out() -> None:
     assert "gone: not a topic of this job" in shown
 
 
-def test_a_comparison_shows_where_they_differ_first() -> None:
+def test_compare_view_shows_differing_partitions_in_order_of_severity() -> None:
     rows = [CompareRow("further", "0", 9, 5, 4, 5), CompareRow("even", "0", 5, 5, 0, 5)]
     rows += [CompareRow("torn", "1", 5, 5, 0, 4, 0, 1)]
     shown = rendered(compare_view(CompareResult(False, "job x", True, 3, 1, rows, [])))
@@ -95,7 +95,7 @@ def test_a_comparison_shows_where_they_differ_first() -> None:
     assert shown.index("torn") < shown.index("further")
 
 
-def test_a_rebuild_that_can_not_be_done_says_why() -> None:
+def test_rebuild_view_shows_problems_or_the_rebuilt_datasets() -> None:
     shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
     assert "not rebuilt: nothing was written" in shown
     assert "a/x.parquet: torn" in shown
@@ -106,26 +106,28 @@ def test_a_rebuild_that_can_not_be_done_says_why() -> None:
     assert "orders/y.parquet" in shown
 
 
-def test_a_demo_that_is_not_exact_says_why() -> None:
+def test_demo_view_shows_why_the_result_is_not_exact() -> None:
     shown = rendered(demo_view(DemoResult(records_produced=5, records_published=4, missing=1, problems=["1 missing"])))
     assert "not exact: 1 missing" in shown
     assert "exactly once: every produced record" in rendered(demo_view(DemoResult(exact=True)))
 
 
-def test_progress_in_one_line() -> None:
+def test_progress_is_described_in_one_line() -> None:
     text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))
     assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
     assert describe("plan", Progress()) == "plan"
 
 
-def test_speed_and_what_takes_the_time_in_one_line() -> None:
+def test_speed_and_time_shares_are_described_in_one_line() -> None:
     spent = {"read": 30.0, "lake.json": 60.0, "write": 9.0, "commit": 0.3, "a": 0.2, "b": 0.3, "c": 0.2}
     progress = Progress(2, records_read=9, slowest=900, fastest=12_345.6, spent=spent)
     text = describe_speed(progress, 25_000, 3_210_000)
     assert text == ("25,000 records/s, 3.2 MB/s (a task 900 to 12,346) · time: lake.json 60 %, read 30 %, write 9 %")
     assert describe_speed(Progress(1, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s"
     assert describe_speed(Progress(3), 0, 0) == ""
-    assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", "no task has told yet"
+    assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", (
+        "no task has reported its time yet"
+    )
     for width in range(20, 120):
         narrow = describe_speed(progress, 25_000, 3_210_000, width)
         assert len(narrow) <= max(width, len("25,000 records/s, 3.2 MB/s"))
@@ -136,11 +138,13 @@ def test_speed_and_what_takes_the_time_in_one_line() -> None:
     assert many.endswith("time: 0 10 %, 1 10 %, 2 10 %, 3 10 %, 4 10 %, others 50 %")
 
 
-def test_a_rate_is_of_the_last_seconds_and_begins_anew_with_another_phase() -> None:
+def test_rate_covers_the_last_seconds_and_restarts_with_each_phase() -> None:
     rate = Rate()
     assert rate.of(Progress(records_read=100, bytes_read=50), 0.0) == (0, 0)
     assert rate.of(Progress(records_read=300, bytes_read=90), 2.0) == (100, 20)
-    assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), "nothing in the last five"
+    assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), (
+        "no record was read in the last five seconds"
+    )
     assert rate.of(Progress(records_read=900, bytes_read=90), 8.0) == (100, 0)
     assert rate.of(Progress(records_read=5), 8.5) == (0, 0)
     assert rate.of(Progress(records_read=10), 9.5) == (5, 0)

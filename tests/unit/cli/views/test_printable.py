@@ -1,4 +1,4 @@
-"""No text from outside controls the terminal that it is shown on, or looks like a line of ours."""
+"""Text from outside neither controls the terminal nor imitates a line of the product."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
 
 
 def filled(kind: Any, text: str, flag: bool) -> Any:
-    """A value of the type with this text wherever it has one."""
+    """Return a value of the type with this text in each text field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, UnionType):
         return filled(next(a for a in arguments if a is str or a is not type(None)), text, flag)
@@ -87,7 +87,7 @@ def filled(kind: Any, text: str, flag: bool) -> Any:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, act: Callable[[Terminal], None], *, as_json: bool = False) -> str:
-    """What stands on stdout and stderr, as bytes of a terminal in UTF-8."""
+    """Return the content of stdout and stderr as a UTF-8 terminal receives it."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     monkeypatch.setattr(sys, "stdout", stream)
@@ -107,30 +107,30 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize(("kind", "view", "flag"), cases())
 @pytest.mark.parametrize("text", [HOSTILE, "\udcff[/red]"])
-def test_no_view_shows_what_controls_a_terminal(
+def test_views_print_no_control_characters(
     monkeypatch: pytest.MonkeyPatch, kind: type, view: Callable[[Any], Any], flag: bool, text: str
 ) -> None:
     result = filled(kind, text, flag)
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, view))
-    assert CONTROLS.search(told) is None
-    assert not re.search("^ *error: forged", told, re.MULTILINE)
+    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, view))
+    assert CONTROLS.search(text_printed) is None
+    assert not re.search("^ *error: forged", text_printed, re.MULTILINE)
     as_json = shown(monkeypatch, lambda terminal: terminal.show(result, view), as_json=True)
     assert CONTROLS.search(as_json) is None
     assert len(as_json.splitlines()) == 1
     assert json.loads(as_json) == json.loads(json.dumps(msgspec.to_builtins(result)))
 
 
-def test_a_name_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_that_looks_like_markup_is_printed_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     result = filled(StatusResult, "[red]a[/]", False)
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
-    assert "[red]a[/]" in told.replace("\n", "")
+    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
+    assert "[red]a[/]" in text_printed.replace("\n", "")
 
 
-def test_a_command_is_one_line_however_long_so_that_it_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_command_is_printed_in_one_line_for_copying(monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"distcommit run /{'folder/' * 60}job.yaml"
     result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Problem("X", "wrong", command)])
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
-    assert command in map(str.strip, told.splitlines())
+    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
+    assert command in map(str.strip, text_printed.splitlines())
 
 
 def fail(terminal: Terminal) -> None:
@@ -144,19 +144,19 @@ def fail(terminal: Terminal) -> None:
     raise ConfigurationError("wrong", dataset=HOSTILE, found=HOSTILE)
 
 
-def test_errors_and_logs_show_no_control_characters_and_forge_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_and_logs_print_no_control_characters_and_forge_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def act(terminal: Terminal) -> None:
         with pytest.raises(SystemExit), terminal.command():
             fail(terminal)
 
     for as_json in (False, True):
-        told = shown(monkeypatch, act, as_json=as_json)
-        assert CONTROLS.search(told) is None
-        assert "error: forged" in told
-        assert not re.search("^error: forged", told, re.MULTILINE)
+        text_printed = shown(monkeypatch, act, as_json=as_json)
+        assert CONTROLS.search(text_printed) is None
+        assert "error: forged" in text_printed
+        assert not re.search("^error: forged", text_printed, re.MULTILINE)
 
 
-def test_other_errors_show_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_other_types_print_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (OSError(5, HOSTILE, HOSTILE), RuntimeError(HOSTILE)):
 
         def act(terminal: Terminal, error: Exception = error) -> None:
@@ -168,11 +168,11 @@ def test_other_errors_show_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.text(st.characters(), max_size=40))
 def test_printable_text_has_no_control_character_and_leaves_all_others(text: str) -> None:
-    told = printable(text)
-    assert CONTROLS.search(told) is None
-    assert "\n" not in told
+    text_printed = printable(text)
+    assert CONTROLS.search(text_printed) is None
+    assert "\n" not in text_printed
     if not CONTROLS.search(text) and "\n" not in text and "\t" not in text:
-        assert told == text
+        assert text_printed == text
     assert json.loads(escaped_in_json(json.dumps(text, ensure_ascii=False))) == text
     error = DistcommitError(text, dataset=text, found=text)
     assert CONTROLS.search(str(error)) is None
@@ -180,13 +180,13 @@ def test_printable_text_has_no_control_character_and_leaves_all_others(text: str
     assert error.ids["dataset"] == text
 
 
-def test_names_of_other_scripts_stay_as_they_are() -> None:
+def test_names_in_other_scripts_are_printed_unchanged() -> None:
     for name in ("ünï/côde", "\u0645\u200c\u0646", "話題", "👩\u200d💻", "a\\x1b"):
         assert printable(name) == name
 
 
-def test_a_run_says_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_view_shows_skipped_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tuple(Reason(f"__{number}", "passed over", "internal") for number in range(4))
     result = RunResult("r", 1, True, True, {}, Totals(notes=notes, notes_more=2), [])
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, result_views.run_view))
-    assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(told.split())
+    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, result_views.run_view))
+    assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(text_printed.split())

@@ -1,4 +1,4 @@
-"""`distcommit store rebucket`: what it shows, asks for and refuses; and the Python API of commit steps beside it."""
+"""Output, requirements and refusals of `distcommit store rebucket`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.unit.cli.test_cli import JOB, invoke, job_file, last_json, store
 __all__ = ["job_file", "store"]
 
 
-def made_idle(store: JobStore) -> None:
-    """Everything that is open is declared done."""
+def accept_all(store: JobStore) -> None:
+    """Accept every open sequence."""
     operator_actions.quarantine(store, "waiting", "person")
     for urn in ("waiting", "stuck"):
         operator_actions.accept(store, urn, "person")
@@ -38,7 +38,7 @@ def text_of(view: RenderableType) -> str:
     return shown.get()
 
 
-def test_what_is_open_is_named_and_nothing_is_changed(store: JobStore, job_file: Path) -> None:
+def test_rebucket_with_open_sequences_is_refused_and_changes_nothing(store: JobStore, job_file: Path) -> None:
     result = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert result.exit_code == 3
     assert "found stuck (quarantined), waiting (pending)" in result.stderr
@@ -46,10 +46,10 @@ def test_what_is_open_is_named_and_nothing_is_changed(store: JobStore, job_file:
     assert store.job_log().refresh().fence_epoch == 1
 
 
-def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_number(
+def test_rebucketed_job_continues_and_its_file_must_not_name_another_number_of_buckets(
     store: JobStore, job_file: Path
 ) -> None:
-    made_idle(store)
+    accept_all(store)
     result = invoke("store", "rebucket", job_file, "--buckets", 9, "--json")
     assert result.exit_code == 0, result.stderr
     assert "start Spark" not in result.stderr
@@ -80,19 +80,19 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
     ]
 
 
-def test_a_number_that_no_job_has_is_refused(store: JobStore, job_file: Path) -> None:
+def test_invalid_number_of_buckets_is_refused(store: JobStore, job_file: Path) -> None:
     for wrong in ("0", "65537", "many"):
         assert invoke("store", "rebucket", job_file, "--buckets", wrong).exit_code == 2
 
 
-def test_without_a_number_there_are_as_many_as_there_are(store: JobStore, job_file: Path) -> None:
-    made_idle(store)
+def test_rebucket_without_a_number_keeps_the_number_of_buckets(store: JobStore, job_file: Path) -> None:
+    accept_all(store)
     result = invoke("store", "rebucket", job_file, "--json")
     assert (result.exit_code, last_json(result)["epoch"], last_json(result)["buckets"]) == (0, 0, 4)
 
 
-def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -> None:
-    made_idle(store)
+def test_rebucket_is_refused_while_a_run_is_alive(store: JobStore, job_file: Path) -> None:
+    accept_all(store)
     with JobLock(store.fs, store.roots.store, "alive", 30, SystemClock()):
         result = invoke("store", "rebucket", job_file, "--buckets", 9)
     assert result.exit_code == 3
@@ -101,11 +101,11 @@ def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -
 
 
 class Killed(BaseException):
-    """As a kill: nothing goes on."""
+    """A simulated kill of the process."""
 
 
 class Dying(RealPosixCalls):
-    """The process dies when it is about to end the second log."""
+    """System calls of a process that dies just before it ends the second log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,21 +113,21 @@ class Dying(RealPosixCalls):
 
     def rename_noreplace(self, source: str, target: str) -> None:
         self._puts += "/log/bucket=00001/" in target
-        if self._puts == 2:  # the first is its fence
+        if self._puts == 2:  # the first put is the fence
             raise Killed
         super().rename_noreplace(source, target)
 
 
-def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it(
+def test_status_shows_an_interrupted_rebucket_with_the_command_that_completes_it(
     store: JobStore, job_file: Path
 ) -> None:
     assert "a move to" not in invoke("status", job_file).stdout
-    made_idle(store)
+    accept_all(store)
     with pytest.raises(Killed):
         rebucket(replace(store, fs=LocalFileSystem(Dying())), Move(9), "dies", lambda step: None)
     assert [store.bucket_log(bucket).refresh().moved_to for bucket in range(4)] == [1, 0, 0, 0]
-    told = json.loads(invoke("status", job_file, "--json").stdout)
-    assert told["moving_to"] == 9
+    document = json.loads(invoke("status", job_file, "--json").stdout)
+    assert document["moving_to"] == 9
     shown = " ".join(invoke("status", job_file).stdout.split())
     assert "a move to 9 buckets: `distcommit store rebucket JOB.yaml --buckets 9` finishes it; no run" in shown
     assert f"distcommit store rebucket --buckets=9 {job_file}" in shown
@@ -138,7 +138,7 @@ def test_status_of_what_is_half_moved_tells_it_with_the_command_that_finishes_it
     assert "a move to" not in invoke("status", job_file).stdout
 
 
-def test_what_was_begun_before_and_what_is_left_to_do_is_shown() -> None:
+def test_rebucket_view_shows_the_resumed_command_and_the_remaining_work() -> None:
     result = RebucketResult("planes", 4, 9, 1, epoch=3, datasets=3, went_on=True, old_logs="/s/log", job_file="say 9")
     shown = text_of(rebucket_view(result))
     for text in (

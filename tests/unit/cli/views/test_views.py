@@ -1,4 +1,4 @@
-"""Tables whose rows have a text each: what is short is never folded, however narrow the terminal is."""
+"""Tables with a text for each row: short cells are never folded, however narrow the terminal is."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def lines(view: RenderableType, width: int) -> list[str]:
 
 
 def table(*names: str, why: str = WHY) -> ExplainedTable:
-    found = ExplainedTable("dataset", "status", ">records", explained="why")
+    explained_table = ExplainedTable("dataset", "status", ">records", explained="why")
     for name in names:
-        found.add_row(name, Text("quarantined"), "1,234", why=why if name != "well" else "")
-    return found
+        explained_table.add_row(name, Text("quarantined"), "1,234", why=why if name != "well" else "")
+    return explained_table
 
 
-def test_texts_are_beside_their_rows_where_there_is_room_and_else_below() -> None:
+def test_row_texts_are_beside_their_rows_in_wide_and_below_them_in_narrow_terminals() -> None:
     wide, narrow = lines(table("orders", "well"), 140), lines(table("orders", "well"), 60)
     assert wide[0].split() == ["dataset", "status", "records", "why"]
     assert (len(wide), WHY in wide[2]) == (4, True)
@@ -58,20 +58,20 @@ def test_texts_are_beside_their_rows_where_there_is_room_and_else_below() -> Non
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 @pytest.mark.parametrize("name", ["orders", "x" * 200, "注文" * 40, "a\tb"])
-def test_no_line_is_too_long_and_columns_stand_below_each_other(name: str, width: int) -> None:
-    found = lines(table(name, "well"), width)
-    assert max(map(cell_len, found)) <= width
-    rows = [line for line in found if "quarantined" in line]
+def test_table_fits_the_width_and_its_columns_are_aligned(name: str, width: int) -> None:
+    output = lines(table(name, "well"), width)
+    assert max(map(cell_len, output)) <= width
+    rows = [line for line in output if "quarantined" in line]
     assert len(rows) == 2
     assert len({cell_len(row[: row.index("quarantined")]) for row in rows}) == 1
     assert len({cell_len(row[: row.index("1,234")]) for row in rows}) == 1
 
 
-def test_columns_that_there_is_no_room_for_are_told_below_their_rows() -> None:
-    found = ExplainedTable("dataset", "status", ">records read", ">MB read", ">rejected", explained="why")
-    found.add_row("orders", "idle", "1,234", "5.6", "", why="late")
-    found.add_row("clicks", "idle", "", "", "")
-    assert [line.split() for line in lines(found, 40)] == [
+def test_columns_that_do_not_fit_are_printed_below_their_rows() -> None:
+    explained_table = ExplainedTable("dataset", "status", ">records read", ">MB read", ">rejected", explained="why")
+    explained_table.add_row("orders", "idle", "1,234", "5.6", "", why="late")
+    explained_table.add_row("clicks", "idle", "", "", "")
+    assert [line.split() for line in lines(explained_table, 40)] == [
         ["dataset", "status", "records", "read"],
         ["─" * 31],
         ["orders", "idle", "1,234"],
@@ -80,7 +80,7 @@ def test_columns_that_there_is_no_room_for_are_told_below_their_rows() -> None:
     ]
 
 
-def test_without_texts_there_is_no_column_for_them() -> None:
+def test_table_without_row_texts_has_no_column_for_them() -> None:
     assert lines(table("well"), 140)[0].split() == ["dataset", "status", "records"]
 
 
@@ -132,39 +132,37 @@ FLOW = FlowCounts(
         (flow_table(FLOW), ["avro_registry", "123,456,789", "1,234", "123.4", "17 of 22 work units failed"]),
     ],
 )
-def test_however_many_columns_a_table_has_all_of_it_is_there_and_no_word_is_folded(
+def test_table_with_many_columns_is_complete_and_folds_no_word(
     view: RenderableType, words: list[str], width: int
 ) -> None:
-    found = lines(view, width)
-    assert max(map(cell_len, found)) <= width
-    shown = "\n".join(found)
+    output = lines(view, width)
+    assert max(map(cell_len, output)) <= width
+    shown = "\n".join(output)
     assert all(word in shown for word in words), shown
-    assert LONG[:16] in shown, "the dataset's name reads well"
+    assert LONG[:16] in shown, "the dataset's name must be readable"
     if WHY.split(maxsplit=1)[0] in shown:
         assert all(word in shown for word in WHY.split())
 
 
-def test_a_job_whose_runs_find_nothing_says_where_to_look() -> None:
-    found = StatusResult("job", "/store", 64, 2, "run", [], {}, last_run=samples.RUN_RECORD)
+def test_status_view_of_a_job_without_datasets_names_the_source_section() -> None:
+    status = StatusResult("job", "/store", 64, 2, "run", [], {}, last_run=samples.RUN_RECORD)
     where = "check the section source of the job file"
-    assert where in " ".join(lines(status_view(found), 200))
-    assert where not in " ".join(lines(status_view(structs.replace(found, last_run=None)), 200))
-    assert where not in " ".join(lines(status_view(structs.replace(found, counts={"idle": 1})), 200))
+    assert where in " ".join(lines(status_view(status), 200))
+    assert where not in " ".join(lines(status_view(structs.replace(status, last_run=None)), 200))
+    assert where not in " ".join(lines(status_view(structs.replace(status, counts={"idle": 1})), 200))
 
 
 @pytest.mark.parametrize(
-    ("status", "died", "told"),
+    ("status", "died", "reason"),
     [(RunStatus.FAILED, True, "it died"), (RunStatus.RUNNING, False, "it is under way")],
 )
-def test_a_run_without_an_end_is_told_to_live_or_not_where_that_is_known(
-    status: RunStatus, died: bool, told: str
-) -> None:
-    found = StatusResult("job", "/store", 64, 2, "run", [], {}, no_record="it is under way, or it died")
-    for runs, expected in ([], found.no_record), ([RunRow(2, "run", status, died=died)], told):
-        assert f"no record: {expected}" in lines(status_view(structs.replace(found, runs=runs)), 200)[3]
+def test_status_view_shows_whether_a_run_without_a_record_is_alive(status: RunStatus, died: bool, reason: str) -> None:
+    result = StatusResult("job", "/store", 64, 2, "run", [], {}, no_record="it is under way, or it died")
+    for runs, expected in ([], result.no_record), ([RunRow(2, "run", status, died=died)], reason):
+        assert f"no record: {expected}" in lines(status_view(structs.replace(result, runs=runs)), 200)[3]
 
 
-def test_a_composite_position_is_shown_as_it_is_stored_and_only_its_beginning() -> None:
+def test_composite_position_is_printed_in_stored_form_and_truncated() -> None:
     positions: dict[str, Position] = {"0": 3, "files": (1, 0, "a.jsonl", "x" * 200)}
     row = DatasetRow(DatasetStatusRow("clicks", "idle", positions, "", 1, 0, 0, 0, "", 0))
     shown = "\n".join(lines(datasets_view(DatasetsResult("job", [row], 1, {})), 200))
@@ -172,7 +170,7 @@ def test_a_composite_position_is_shown_as_it_is_stored_and_only_its_beginning() 
     assert "x" * 100 not in shown
 
 
-def test_runs_can_be_read_on_a_small_terminal() -> None:
+def test_runs_view_fits_a_small_terminal() -> None:
     row = RunRow(
         1234567,
         "run",
@@ -186,6 +184,6 @@ def test_runs_can_be_read_on_a_small_terminal() -> None:
         records_published=123_456_789,
         reason=WHY,
     )
-    found = lines(runs_view(RunsResult("job", "/store", [row], 0)), 80)
-    assert max(map(cell_len, found)) <= 80
-    assert " ".join(found[2].split()) == "1234567 SUCCESSFUL 2023-11-14 22:13 123.4 s 50,000 123 123,456,789"
+    output = lines(runs_view(RunsResult("job", "/store", [row], 0)), 80)
+    assert max(map(cell_len, output)) <= 80
+    assert " ".join(output[2].split()) == "1234567 SUCCESSFUL 2023-11-14 22:13 123.4 s 50,000 123 123,456,789"

@@ -1,4 +1,4 @@
-"""`distcommit explain`: a job's task flow as text, as JSON and drawn; nothing is connected to."""
+"""`distcommit explain` shows a job's task flow as text, JSON or drawing, without connecting to any system."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def explained(folder: Path, tree: Mapping[str, Any]) -> ExplainResult:
 
 
 def shown(folder: Path, tree: Mapping[str, Any], *options: str) -> str:
-    """What the command prints, where lines are wrapped as one."""
+    """Return the output of the command."""
     done = CliRunner().invoke(app, ["explain", str(job_file(folder, tree)), *options])
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -77,14 +77,14 @@ def heads(parts: Sequence[FlowPart]) -> list[tuple[str, str]]:
     return [(part.kind, part.name) for part in parts]
 
 
-def test_without_a_fork_there_is_one_branch(tmp_path: Path) -> None:
+def test_flow_without_a_fork_has_one_branch(tmp_path: Path) -> None:
     result = explained(tmp_path, PLAIN)
     assert heads(result.parts) == [("source", "kafka")]
     assert [heads(branch.parts) for branch in result.branches] == [[("sink", "files")]]
     assert (result.fork, result.errors) == (None, None)
 
 
-def test_constructs_are_in_their_order(tmp_path: Path) -> None:
+def test_constructs_are_shown_in_their_order(tmp_path: Path) -> None:
     result = explained(tmp_path, FORKED)
     assert heads(result.parts) == [
         ("source", "kafka"),
@@ -98,7 +98,7 @@ def test_constructs_are_in_their_order(tmp_path: Path) -> None:
     }
 
 
-def test_an_optional_branch_is_told(tmp_path: Path) -> None:
+def test_optional_branch_is_marked(tmp_path: Path) -> None:
     fork = FORKED["fork"]
     dear = {**fork["branches"]["dear"], "optional": True}
     tree = {**FORKED, "fork": {**fork, "branches": {**fork["branches"], "dear": dear}}}
@@ -112,7 +112,7 @@ def test_an_optional_branch_is_told(tmp_path: Path) -> None:
     assert "branch dear (optional)" in flow_svg(result)
 
 
-def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
+def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path) -> None:
     result = explained(tmp_path, FORKED)
     dear, cheap = result.branches
     assert [part.turned_away for part in result.parts[1:]] == [
@@ -133,7 +133,7 @@ def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "there"),
+    ("more", "has_errors"),
     [
         ({"converters": [JSON]}, False),
         ({"converters": [JSON], "on_rejected": "divert"}, True),
@@ -144,13 +144,13 @@ def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
         ({"fork": {"type": "all", "branches": {"x": {}}}, "on_rejected": "divert"}, True),
     ],
 )
-def test_there_is_an_error_branch_where_something_is_diverted(
-    tmp_path: Path, more: Mapping[str, Any], there: bool
+def test_error_branch_is_shown_only_if_a_construct_diverts_records(
+    tmp_path: Path, more: Mapping[str, Any], has_errors: bool
 ) -> None:
-    assert (explained(tmp_path, {**PLAIN, **more}).errors is not None) == there
+    assert (explained(tmp_path, {**PLAIN, **more}).errors is not None) == has_errors
 
 
-def test_columns_are_told_where_they_are_known(tmp_path: Path) -> None:
+def test_columns_are_shown_as_far_as_they_are_known(tmp_path: Path) -> None:
     text = shown(tmp_path, FORKED)
     assert "+ id int64, + price double, + tags list<item: string>, 7 unchanged" in " ".join(
         text.replace("│", "").split()
@@ -170,7 +170,7 @@ def test_columns_are_told_where_they_are_known(tmp_path: Path) -> None:
     assert "columns: + y ?, 7 unchanged, others depend on the records" in text
 
 
-def test_settings_are_those_of_the_job_file_and_defaults_are_left_out(tmp_path: Path) -> None:
+def test_settings_of_the_job_file_are_shown_without_defaults(tmp_path: Path) -> None:
     result = explained(tmp_path, FORKED)
     assert result.parts[0].settings == "brokers: '127.0.0.1:1', topics: [a, b]"
     assert result.parts[2].settings == "columns: [id]"
@@ -179,7 +179,7 @@ def test_settings_are_those_of_the_job_file_and_defaults_are_left_out(tmp_path: 
     assert [branch.parts[-1].settings for branch in result.branches] == ["min: 1", ""]
 
 
-def test_no_secret_is_shown(tmp_path: Path) -> None:
+def test_explain_shows_no_secret(tmp_path: Path) -> None:
     secret = "correct horse battery"
     tree = {
         **PLAIN,
@@ -199,7 +199,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         assert "url" in text
 
 
-def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+def test_constructs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     tree = {**PLAIN, "converters": [JSON, {"type": "drop", "columns": ["prize"]}]}
     with pytest.raises(ConfigurationError, match=r"drop can take, from json.*prize"):
         explained(tmp_path, tree)
@@ -213,7 +213,7 @@ def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "told"),
+    ("sink", "message"),
     [
         ({"format": "csv"}, "written to csv.*column=headers"),
         ({"partition_by": [{"field": "country"}]}, "partitioned by a field.*column=country"),
@@ -222,34 +222,32 @@ def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
         ({"columns": {"price": {"encoding": "delta_byte_array"}}}, "not for such a column.*column=price"),
     ],
 )
-def test_a_sink_that_can_not_hold_what_comes_to_it_is_an_error(
-    tmp_path: Path, sink: Mapping[str, Any], told: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_sink_that_cannot_store_its_columns_is_refused(tmp_path: Path, sink: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink})
 
 
-def test_how_files_are_laid_out_is_shown(tmp_path: Path) -> None:
+def test_layout_settings_of_files_are_shown(tmp_path: Path) -> None:
     sink = {"format": "jsonl", "partition_by": [{"field": "id"}], "sort_by": [{"column": "price"}]}
     (branch,) = explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink}).branches
     assert branch.parts[-1].settings == "format: jsonl, partition_by: [{field: id}], sort_by: [{column: price}]"
 
 
-def test_as_json_all_columns_are_there(tmp_path: Path) -> None:
-    told = json.loads(shown(tmp_path, FORKED, "--json"))
-    assert told["parts"][1]["columns"][-1] == {"name": "tags", "type": "list<item: string>"}
-    assert [branch["name"] for branch in told["branches"]] == ["dear", "cheap"]
+def test_json_output_has_all_columns(tmp_path: Path) -> None:
+    document = json.loads(shown(tmp_path, FORKED, "--json"))
+    assert document["parts"][1]["columns"][-1] == {"name": "tags", "type": "list<item: string>"}
+    assert [branch["name"] for branch in document["branches"]] == ["dear", "cheap"]
 
 
 @pytest.mark.parametrize("tree", [PLAIN, FORKED])
-def test_the_drawing_has_it_all_and_nothing_lies_on_another(tmp_path: Path, tree: Mapping[str, Any]) -> None:
+def test_drawing_shows_every_part_without_overlaps(tmp_path: Path, tree: Mapping[str, Any]) -> None:
     result = explained(tmp_path, tree)
     svg = ET.fromstring(flow_svg(result))
     words = " ".join(element.text or "" for element in svg.iter() if element.tag.endswith("text"))
     for part in (*result.parts, *(part for branch in result.branches for part in branch.parts)):
         assert part.name in words
         assert part.kind in words
-    boxes, frames = ([rectangle(each) for each in svg.iter() if each.get("class") == c] for c in ("box", "branch"))
+    boxes, frames = ([rectangle(shape) for shape in svg.iter() if shape.get("class") == c] for c in ("box", "branch"))
     width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
     for left, top, right, bottom in boxes:
         assert 0 <= left < right <= width
@@ -266,7 +264,7 @@ def rectangle(box: ET.Element) -> tuple[float, float, float, float]:
     return x, y, x + width, y + height
 
 
-def test_what_names_hold_is_only_shown(tmp_path: Path) -> None:
+def test_hostile_names_are_escaped_in_the_drawing(tmp_path: Path) -> None:
     tree = {**PLAIN, "job": "<b>\x1b[31m&\u202e", "row_checkers": [{"type": "not_null", "columns": ["]]><script>"]}]}
     with pytest.raises(ConfigurationError, match="script"):
         explained(tmp_path, tree)
@@ -287,7 +285,7 @@ def test_what_names_hold_is_only_shown(tmp_path: Path) -> None:
 
 
 class Unknown(Converter):
-    """A converter whose schema only the records can tell."""
+    """A converter whose schema depends on the records."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(batch)
@@ -306,7 +304,7 @@ class Keyed(RowChecker):
         return "anything"
 
 
-def test_a_sink_that_is_not_atomic_says_so(tmp_path: Path) -> None:
+def test_sink_without_atomic_commits_is_marked(tmp_path: Path) -> None:
     sink = {"type": "postgresql", "url": "postgresql://host/database"}
     for two_phase in (False, True):
         result = explain.explained(load_config(job_file(tmp_path, {**PLAIN, "sink": {**sink, "two_phase": two_phase}})))

@@ -1,4 +1,4 @@
-"""`distcommit ui`: the same pages from a server on loopback, which changes nothing and answers no other name."""
+"""`distcommit ui` serves the report pages read-only on loopback, under loopback host names only."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def files_of(job_file: Path) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def test_it_serves_all_runs_and_each_of_them(server: UiServer) -> None:
+def test_server_shows_the_list_of_runs_and_each_run(server: UiServer) -> None:
     status, headers, page = ask(server, "/")
     assert status == 200
     assert f'<a href="/runs/{EPOCH}">' in page
@@ -66,16 +66,16 @@ def test_it_serves_all_runs_and_each_of_them(server: UiServer) -> None:
     assert status == 200
     assert "shop-3.orders-0010" in page
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "data-every-s" not in page, "a run that has ended is not asked for again"
+    assert "data-every-s" not in page, "the page of an ended run must not refresh"
 
 
-def test_what_is_hostile_is_text_in_served_pages_too(server: UiServer) -> None:
+def test_hostile_names_are_only_text_in_served_pages(server: UiServer) -> None:
     for path in ("/", f"/runs/{EPOCH}", "/runs/99", "/%3Cscript%3Ealert(1)%3C/script%3E"):
         _, headers, page = ask(server, path)
-        seen = Seen(page)
-        assert seen.tags <= TAGS
-        assert len(seen.inline["script"]) == 1
-        assert not [name for name in seen.attributes if name.startswith("on")]
+        parsed = Seen(page)
+        assert parsed.tags <= TAGS
+        assert len(parsed.inline["script"]) == 1
+        assert not [name for name in parsed.attributes if name.startswith("on")]
         assert not DANGEROUS & set(page)
         policy = headers["Content-Security-Policy"]
         for part in ("default-src 'none'", "frame-ancestors 'none'", "connect-src 'self'", "form-action 'none'"):
@@ -100,13 +100,13 @@ def test_what_is_hostile_is_text_in_served_pages_too(server: UiServer) -> None:
         "a@localhost",
     ],
 )
-def test_no_other_name_is_answered_whoever_made_it_lead_here(server: UiServer, host: str) -> None:
+def test_request_with_another_host_name_is_refused(server: UiServer, host: str) -> None:
     status, _, page = ask(server, f"/runs/{EPOCH}", host=host)
     assert status == 421
     assert "shop-" not in page
 
 
-def test_names_of_loopback_are_answered_with_whatever_port_a_tunnel_has(server: UiServer) -> None:
+def test_request_with_a_loopback_host_name_and_any_port_is_answered(server: UiServer) -> None:
     for host in ("localhost", "LOCALHOST:9000", "127.0.0.1", f"127.0.0.1:{server.server_port}", "[::1]:80"):
         assert is_loopback(host), host
         assert ask(server, "/", host=host)[0] == 200
@@ -114,7 +114,7 @@ def test_names_of_loopback_are_answered_with_whatever_port_a_tunnel_has(server: 
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_a_request_without_a_host_or_with_two_is_refused(server: UiServer) -> None:
+def test_request_without_a_host_or_with_two_hosts_is_refused(server: UiServer) -> None:
     for lines in ("", "Host: localhost\r\nHost: evil.example\r\n"):
         with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as client:
             client.sendall(f"GET / HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
@@ -122,21 +122,21 @@ def test_a_request_without_a_host_or_with_two_is_refused(server: UiServer) -> No
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_nothing_but_looking_is_allowed(server: UiServer, job_file: Path, method: str) -> None:
+def test_methods_other_than_get_and_head_are_refused(server: UiServer, job_file: Path, method: str) -> None:
     before = files_of(job_file)
     status, headers, _ = ask(server, f"/runs/{EPOCH}", method, body=b"x=1" if method == "POST" else None)
     assert (status, headers["Allow"]) == (405, "GET, HEAD")
     assert files_of(job_file) == before
 
 
-def test_looking_changes_nothing(server: UiServer, job_file: Path) -> None:
+def test_served_pages_change_no_file(server: UiServer, job_file: Path) -> None:
     before = files_of(job_file)
     for path in ("/", f"/runs/{EPOCH}", "/runs/99", "/nothing"):
         ask(server, path)
     assert files_of(job_file) == before
 
 
-def test_what_is_not_there_is_told(server: UiServer) -> None:
+def test_unknown_page_or_run_is_404(server: UiServer) -> None:
     status, _, page = ask(server, "/runs/99")
     assert status == 404
     assert "the newest epoch is 1" in page
@@ -147,7 +147,7 @@ def test_what_is_not_there_is_told(server: UiServer) -> None:
     assert int(headers["Content-Length"]) > 500
 
 
-def test_a_store_that_can_not_be_read_just_now_is_told_and_the_server_goes_on(tmp_path: Path) -> None:
+def test_server_continues_after_the_store_was_temporarily_unreadable(tmp_path: Path) -> None:
     job_file = make_reported_job(tmp_path / "job", 3)
     with UiServer(Job.from_file(job_file)) as server:
         (tmp_path / "job" / "store").rename(tmp_path / "away")
@@ -156,16 +156,19 @@ def test_a_store_that_can_not_be_read_just_now_is_told_and_the_server_goes_on(tm
         assert server.page_at(f"/runs/{EPOCH}").status == 200
 
 
-def test_a_port_that_is_taken_is_a_typed_error(server: UiServer, job_file: Path) -> None:
+def test_port_in_use_raises_configuration_error(server: UiServer, job_file: Path) -> None:
     with pytest.raises(ConfigurationError, match="use another --port"):
         UiServer(Job.from_file(job_file), server.server_port)
 
 
 @pytest.mark.parametrize(
     ("started", "ending"),
-    [("--default-signal=INT", signal.SIGINT), ("--ignore-signal=INT", signal.SIGTERM)],  # as scripts do with `&`
+    [
+        ("--default-signal=INT", signal.SIGINT),
+        ("--ignore-signal=INT", signal.SIGTERM),
+    ],  # scripts start background jobs with SIGINT ignored
 )
-def test_the_command_says_where_it_serves_and_ends_on_ctrl_c(job_file: Path, started: str, ending: int) -> None:
+def test_ui_command_prints_its_url_and_ends_on_a_signal(job_file: Path, started: str, ending: int) -> None:
     command = ["env", started, sys.executable, "-m", "distcommit", "ui", str(job_file), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -181,7 +184,7 @@ def test_the_command_says_where_it_serves_and_ends_on_ctrl_c(job_file: Path, sta
             process.kill()
 
 
-def test_a_job_without_a_store_is_told_before_anything_is_served(tmp_path: Path) -> None:
+def test_ui_command_of_a_job_without_a_store_ends_with_exit_code_2(tmp_path: Path) -> None:
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     result = invoke("ui", job_file)

@@ -1,4 +1,4 @@
-"""Folders of jobs that are inside one another are refused, whichever job was first."""
+"""Nested folders of different jobs are refused, whichever job was first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = ("store", "staging", "output")
 
 
 def job(place: Path, name: str, **moved: Path) -> JobStore:
-    """A job that has begun a run, with the folders below `place/name` but for those that are moved."""
-    roots = Roots(*(str(moved.get(each, place / name / each)) for each in NAMES))
+    """Begin a run of a job with folders below `place/name`, except for those that are moved."""
+    roots = Roots(*(str(moved.get(folder, place / name / folder)) for folder in NAMES))
     store = open_store(LocalFileSystem(durable=False), roots, name, 1, create=True)
     begin_run(store, f"run of {name}")
     return store
@@ -26,32 +26,32 @@ def job(place: Path, name: str, **moved: Path) -> JobStore:
 @pytest.mark.parametrize("inner", NAMES)
 @pytest.mark.parametrize("outer", NAMES)
 @pytest.mark.parametrize("below", ["x", "_rejected/x", "x/y/z"])
-def test_a_folder_inside_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str, below: str) -> None:
+def test_folder_inside_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str, below: str) -> None:
     first = job(tmp_path, "first")
     place = Path(getattr(first.roots, outer)) / below
     with pytest.raises(ConfigurationError, match="a job's folder is inside a folder of another job"):
         job(tmp_path, "second", **{inner: place})
-    assert not place.exists(), "a refused job makes nothing"
+    assert not place.exists(), "a refused job must create no folder"
     begin_run(first, "again")
 
 
 @pytest.mark.parametrize("inner", NAMES)
 @pytest.mark.parametrize("outer", NAMES)
-def test_a_folder_around_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str) -> None:
+def test_folder_around_a_folder_of_another_job_is_refused(tmp_path: Path, inner: str, outer: str) -> None:
     job(tmp_path, "first", **{inner: tmp_path / "wide/below" / inner})
     with pytest.raises(ConfigurationError, match="inside"):
         job(tmp_path, "second", **{outer: tmp_path / "wide"})
 
 
-@pytest.mark.parametrize(("one", "other"), [(a, b) for a in NAMES for b in NAMES])
-def test_one_folder_of_two_jobs_is_refused(tmp_path: Path, one: str, other: str) -> None:
+@pytest.mark.parametrize(("first_folder", "second_folder"), [(a, b) for a in NAMES for b in NAMES])
+def test_folder_shared_by_two_jobs_is_refused(tmp_path: Path, first_folder: str, second_folder: str) -> None:
     first = job(tmp_path, "first")
     with pytest.raises(ConfigurationError, match=r"belongs to another job|inside a folder of another job"):
-        job(tmp_path, "second", **{other: Path(getattr(first.roots, one))})
+        job(tmp_path, "second", **{second_folder: Path(getattr(first.roots, first_folder))})
 
 
-def test_jobs_that_began_at_the_same_time_are_refused_at_the_next_run(tmp_path: Path) -> None:
-    """Neither saw the other's claim as it made its store."""
+def test_nested_jobs_created_at_the_same_time_are_refused_at_the_next_run(tmp_path: Path) -> None:
+    """Neither job saw the other's claim when it created its store."""
     outer = job(tmp_path, "outer")
     inner = job(tmp_path, "inner")
     moved = Path(outer.roots.output) / "inner"
@@ -70,9 +70,7 @@ def _empty_folder(place: Path) -> None:
 
 
 @pytest.mark.parametrize("neighbour", [_plain_file, _empty_folder])
-def test_folders_beside_one_another_and_foreign_files_are_fine(
-    tmp_path: Path, neighbour: Callable[[Path], None]
-) -> None:
+def test_sibling_folders_and_foreign_files_are_accepted(tmp_path: Path, neighbour: Callable[[Path], None]) -> None:
     neighbour(tmp_path)
     for name in ("first", "second"):
         job(tmp_path, name)

@@ -1,4 +1,4 @@
-"""A callback of a custom step that returns anything but True or None has failed, as by an exception."""
+"""A callback of a custom step fails if it returns anything but True or None, or raises an exception."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distcommit.stores.state.job_store import JobStore, Roots, open_store
 
 @register
 class AnsweringCommitStep(CommitStep):
-    """A step whose effect is lost. Each callback returns True, but for those named in `answers`."""
+    """A step whose effect is lost. Each callback returns True, except for those in `answers`."""
 
     type_name: ClassVar[str] = "test-answering"
     answers: ClassVar[dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""What a job leaves in its folders, on a machine that loses power."""
+"""Claims and marks in a job's folders, on a machine that loses power."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SOURCE = ModelSource({"a": ModelDataset({"0": 1})})
 
 
 def killed_before_a_new_store_is_synced() -> SimulatedPosix:
-    """A store that is there, and that a power loss would take away."""
+    """Return a machine with a new store that a power loss would remove."""
     machine = SimulatedPosix()
     machine.mkdir("/job")
     machine.syncfs("/")
 
     def dies(operation: Operation) -> None:
-        there = any(path == f"{ROOTS.store}/store.json" for path, _ in machine.walk("/"))
-        if there and operation == Operation("fsync_folder", ROOTS.store):
+        exists = any(path == f"{ROOTS.store}/store.json" for path, _ in machine.walk("/"))
+        if exists and operation == Operation("fsync_folder", ROOTS.store):
             raise Crashed
 
     machine.gate = dies
@@ -37,10 +37,10 @@ def killed_before_a_new_store_is_synced() -> SimulatedPosix:
         WORLD.store(machine)
     except Crashed:
         return machine.after_kill()
-    raise AssertionError("it was not killed")
+    raise AssertionError("the machine was not killed")
 
 
-def test_a_claim_never_outlives_the_store_that_it_names() -> None:
+def test_claim_never_survives_a_power_loss_without_its_store() -> None:
     survivors = list(
         crashes_of(
             killed_before_a_new_store_is_synced(),
@@ -54,7 +54,7 @@ def test_a_claim_never_outlives_the_store_that_it_names() -> None:
         assert WORLD.violation(machine, SOURCE, {}) == "", (crash, site)
 
 
-def test_only_a_run_that_has_cut_and_is_the_newest_marks_its_end() -> None:
+def test_only_the_newest_run_with_a_snapshot_marks_its_end() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     first, store = WORLD.begin(machine, SOURCE), WORLD.store(machine)
@@ -67,7 +67,7 @@ def test_only_a_run_that_has_cut_and_is_the_newest_marks_its_end() -> None:
     assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == second.epoch
 
 
-def test_a_run_that_ends_while_another_begins_is_no_sign_of_a_newer_store() -> None:
+def test_run_that_ends_while_another_begins_does_not_make_the_store_stale() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     first = WORLD.begin(machine, SOURCE)

@@ -1,4 +1,4 @@
-"""The original design's API, by itself: own steps, no Spark."""
+"""The API of the original design by itself: custom steps without Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from distcommit.stores.state.job_store import Roots
 
 @register
 class TouchCommitStep(CommitStep):
-    """A user's own step."""
+    """A custom step."""
 
     type_name: ClassVar[str] = "test-touch"
 
@@ -58,10 +58,10 @@ def open_store(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
 
 @pytest.fixture
 def store(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
-    made = open_store(context, tmp_path)
-    assert made.create("job")
-    assert not made.create("job")
-    return made
+    created = open_store(context, tmp_path)
+    assert created.create("job")
+    assert not created.create("job")
+    return created
 
 
 def move(low: int | None, high: int) -> HighWatermarkCommitStep:
@@ -69,7 +69,7 @@ def move(low: int | None, high: int) -> HighWatermarkCommitStep:
 
 
 def sealed(store: LogCommitStepStore) -> CommitSequence:
-    """What moves d's watermark to 5."""
+    """Seal a move of d's watermark to 5."""
     store.put("job", "d", move(None, 5))
     store.seal("job", "d")
     sequence = store.get_commit_sequence("job", "d")
@@ -77,7 +77,9 @@ def sealed(store: LogCommitStepStore) -> CommitSequence:
     return sequence
 
 
-def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
+def test_sealed_sequence_is_committed_by_another_process_after_a_crash(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
     staged = tmp_path / "staging" / "a"
     staged.write_bytes(b"x")
     store.put("job", "d", FsRenameCommitStep(context, "a", "d/a"))
@@ -86,7 +88,7 @@ def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, 
     assert not store.exists("job", "d")
     store.seal("job", "d")
     assert store.exists("job", "d")
-    del store  # the process dies here
+    del store  # simulates the death of the process
 
     after = open_store(context, tmp_path)
     sequence = after.get_commit_sequence("job", "d")
@@ -100,7 +102,7 @@ def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, 
     assert after.get_commit_sequence("job", "d") is None
 
 
-def test_room_is_made_once_and_what_was_put_stays_in_it(store: LogCommitStepStore) -> None:
+def test_create_is_idempotent_and_keeps_steps_that_were_put(store: LogCommitStepStore) -> None:
     assert store.create("job", "d")
     store.put("job", "d", HighWatermarkCommitStep("d", None, Watermark({"": 1})))
     assert not store.create("job", "d")
@@ -114,7 +116,7 @@ def test_unsealed_steps_are_never_executed(store: LogCommitStepStore, context: S
     assert open_store(context, tmp_path).get_commit_sequence("job", "d") is None
 
 
-def test_a_pending_sequence_is_neither_removed_nor_added_to(store: LogCommitStepStore, tmp_path: Path) -> None:
+def test_pending_sequence_cannot_be_removed_or_extended(store: LogCommitStepStore, tmp_path: Path) -> None:
     store.put("job", "d", TouchCommitStep(str(tmp_path / "own")))
     store.seal("job", "d")
     with pytest.raises(ConflictError, match="pending"):
@@ -131,7 +133,7 @@ def test_a_pending_sequence_is_neither_removed_nor_added_to(store: LogCommitStep
     assert not store.remove("job")
 
 
-def test_one_process_seals_round_after_round(store: LogCommitStepStore) -> None:
+def test_single_process_seals_several_sequences_in_succession(store: LogCommitStepStore) -> None:
     for low, high in ((None, 1), (1, 2), (2, 3)):
         store.put("job", "d", move(low, high))
         store.seal("job", "d")
@@ -141,23 +143,21 @@ def test_one_process_seals_round_after_round(store: LogCommitStepStore) -> None:
     assert store.watermark("job", "d") == Watermark({"": 3})
 
 
-def test_a_watermark_that_moved_meanwhile_is_refused_at_the_seal(store: LogCommitStepStore) -> None:
+def test_seal_is_refused_if_the_watermark_moved_meanwhile(store: LogCommitStepStore) -> None:
     store.put("job", "d", move(4, 5))
     with pytest.raises(ConflictError, match="the sequence cannot be sealed"):
         store.seal("job", "d")
     assert store.get_commit_sequence("job", "d") is None
 
 
-def test_a_process_that_was_fenced_seals_nothing(
-    store: LogCommitStepStore, context: StepContext, tmp_path: Path
-) -> None:
+def test_fenced_process_cannot_seal(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
     store.put("job", "d", move(None, 5))
     open_store(context, tmp_path).create("job")
     with pytest.raises(ConflictError):
         store.seal("job", "d")
 
 
-def test_a_fenced_process_never_takes_a_new_epoch(
+def test_fenced_process_never_takes_a_new_epoch(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     sequence = sealed(store)
@@ -168,7 +168,7 @@ def test_a_fenced_process_never_takes_a_new_epoch(
         store.seal("job", "d")
 
 
-def test_a_fenced_process_is_told_that_what_it_committed_is_not_closed_unless_who_came_has_closed_it(
+def test_commit_of_a_fenced_process_raises_until_the_newer_process_has_closed_the_sequence(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     sequence = sealed(store)
@@ -182,7 +182,7 @@ def test_a_fenced_process_is_told_that_what_it_committed_is_not_closed_unless_wh
     sequence.commit()
 
 
-def test_an_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path: Path) -> None:
+def test_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path: Path) -> None:
     class Unknown(TouchCommitStep):
         type_name = "test-unknown"
 
@@ -193,13 +193,13 @@ def test_an_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path:
     assert caught.value.ids["type_name"] == "test-unknown"
 
 
-def test_a_watermark_step_can_not_go_back() -> None:
+def test_watermark_step_cannot_move_backwards() -> None:
     with pytest.raises(ValueError, match="go back"):
         move(5, 4)
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "ünïcode", "a b:c", ".hidden", "x" * 500])
-def test_any_job_name_and_urn_has_a_place_of_its_own(context: StepContext, tmp_path: Path, name: str) -> None:
+def test_any_job_name_and_urn_is_stored_in_its_own_folder(context: StepContext, tmp_path: Path, name: str) -> None:
     store = open_store(context, tmp_path)
     store.create(name)
     store.put(name, name, TouchCommitStep(str(tmp_path / "t")))
@@ -210,7 +210,7 @@ def test_any_job_name_and_urn_has_a_place_of_its_own(context: StepContext, tmp_p
     assert [p.parent for p in tmp_path.rglob("store.json")] == [next((tmp_path / "stores").iterdir())]
 
 
-def test_verdict_of_a_bool_step() -> None:
+def test_bool_step_is_verified_as_done_or_pending() -> None:
     assert TouchCommitStep.verify_all([TouchCommitStep("/"), TouchCommitStep("/nope")]) == [
         Verdict.DONE,
         Verdict.PENDING,
@@ -218,7 +218,7 @@ def test_verdict_of_a_bool_step() -> None:
 
 
 def bucket_file(tmp_path: Path, urn: str) -> Path:
-    """The newest segment of the log that the dataset is in."""
+    """Return the newest segment of the log that contains the dataset."""
     return max((tmp_path / "stores" / "job" / "log" / bucket_name(bucket_of(urn, 4))).glob("*.seg"))
 
 
@@ -229,7 +229,7 @@ def commit(store: LogCommitStepStore, urn: str) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", None], ids=["emptied", "foreign", "cut"])
-def test_a_corrupt_log_stops_its_own_datasets_alone(
+def test_corrupt_log_stops_only_its_own_datasets(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path, damage: bytes | None
 ) -> None:
     assert bucket_of("d", 4) != bucket_of("g", 4)
@@ -251,11 +251,11 @@ def test_a_corrupt_log_stops_its_own_datasets_alone(
     assert (tmp_path / "d").exists()
 
 
-def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
+def test_log_that_could_not_be_fenced_is_fenced_before_its_first_use(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     store.put("job", "d", TouchCommitStep(str(tmp_path / "old")))
-    assert not store.exists("job", "d"), "the older process knows the log as it was"
+    assert not store.exists("job", "d"), "the older process must have read the log"
     file = bucket_file(tmp_path, "d")
     whole = file.read_bytes()
     file.write_bytes(b"")
@@ -267,7 +267,7 @@ def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
         store.seal("job", "d")
 
 
-def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be_opened_again(
+def test_rebucketed_store_can_be_read_and_must_be_reopened_for_writes(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     sequence = sealed(store)
@@ -281,7 +281,7 @@ def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be
         context.fs, Roots(str(folder), context.staging_root, context.output_root), "job", create=False
     )
     assert rebucket(job, Move(9), "moves", lambda step: None).datasets == 1
-    assert late.watermark("job", "d") == Watermark({"": 5}), "as it is in the generation that counts"
+    assert late.watermark("job", "d") == Watermark({"": 5}), "the watermark of the current generation must be returned"
     late.put("job", "d", move(5, 7))
     acts: list[Callable[[], object]] = [
         lambda: late.seal("job", "d"),
@@ -295,7 +295,7 @@ def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be
     again = open_store(context, tmp_path)
     again.put("job", "d", move(5, 7))
     again.seal("job", "d")
-    going_on = again.get_commit_sequence("job", "d")
-    assert going_on is not None
-    going_on.commit()
+    resumed = again.get_commit_sequence("job", "d")
+    assert resumed is not None
+    resumed.commit()
     assert late.watermark("job", "d") == again.watermark("job", "d") == Watermark({"": 7})

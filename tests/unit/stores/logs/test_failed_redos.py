@@ -1,4 +1,4 @@
-"""The commit step store counts failed redos as a job's runs do, and skips a dataset after the limit."""
+"""The commit step store counts failed redos like a job's runs, and skips a dataset after the limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 3
 
 @register
 class GateCommitStep(CommitStep):
-    """Fails until a file opens it."""
+    """A step that fails until a file opens the gate."""
 
     type_name: ClassVar[str] = "test-gate"
 
@@ -47,7 +47,7 @@ class GateCommitStep(CommitStep):
 
 @register
 class LostCommitStep(CommitStep):
-    """Its effect is lost."""
+    """A step whose effect is lost."""
 
     type_name: ClassVar[str] = "test-lost"
 
@@ -74,7 +74,7 @@ def context(tmp_path: Path) -> StepContext:
 
 
 def process(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
-    """The store as one more process opens it, which fences the one before."""
+    """Open the store as a new process, which fences the previous one."""
     store = LogCommitStepStore(context.fs, f"{tmp_path}/stores", context, max_attempts=LIMIT)
     store.create("job")
     return store
@@ -86,8 +86,8 @@ def state(context: StepContext, tmp_path: Path) -> DatasetState:
     return store.bucket_log(store.bucket_of("d")).refresh().state_of("d")
 
 
-def tried(store: LogCommitStepStore) -> str:
-    """What a process that goes on with the dataset is told: why it failed, or that there is nothing to do."""
+def attempted(store: LogCommitStepStore) -> str:
+    """Commit the sequence again; return the result, the error or `skipped`."""
     sequence = store.get_commit_sequence("job", "d")
     if sequence is None:
         return "skipped"
@@ -105,29 +105,29 @@ def sealed(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
     return store
 
 
-def test_the_process_that_sealed_a_sequence_may_try_it_any_number_of_times(
-    context: StepContext, tmp_path: Path
-) -> None:
+def test_process_that_sealed_a_sequence_may_retry_it_without_limit(context: StepContext, tmp_path: Path) -> None:
     store = sealed(context, tmp_path)
     for _ in range(LIMIT + 2):
-        assert "it returned False" in tried(store)
+        assert "it returned False" in attempted(store)
     assert state(context, tmp_path).tried_epochs == ()
     (tmp_path / "open").touch()
-    assert tried(store) == "returned True"
+    assert attempted(store) == "returned True"
 
 
-def test_failed_redos_of_as_many_processes_quarantine_and_later_ones_skip(context: StepContext, tmp_path: Path) -> None:
+def test_failed_redos_of_as_many_processes_as_the_limit_quarantine_the_dataset(
+    context: StepContext, tmp_path: Path
+) -> None:
     sealed(context, tmp_path)
     for number in range(1, LIMIT + 1):
         store = process(context, tmp_path)
-        for _ in range(2):  # attempts count processes, not tries
+        for _ in range(2):  # attempts count processes, not commits
             if number < LIMIT:
-                assert "it returned False" in tried(store)
+                assert "it returned False" in attempted(store)
         if number == LIMIT:
-            assert f"quarantined after {LIMIT} failed redos" in tried(store)
+            assert f"quarantined after {LIMIT} failed redos" in attempted(store)
         assert len(state(context, tmp_path).tried_epochs) == number
     after = process(context, tmp_path)
-    assert tried(after) == "skipped"
+    assert attempted(after) == "skipped"
     assert after.exists("job", "d")
     assert after.watermark("job", "d") is None
     with pytest.raises(ConflictError, match=r"release\('job', 'd', how\)"):
@@ -135,33 +135,31 @@ def test_failed_redos_of_as_many_processes_quarantine_and_later_ones_skip(contex
 
 
 @pytest.mark.parametrize("how", ["retry", "accept"])
-def test_a_quarantined_sequence_is_released(context: StepContext, tmp_path: Path, how: str) -> None:
+def test_quarantined_sequence_is_released_by_retry_or_accept(context: StepContext, tmp_path: Path, how: str) -> None:
     sealed(context, tmp_path)
     for _ in range(LIMIT):
-        tried(process(context, tmp_path))
+        attempted(process(context, tmp_path))
     store = process(context, tmp_path)
     store.release("job", "d", how)
     (tmp_path / "open").touch()
-    assert tried(store) == ("returned True" if how == "retry" else "skipped")
+    assert attempted(store) == ("returned True" if how == "retry" else "skipped")
     assert store.watermark("job", "d") == Watermark({"": 5})
 
 
-def test_an_outage_of_the_output_counts_for_nobody(context: StepContext, tmp_path: Path) -> None:
+def test_outage_of_the_output_is_not_counted_as_a_failed_redo(context: StepContext, tmp_path: Path) -> None:
     sealed(context, tmp_path)
     output = Path(context.output_root)
     for _ in range(LIMIT + 1):
         store = process(context, tmp_path)
         output.rename(f"{output}.away")
-        assert "it returned False" in tried(store)
+        assert "it returned False" in attempted(store)
         Path(f"{output}.away").rename(output)
     assert state(context, tmp_path).tried_epochs == ()
     (tmp_path / "open").touch()
-    assert tried(process(context, tmp_path)) == "returned True"
+    assert attempted(process(context, tmp_path)) == "returned True"
 
 
-def test_failed_redo_of_a_process_that_was_fenced_raises_and_counts_for_nobody(
-    context: StepContext, tmp_path: Path
-) -> None:
+def test_failed_redo_of_a_fenced_process_raises_and_is_not_counted(context: StepContext, tmp_path: Path) -> None:
     sealed(context, tmp_path)
     sequence = process(context, tmp_path).get_commit_sequence("job", "d")
     assert sequence is not None
@@ -171,7 +169,7 @@ def test_failed_redo_of_a_process_that_was_fenced_raises_and_counts_for_nobody(
     assert state(context, tmp_path).tried_epochs == ()
 
 
-def test_lost_step_quarantines_its_dataset_and_the_error_keeps_what_the_step_names(
+def test_lost_step_quarantines_its_dataset_and_the_error_keeps_the_ids_of_the_step(
     context: StepContext, tmp_path: Path
 ) -> None:
     store = process(context, tmp_path)

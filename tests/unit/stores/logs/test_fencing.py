@@ -1,4 +1,4 @@
-"""Runs take an epoch of their own, and fences are durable before anything is put above them."""
+"""Each run takes its own epoch, and fences are durable before a later record is put."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.engine.committing.situations import WORLD, check_recovery
 from tests.unit.engine.driver.machines import Machine, Meeting, fails, on_every_power_loss, source
 
 
-def test_of_two_runs_that_begin_at_once_each_has_an_epoch_of_its_own_or_none_wherever_they_meet() -> None:
+def test_two_concurrent_runs_never_share_an_epoch() -> None:
     refused = 0
     for number in range(100):
         machine = Machine()
@@ -24,18 +24,18 @@ def test_of_two_runs_that_begin_at_once_each_has_an_epoch_of_its_own_or_none_whe
         meeting = Meeting(machine, number, lambda store=store: fence_job(store, "r2"))  # type: ignore[misc]
         machine.faults.append(meeting)
         try:
-            mine = fence_job(store, "r1")
+            epoch = fence_job(store, "r1")
         except FencedError:
             refused += 1
         else:
             if meeting.result is None:
                 break
-            assert mine != meeting.result, number
+            assert epoch != meeting.result, number
     assert refused >= 3
     assert number >= refused
 
 
-def test_a_fence_that_races_with_an_older_run_s_checkpoint_is_taken_all_the_same() -> None:
+def test_fence_that_races_with_the_checkpoint_of_an_older_run_succeeds() -> None:
     machine = Machine()
     store = WORLD.store(machine)
     first = fence_job(store, "r1")
@@ -49,7 +49,7 @@ def test_a_fence_that_races_with_an_older_run_s_checkpoint_is_taken_all_the_same
     assert fence_job(store, "r2") > first + 1
 
 
-def test_a_run_that_can_not_write_the_job_log_says_so_and_not_that_another_run_began() -> None:
+def test_unwritable_job_log_raises_storage_error_instead_of_fenced_error() -> None:
     machine = Machine()
     store = WORLD.store(machine)
     machine.faults.append(fails(errno.ENOSPC, "write", "/log/job/"))
@@ -60,7 +60,7 @@ def test_a_run_that_can_not_write_the_job_log_says_so_and_not_that_another_run_b
     check_recovery(machine, source(a=1))
 
 
-def test_no_power_loss_leaves_a_hole_in_a_log_above_what_a_dead_writer_put() -> None:
+def test_power_loss_never_leaves_a_hole_in_a_log_above_the_record_of_a_dead_writer() -> None:
     machine = Machine()
     log = WORLD.store(machine).bucket_log(0, 1)
     machine.syncfs("/")
@@ -77,12 +77,12 @@ def test_no_power_loss_leaves_a_hole_in_a_log_above_what_a_dead_writer_put() -> 
         fence_bucket(log, 1, "dead")
     machine.restart()
     assert WORLD.store(machine).bucket_log(0).refresh().fence_epoch == 1
-    seen: list[int] = []
+    epochs: list[int] = []
 
-    def look(after: SimulatedPosix, where: str) -> None:
-        seen.append(WORLD.store(after).bucket_log(0).refresh().fence_epoch)
+    def record_epoch(after: SimulatedPosix, where: str) -> None:
+        epochs.append(WORLD.store(after).bucket_log(0).refresh().fence_epoch)
 
-    on_every_power_loss(machine, look)
+    on_every_power_loss(machine, record_epoch)
     fence_bucket(WORLD.store(machine).bucket_log(0, 2), 2, "alive")
     machine.mkdir("/end")
-    assert {0, 1, 2} == set(seen)
+    assert {0, 1, 2} == set(epochs)

@@ -1,5 +1,7 @@
-"""A person accepts what a target has refused for good: what is prepared there for it is taken away, by the next run at
-the latest, whatever dies in between."""
+"""An operator accepts a sequence that its target refused for good.
+
+Its prepared transactions are rolled back by the next run at the latest, whatever dies in between.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ WORLD = World()
 
 @dataclass
 class PreparingSink(LeavingSink):
-    """Its writers leave what can be committed by its name alone."""
+    """A sink whose writers leave transactions that can be committed by name alone."""
 
     name: ClassVar[str] = "preparing"
     leaves_in_doubt: ClassVar[bool] = True
@@ -44,7 +46,7 @@ def refused(request: CommitRequest) -> CommitOutcome:
 
 
 def quarantined(sink: LeavingSink) -> tuple[Machine, tuple[str, ...]]:
-    """A machine with a dataset that the sink's target has refused, and whose attempts its request names."""
+    """Return a machine with a dataset that the target refused, and the attempts named in its request."""
     machine = Machine()
     sink.answers = refused
     go(sink, machine, source(a=2))
@@ -54,25 +56,25 @@ def quarantined(sink: LeavingSink) -> tuple[Machine, tuple[str, ...]]:
 
 
 def accept(sink: LeavingSink, machine: Machine) -> None:
-    operator_actions.accept(WORLD.store(machine), "a", "a person", {sink.name: sink})
+    operator_actions.accept(WORLD.store(machine), "a", "operator", {sink.name: sink})
 
 
-def discarded(sink: LeavingSink) -> list[str]:
+def discarded_attempts(sink: LeavingSink) -> list[str]:
     return [lost.attempt for lost in sink.discarded]
 
 
-def test_what_is_prepared_is_taken_away_at_once_and_told_once() -> None:
+def test_accept_rolls_back_prepared_attempts_at_once_and_only_once() -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
     accept(sink, machine)
-    assert tuple(discarded(sink)) == attempts
+    assert tuple(discarded_attempts(sink)) == attempts
     assert go(sink, machine, source(a=3)).succeeded
-    assert tuple(discarded(sink)) == attempts
+    assert tuple(discarded_attempts(sink)) == attempts
     assert sink.rows == {"a": ["a/0/2"]}
     assert machine.paths(STAGING) == {}
 
 
-def test_a_target_that_is_away_is_asked_by_the_next_run() -> None:
+def test_next_run_rolls_back_attempts_of_a_target_that_was_unavailable() -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
     sink.down = True
@@ -82,12 +84,12 @@ def test_a_target_that_is_away_is_asked_by_the_next_run() -> None:
     assert sink.discarded == []
     sink.down = False
     go(sink, machine, source(a=2))
-    assert tuple(discarded(sink)) == attempts
+    assert tuple(discarded_attempts(sink)) == attempts
     assert machine.paths(STAGING) == {}
 
 
 class _DiedError(BaseException):
-    """As of a command that is killed."""
+    """A simulated kill of the command."""
 
 
 def dies(*_: object) -> None:
@@ -101,17 +103,17 @@ def killed_at(owner: object, name: str, act: Callable[[], None]) -> None:
             act()
 
 
-def test_killed_after_the_record_the_next_run_takes_it_away() -> None:
+def test_next_run_rolls_back_attempts_if_accept_died_after_its_record() -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
     killed_at(SinkCommitStep, "undo", lambda: accept(sink, machine))
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     go(sink, machine, source(a=2))
-    assert tuple(discarded(sink)) == attempts
+    assert tuple(discarded_attempts(sink)) == attempts
 
 
 @pytest.mark.parametrize("how", ["retry", "accept"])
-def test_killed_before_the_record_nothing_of_it_is_taken_away_until_somebody_says_so(how: str) -> None:
+def test_attempts_are_kept_if_accept_died_before_its_record(how: str) -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
     killed_at(operator_actions, "_act", lambda: accept(sink, machine))
@@ -122,16 +124,16 @@ def test_killed_before_the_record_nothing_of_it_is_taken_away_until_somebody_say
     sink.answers = lambda request: None
     if how == "accept":
         accept(sink, machine)
-        assert tuple(discarded(sink)) == attempts
+        assert tuple(discarded_attempts(sink)) == attempts
         return
-    operator_actions.retry(WORLD.store(machine), "a", "a person")
+    operator_actions.retry(WORLD.store(machine), "a", "operator")
     for _ in range(2):
         assert go(sink, machine, source(a=2)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1"]}
-    assert sink.discarded == [], "it was committed"
+    assert sink.discarded == [], "committed attempts must not be rolled back"
 
 
-def test_data_files_stay_as_who_is_about_to_commit_them_would_not_see_that_they_go() -> None:
+def test_data_files_are_kept_because_a_late_committer_could_still_commit_them() -> None:
     sink = LeavingSink()
     machine, _ = quarantined(sink)
     accept(sink, machine)
@@ -139,16 +141,16 @@ def test_data_files_stay_as_who_is_about_to_commit_them_would_not_see_that_they_
     assert sink.discarded == []
 
 
-def test_without_the_sink_it_is_accepted_and_told_what_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_accept_without_the_sink_warns_about_attempts_left_at_the_target(caplog: pytest.LogCaptureFixture) -> None:
     sink = PreparingSink()
     machine, _ = quarantined(sink)
-    operator_actions.accept(WORLD.store(machine), "a", "a person", {})
+    operator_actions.accept(WORLD.store(machine), "a", "operator", {})
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     assert "may stay at a target" in caplog.text
     assert "'preparing'" in caplog.text
 
 
-def test_what_is_not_quarantined_is_refused() -> None:
+def test_accept_of_a_dataset_that_is_not_quarantined_is_refused() -> None:
     sink, machine = PreparingSink(), Machine()
     assert go(sink, machine, source(a=2)).succeeded
     with pytest.raises(ConflictError, match="expected it to be quarantined"):
@@ -157,7 +159,7 @@ def test_what_is_not_quarantined_is_refused() -> None:
 
 
 def quarantined_by_itself(sink: LeavingSink, folder: Path) -> LogCommitStepStore:
-    """A store without a job, whose dataset the sink's target has refused."""
+    """Return a store without a job, whose dataset the target refused."""
     context = StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"), {sink.name: sink})
     store = LogCommitStepStore(context.fs, str(folder / "stores"), context)
     store.create("job")
@@ -172,14 +174,14 @@ def quarantined_by_itself(sink: LeavingSink, folder: Path) -> LogCommitStepStore
     return store
 
 
-def test_a_stores_own_release_takes_it_away_too(tmp_path: Path) -> None:
+def test_release_of_a_commit_step_store_rolls_back_prepared_attempts(tmp_path: Path) -> None:
     sink = PreparingSink()
     quarantined_by_itself(sink, tmp_path).release("job", "a", "accept")
-    assert discarded(sink) == ["one", "two"]
+    assert discarded_attempts(sink) == ["one", "two"]
     assert [path for path in (tmp_path / "staging").rglob("*") if path.is_file()] == []
 
 
-def test_a_stores_own_release_says_what_stays_at_a_target_that_is_away(tmp_path: Path) -> None:
+def test_release_of_a_commit_step_store_names_attempts_left_at_an_unavailable_target(tmp_path: Path) -> None:
     sink = PreparingSink(down=True)
     store = quarantined_by_itself(sink, tmp_path)
     with pytest.raises(TransientError, match=r"could not be rolled back.*'preparing'.*have prepared: one, two"):

@@ -1,4 +1,4 @@
-"""Making and opening a job's store: what is refused, by name, before anything is done."""
+"""Creation and opening of a job's store; unusable stores are refused with their name before anything is written."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def make(calls: SimulatedPosix, buckets: int | None = 3, *, create: bool = True)
 
 
 def marker(machine: Machine) -> dict[str, object]:
-    found: dict[str, object] = msgspec.json.decode(
+    document: dict[str, object] = msgspec.json.decode(
         machine.paths("/job/store")["/job/store/store.json"].partition(b"xxh3")[0]
     )
-    return found
+    return document
 
 
-def test_a_store_that_is_there_is_opened_as_it_is_and_never_made_anew() -> None:
+def test_existing_store_is_opened_unchanged_and_never_recreated() -> None:
     machine = Machine()
-    made = make(machine)
-    assert has_store(made.fs, ROOTS)
-    fence_job(made, "r1")
+    store = make(machine)
+    assert has_store(store.fs, ROOTS)
+    fence_job(store, "r1")
     before = machine.paths("/job")
     machine.made.clear()
     assert make(machine, None, create=False).buckets == 3
     assert make(machine).buckets == 3
     assert machine.paths("/job") == before
-    assert {operation.kind for operation in machine.made} == {"read", "scandir"}, "opening costs O(1)"
+    assert {operation.kind for operation in machine.made} == {"read", "scandir"}, "opening must only read and list"
 
 
-def test_a_missing_store_is_not_made_unasked() -> None:
+def test_missing_store_is_not_created_without_the_create_option() -> None:
     machine = Machine()
     with pytest.raises(ConfigurationError, match="the store does not exist") as caught:
         make(machine, create=False)
@@ -62,13 +62,13 @@ def test_a_missing_store_is_not_made_unasked() -> None:
     assert not has_store(SimulatedFileSystem(machine), ROOTS)
 
 
-def test_a_new_store_for_which_nobody_names_a_number_of_buckets_has_the_default() -> None:
+def test_new_store_without_a_number_of_buckets_has_the_default() -> None:
     machine = Machine()
     assert make(machine, None).buckets == DEFAULT_BUCKETS
     assert make(machine, None).buckets == make(machine, DEFAULT_BUCKETS).buckets
 
 
-def test_another_job_s_store_is_refused() -> None:
+def test_store_of_another_job_is_refused() -> None:
     machine = Machine()
     make(machine)
     with pytest.raises(ConfigurationError, match="another job") as caught:
@@ -76,7 +76,7 @@ def test_another_job_s_store_is_refused() -> None:
     assert (caught.value.expected, caught.value.found) == ("job 'other'", "job 'job'")
 
 
-def test_another_number_of_buckets_is_refused() -> None:
+def test_store_with_another_number_of_buckets_is_refused() -> None:
     machine = Machine()
     make(machine)
     with pytest.raises(ConfigurationError, match="another number of buckets") as caught:
@@ -84,7 +84,7 @@ def test_another_number_of_buckets_is_refused() -> None:
     assert (caught.value.expected, caught.value.found) == ("commit.buckets: 4", "3 buckets")
 
 
-def test_a_store_of_another_format_version_is_refused() -> None:
+def test_store_of_another_format_version_is_refused() -> None:
     machine = Machine()
     make(machine)
     written = machine.read_file("/job/store/store.json")
@@ -98,7 +98,7 @@ def test_a_store_of_another_format_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff\xff", b'{"format": 5}', b"[" * 100_000])
-def test_a_corrupt_marker_is_named_and_the_store_not_made_anew(data: bytes) -> None:
+def test_corrupt_marker_is_named_and_the_store_is_not_recreated(data: bytes) -> None:
     machine = Machine()
     make(machine)
     machine.put("/job/store/store.json", data)
@@ -108,7 +108,7 @@ def test_a_corrupt_marker_is_named_and_the_store_not_made_anew(data: bytes) -> N
     assert machine.paths("/job/store")["/job/store/store.json"] == data
 
 
-def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
+def test_unreadable_marker_raises_configuration_error() -> None:
     machine = Machine()
     make(machine)
     machine.faults.append(fails(errno.EACCES, "read", "store.json"))
@@ -118,7 +118,7 @@ def test_a_marker_that_may_not_be_read_is_a_configuration_error() -> None:
 
 @pytest.mark.parametrize("folder", ["store", "staging", "output"])
 @pytest.mark.parametrize(("kind", "code"), [("mkdir", errno.EACCES), ("create", errno.EROFS), ("fsync", errno.ENOSPC)])
-def test_a_folder_that_can_not_be_made_or_written_is_named(folder: str, kind: str, code: int) -> None:
+def test_folder_that_cannot_be_created_or_written_is_named(folder: str, kind: str, code: int) -> None:
     machine = Machine()
     machine.faults.append(fails(code, kind, f"/job/{folder}"))
     with pytest.raises(ConfigurationError, match="cannot be created or written") as caught:
@@ -152,7 +152,7 @@ def test_staging_on_another_file_system_is_refused_by_name(tmp_path: Path) -> No
 
 
 class ReplacingCalls(RealPosixCalls):
-    """A file system whose rename replaces what is there (as an old FUSE mount does)."""
+    """System calls of a file system whose rename replaces existing files, as an old FUSE mount does."""
 
     def __init__(self, *, only_between_folders: bool) -> None:
         super().__init__()
@@ -166,19 +166,19 @@ class ReplacingCalls(RealPosixCalls):
 
 
 @pytest.mark.parametrize(
-    ("between", "what"), [(False, "put-if-absent"), (True, "rename without replacing an existing file")]
+    ("between", "ability"), [(False, "put-if-absent"), (True, "rename without replacing an existing file")]
 )
-def test_a_file_system_whose_rename_replaces_is_refused_by_name(tmp_path: Path, between: bool, what: str) -> None:
+def test_file_system_whose_rename_replaces_is_refused_by_name(tmp_path: Path, between: bool, ability: str) -> None:
     fs = LocalFileSystem(ReplacingCalls(only_between_folders=between))
     with pytest.raises(ConfigurationError, match="this file file system lacks an ability") as caught:
         open_store(fs, roots(tmp_path), "job", 1, create=True)
-    assert what in str(caught.value)
+    assert ability in str(caught.value)
     assert not (tmp_path / "store" / "store.json").exists()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 class UntriedFileSystem(LocalFileSystem):
-    """One whose kind nobody has tried: what comes of each trial is said before."""
+    """A file system of an unknown kind, with a given outcome for each probe."""
 
     def __init__(self, *outcomes: Exception) -> None:
         super().__init__()
@@ -196,34 +196,34 @@ UNFIT = ConfigurationError("it can't")
 
 
 @pytest.mark.parametrize("outcomes", [(), (UNFIT,), (UNFIT, FileNotFoundError("swept by a twin"))])
-def test_an_untried_file_system_is_tried_in_full_and_again_if_it_fails(
+def test_unknown_file_system_is_probed_completely_and_again_after_a_failure(
     tmp_path: Path, outcomes: tuple[Exception, ...]
 ) -> None:
-    left = tmp_path / "store" / "probe-folder-of-one-that-died" / "deep"
-    left.mkdir(parents=True)
-    (left / "file").touch()
+    orphaned = tmp_path / "store" / "probe-folder-of-one-that-died" / "deep"
+    orphaned.mkdir(parents=True)
+    (orphaned / "file").touch()
     fs = UntriedFileSystem(*outcomes)
     open_store(fs, roots(tmp_path), "job", 1, create=True)
     assert fs.tried == len(outcomes) + 1
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["log", "store.json"]
     open_store(fs, roots(tmp_path), "job", 1, create=True)
-    assert fs.tried == len(outcomes) + 1, "a store that is there is only opened"
+    assert fs.tried == len(outcomes) + 1, "an existing store must be opened without a probe"
 
 
-def test_an_untried_file_system_that_fails_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_unknown_file_system_that_fails_its_probes_is_refused_and_no_file_is_left(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="it can't"):
         open_store(UntriedFileSystem(*[UNFIT] * 3), roots(tmp_path), "job", 1, create=True)
     assert list((tmp_path / "store").iterdir()) == []
 
 
 class NoRenameat2Calls(RealPosixCalls):
-    """A file system without RENAME_NOREPLACE (NFS): link and unlink do."""
+    """System calls of a file system without RENAME_NOREPLACE (NFS), where link and unlink are used."""
 
     def rename_noreplace(self, source: str, target: str) -> None:
         raise OSError(errno.EINVAL, "not supported", target)
 
 
-def test_a_file_system_without_renameat2_is_good_enough_if_it_links(tmp_path: Path) -> None:
+def test_file_system_without_renameat2_is_accepted_if_it_links(tmp_path: Path) -> None:
     store = open_store(LocalFileSystem(NoRenameat2Calls()), roots(tmp_path), "job", 1, create=True)
     assert fence_job(store, "r1") == 2
 
@@ -233,26 +233,26 @@ class NoLinkCalls(NoRenameat2Calls):
         raise OSError(errno.EPERM, "not permitted", target)
 
 
-def test_a_file_system_that_neither_renames_nor_links_is_refused(tmp_path: Path) -> None:
+def test_file_system_that_neither_renames_nor_links_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         open_store(LocalFileSystem(NoLinkCalls()), roots(tmp_path), "job", 1, create=True)
 
 
-def test_two_creators_at_once_both_open_one_and_the_same_store_wherever_they_meet() -> None:
+def test_two_concurrent_creators_open_the_same_store() -> None:
     for number in range(1000):
         machine = Machine()
         meeting = Meeting(machine, number, partial(make, machine))
         machine.faults.append(meeting)
-        mine = make(machine)
+        store = make(machine)
         if meeting.result is None:
             break
-        assert meeting.result.buckets == mine.buckets == 3, number
-        assert fence_job(mine, "r1") < fence_job(meeting.result, "r2"), number
+        assert meeting.result.buckets == store.buckets == 3, number
+        assert fence_job(store, "r1") < fence_job(meeting.result, "r2"), number
         assert not [path for path in machine.paths("/job") if "probe" in path], number
     assert number > 40
 
 
-def test_of_two_creators_who_want_different_buckets_one_is_refused() -> None:
+def test_concurrent_creators_with_different_buckets_conflict_and_one_is_refused() -> None:
     machine = Machine()
     meeting = Meeting(machine, 30, lambda: make(machine, 5))
     machine.faults.append(meeting)
@@ -261,7 +261,7 @@ def test_of_two_creators_who_want_different_buckets_one_is_refused() -> None:
     assert meeting.result.buckets == 5
 
 
-def test_a_creation_that_crashed_anywhere_is_made_good_by_the_next() -> None:
+def test_store_creation_killed_at_any_operation_is_completed_by_the_next() -> None:
     for number in range(1000):
         machine = Machine()
         meeting = Meeting(machine, number, crash)
@@ -285,7 +285,7 @@ def crash() -> None:
 
 
 class ApartMachine(LinkMachine):
-    """Staging and output on two file systems, and a kernel that says so only where the new name is free."""
+    """A machine with staging and output on two file systems, whose kernel reports this only if the new name is free."""
 
     def link(self, source: str, target: str) -> None:
         if source.startswith(STAGING) and target.startswith(OUTPUT) and target not in dict(self.walk("/")):
@@ -293,16 +293,16 @@ class ApartMachine(LinkMachine):
         super().link(source, target)
 
 
-def test_staging_and_output_on_two_file_systems_are_refused_when_the_store_is_made() -> None:
+def test_staging_and_output_on_two_file_systems_are_refused_at_store_creation() -> None:
     with pytest.raises(ConfigurationError, match="must share one file system"):
         WORLD.store(ApartMachine())
     WORLD.store(LinkMachine())
 
 
 @pytest.mark.parametrize("place", ["store", "staging", "output"])
-def test_what_was_probed_with_is_taken_away_though_one_of_it_can_not_be_at_once(place: str) -> None:
+def test_probe_files_are_deleted_although_one_delete_fails(place: str) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, "unlink", f"/job/{place}/probe-", times=1))
-    with suppress(ConfigurationError):  # if it is what is tried that fails
+    with suppress(ConfigurationError):  # the failed delete may be part of the probe
         WORLD.store(machine)
     assert not [path for path in machine.paths("/job") if "probe-" in path]

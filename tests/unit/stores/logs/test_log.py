@@ -1,4 +1,4 @@
-"""The commit log on a real folder: numbering, folding, truncation, zombies, corruption."""
+"""The commit log in a real folder: numbering, folds, truncation, zombies and corruption."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def close(log: CommitLog, urn: str, epoch: int) -> Fold:
     return log.settle(lambda fold: Done(epoch, (name,)) if fold.sequence(name) else None)
 
 
-def test_two_writers_see_one_order(tmp_path: Path) -> None:
+def test_two_writers_see_the_same_order_of_records(tmp_path: Path) -> None:
     one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
     fence(one, 1)
     seal(one, "a", 1, 5)
@@ -66,28 +66,29 @@ def test_two_writers_see_one_order(tmp_path: Path) -> None:
 
 
 class SweptAside(LocalFileSystem):
-    """So many puts find that what they wrote aside was swept before it took its name."""
+    """A file system where the temporary file of the first `times` puts is swept before its rename."""
 
     def __init__(self, times: int) -> None:
         super().__init__(durable=False)
-        self._left = times
+        self._remaining = times
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        self._left -= 1
-        if self._left >= 0:
+        self._remaining -= 1
+        if self._remaining >= 0:
             raise FileNotFoundError(errno.ENOENT, "swept", path)
         return super().put_if_absent(path, data)
 
 
-def test_whose_first_segment_is_swept_aside_tries_again_and_one_that_never_gets_there_says_so(tmp_path: Path) -> None:
+def test_first_segment_whose_temporary_file_is_swept_is_retried_a_limited_number_of_times(tmp_path: Path) -> None:
     CommitLog(SweptAside(2), str(tmp_path / "twice")).create()
     assert fence(CommitLog(FS, str(tmp_path / "twice"), 1), 1).fence_epoch == 1
     with pytest.raises(FileNotFoundError, match="swept"):
         CommitLog(SweptAside(9), str(tmp_path / "always")).create()
 
 
-def test_a_lost_race_is_decided_anew(tmp_path: Path) -> None:
-    """Between fold and put another writer takes the number: the old payload is dropped, not put at the next one."""
+def test_writer_that_loses_a_race_decides_again(tmp_path: Path) -> None:
+    """Another writer takes the number between fold and put. The old payload is dropped instead of being put at the next
+    number."""
     one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
     fence(one, 1)
     two.refresh()
@@ -119,7 +120,7 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
     assert len(list((tmp_path / "log").iterdir())) < 16
 
 
-def test_what_lies_below_a_checkpoint_may_be_gone_or_torn_but_is_no_other(tmp_path: Path) -> None:
+def test_segment_below_a_checkpoint_may_be_missing_or_damaged_but_not_different(tmp_path: Path) -> None:
     log = make_log(tmp_path / "log")
     fence(log, 1)
     head = log.head(0)
@@ -135,7 +136,7 @@ def test_what_lies_below_a_checkpoint_may_be_gone_or_torn_but_is_no_other(tmp_pa
 
 
 class _WatchedReads(LocalFileSystem):
-    """Notes which files are read, and lets somebody else go first, once, before the next one is."""
+    """A file system that records reads, and runs a competing action once before the next read."""
 
     def __init__(self) -> None:
         super().__init__(durable=False)
@@ -149,7 +150,7 @@ class _WatchedReads(LocalFileSystem):
         return super().read(path)
 
 
-def test_who_has_read_a_log_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_reader_reads_only_new_segments(tmp_path: Path) -> None:
     fs = _WatchedReads()
     log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
     fence(log, 1)
@@ -162,7 +163,7 @@ def test_who_has_read_a_log_reads_only_what_is_new(tmp_path: Path) -> None:
 
 
 class _Listings(LocalFileSystem):
-    """Counts how often folders are listed."""
+    """A file system that counts listings."""
 
     def __init__(self) -> None:
         super().__init__(durable=False)
@@ -173,12 +174,12 @@ class _Listings(LocalFileSystem):
         return super().list_folder(path)
 
 
-def test_a_log_is_listed_once_for_a_record_and_not_to_sweep_or_for_a_checkpoint_that_is_not_due(tmp_path: Path) -> None:
+def test_log_is_listed_once_for_each_record_and_not_for_sweeps_or_early_checkpoints(tmp_path: Path) -> None:
     fs = _Listings()
     log = make_log(tmp_path / "log", fs=fs)
     (tmp_path / "log" / f"{TEMPORARY}left").touch()
     log.refresh()
-    assert fs.listed == 2  # what it has read counts once a listing after that shows it
+    assert fs.listed == 2  # segments count once a later listing shows them
     fence(log, 1)
     log.sweep_temporary()
     run_alone(log.checkpoint_batched(at_least=2))
@@ -186,28 +187,28 @@ def test_a_log_is_listed_once_for_a_record_and_not_to_sweep_or_for_a_checkpoint_
     assert fs.listed == 3
     assert not [path for path in (tmp_path / "log").iterdir() if path.name.startswith(TEMPORARY)]
     assert fence(log, 1).fence_epoch == 1
-    assert fs.listed == 4, "that there is nothing to do is told by a look"
+    assert fs.listed == 4, "a settle without a record must list the log once"
 
 
-def test_who_decides_on_an_older_fold_decides_again_on_what_is_there(tmp_path: Path) -> None:
+def test_decision_on_an_outdated_fold_is_repeated_on_the_current_one(tmp_path: Path) -> None:
     one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
     fence(one, 1)
     two.refresh()
     seal(one, "a", 1, 5)
-    asked: list[int] = []
+    numbers: list[int] = []
 
     def decide(fold: Fold) -> Record | None:
-        asked.append(fold.number)
+        numbers.append(fold.number)
         return None if fold.fence_epoch == 2 else Fence(2, "r2")
 
     fold = two.settle(decide)
-    assert asked == [2, 3, 4]
+    assert numbers == [2, 3, 4]
     assert (fold.fence_epoch, fold.state_of("a").closed_epoch) == (2, 1)
     seal(one, "b", 2, 5)
-    assert "b" in fence(two, 2).datasets, "that there is nothing to do is never said of an older fold"
+    assert "b" in fence(two, 2).datasets, "a settle without a record must return the current fold"
 
 
-def test_a_fold_is_not_taken_for_known_if_the_look_at_what_is_new_failed(tmp_path: Path) -> None:
+def test_fold_is_not_current_after_a_failed_refresh(tmp_path: Path) -> None:
     fs = _WatchedReads()
     log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
     fence(log, 1)
@@ -223,7 +224,7 @@ def test_a_fold_is_not_taken_for_known_if_the_look_at_what_is_new_failed(tmp_pat
     assert reader.latest().state_of("a").sequence is not None
 
 
-def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_path: Path) -> None:
+def test_reader_restarts_if_a_segment_is_truncated_before_its_read(tmp_path: Path) -> None:
     fs = _WatchedReads()
     log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
     fence(log, 1)
@@ -239,7 +240,7 @@ def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_p
     assert not fs.race
 
 
-def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: Path) -> None:
+def test_zombie_record_on_a_truncated_number_has_no_effect(tmp_path: Path) -> None:
     log, zombie = make_log(tmp_path / "log"), make_log(tmp_path / "log")
     fence(log, 1)
     stale = zombie.refresh()
@@ -248,7 +249,7 @@ def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: 
         fence(log, epoch)
         run_alone(log.checkpoint_batched(at_least=1))
     path = tmp_path / "log" / f"{number:012d}.seg"
-    assert not path.exists(), "the number was truncated away"
+    assert not path.exists(), "the number must have been truncated"
     intent = Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 5}), ()),))
     assert stale.fence_epoch == 1
     assert FS.put_if_absent(str(path), encode_segment(Segment(1, "ff", intent)))
@@ -258,7 +259,7 @@ def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: 
     assert not path.exists()
 
 
-def test_a_reader_whose_segments_are_truncated_under_it_starts_again(tmp_path: Path) -> None:
+def test_reader_restarts_if_its_segments_are_truncated_while_it_reads(tmp_path: Path) -> None:
     writer = make_log(tmp_path / "log")
     fence(writer, 1)
     seal(writer, "a", 1, 1)
@@ -281,7 +282,7 @@ def test_a_reader_whose_segments_are_truncated_under_it_starts_again(tmp_path: P
 
 
 @pytest.mark.parametrize("damage", ["empty", "torn", "flipped", "foreign", "newer", "renumbered"])
-def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -> None:
+def test_damaged_segment_is_named_and_never_skipped(tmp_path: Path, damage: str) -> None:
     log = make_log(tmp_path / "log")
     fence(log, 1)
     seal(log, "a", 1, 1)
@@ -303,7 +304,7 @@ def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -
     assert caught.value.ids["path"] == str(path)
 
 
-def test_a_missing_segment_is_an_error_not_an_older_state(tmp_path: Path) -> None:
+def test_missing_segment_raises_instead_of_returning_an_older_state(tmp_path: Path) -> None:
     log = make_log(tmp_path / "log")
     fence(log, 1)
     seal(log, "a", 1, 1)
@@ -313,7 +314,7 @@ def test_a_missing_segment_is_an_error_not_an_older_state(tmp_path: Path) -> Non
 
 
 class FlakyCalls(RealPosixCalls):
-    """Answers of the first `times` renames are lost, after they took effect or before."""
+    """System calls that lose the answers of the first `times` renames, after or before these took effect."""
 
     def __init__(self, times: int, *, takes_effect: bool) -> None:
         super().__init__()
@@ -329,25 +330,25 @@ class FlakyCalls(RealPosixCalls):
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])
-def test_a_lost_answer_is_read_back(tmp_path: Path, takes_effect: bool) -> None:
+def test_outcome_of_a_put_with_a_lost_answer_is_read_back(tmp_path: Path, takes_effect: bool) -> None:
     log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(1, takes_effect=takes_effect)))
     fold = fence(log, 1)
     assert (fold.fence_epoch, fold.number) == (1, 2)
 
 
-def test_an_outage_ends_in_an_error_that_says_the_outcome_is_unknown(tmp_path: Path) -> None:
+def test_outage_of_the_log_raises_outcome_unknown_error(tmp_path: Path) -> None:
     log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(99, takes_effect=False)))
     with pytest.raises(OutcomeUnknownError):
         fence(log, 1)
 
 
-def test_decoding_is_bounded_and_typed_for_any_bytes() -> None:
+def test_decoding_of_any_bytes_raises_corrupt_error() -> None:
     for data in (b"", b"\n", b"distcommit-segment 1\n", bytes(range(256)) * 10):
         with pytest.raises(CorruptError):
             decode_segment(data, "x")
 
 
-def test_an_emptied_log_is_a_damaged_one_not_a_new_one(tmp_path: Path) -> None:
+def test_emptied_log_is_reported_as_damaged_and_not_as_new(tmp_path: Path) -> None:
     log = make_log(tmp_path / "log")
     fence(log, 1)
     for path in (tmp_path / "log").iterdir():
@@ -357,7 +358,7 @@ def test_an_emptied_log_is_a_damaged_one_not_a_new_one(tmp_path: Path) -> None:
             reader.refresh()
 
 
-def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does_not_count() -> None:
+def test_zombie_record_on_a_number_truncated_during_a_read_is_ignored() -> None:
     machine = Machine()
     fs, folder = SimulatedFileSystem(machine), "/job/log"
     keeper, reader = CommitLog(fs, folder), CommitLog(fs, folder)
@@ -367,7 +368,7 @@ def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does
     keeper.settle(Once(Fence(3, "new")))
     place = f"{folder}/{keeper.refresh().number:012d}.seg"
 
-    def truncated_and_written_anew(operation: Operation) -> None:
+    def truncate_and_put_again(operation: Operation) -> None:
         if operation == Operation("read", place):
             machine.faults.clear()
             for epoch in (4, 5):
@@ -375,7 +376,7 @@ def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does
                 run_alone(keeper.checkpoint_batched(at_least=1))
             assert fs.put_if_absent(place, encode_segment(Segment(2, "ff", Decide(2))))
 
-    machine.faults.append(truncated_and_written_anew)
+    machine.faults.append(truncate_and_put_again)
     fold = reader.refresh()
     assert machine.faults == []
     assert (fold.fence_epoch, fold.decided_epochs) == (5, frozenset())
@@ -386,16 +387,16 @@ def fenced(fold: Fold) -> Record | None:
 
 
 _WHEN = {
-    "the temporary file is made": "open_new",
-    "it is written": "write",
-    "it is synced": "fsync",
-    "it gets its name": "rename_noreplace",
+    "at creation of the temporary file": "open_new",
+    "at its write": "write",
+    "at its sync": "fsync",
+    "at its rename": "rename_noreplace",
 }
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("call", _WHEN.values(), ids=_WHEN)
-def test_a_storage_that_takes_nothing_is_told_as_such_and_never_as_an_unknown_outcome(call: str, code: int) -> None:
+def test_storage_refusal_raises_storage_refused_error_and_never_outcome_unknown(call: str, code: int) -> None:
     machine = new_machine()
     log = CommitLog(SimulatedFileSystem(machine), "/job/log")
     log.create()
@@ -410,7 +411,7 @@ def test_a_storage_that_takes_nothing_is_told_as_such_and_never_as_an_unknown_ou
     assert full.settle(fenced).fence_epoch == 2
 
 
-def test_a_refusal_that_does_not_last_costs_nothing() -> None:
+def test_temporary_storage_refusal_is_retried() -> None:
     machine = new_machine()
     log = CommitLog(SimulatedFileSystem(machine), "/job/log")
     log.create()
@@ -419,7 +420,7 @@ def test_a_refusal_that_does_not_last_costs_nothing() -> None:
     assert busy.settle(fenced).fence_epoch == 2
 
 
-def test_a_full_disk_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+def test_full_disk_after_a_lost_answer_raises_outcome_unknown_error() -> None:
     machine = new_machine()
     CommitLog(SimulatedFileSystem(machine), "/job/log").create()
     codes = iter([errno.EIO, errno.ENOSPC, errno.ENOSPC])
@@ -433,7 +434,7 @@ def test_a_full_disk_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
         log.settle(fenced)
 
 
-def test_a_refusal_of_the_next_record_is_told_as_such_though_the_answer_to_the_one_before_was_lost() -> None:
+def test_storage_refusal_of_a_record_raises_although_the_answer_to_the_previous_one_was_lost() -> None:
     machine = new_machine()
     CommitLog(SimulatedFileSystem(machine), "/job/log").create()
     after_one = 1
@@ -449,7 +450,7 @@ def test_a_refusal_of_the_next_record_is_told_as_such_though_the_answer_to_the_o
 
 
 @pytest.mark.parametrize("syncs", [1, 2])
-def test_of_puts_together_only_what_failed_before_the_names_is_surely_not_there(syncs: int) -> None:
+def test_batched_put_is_reported_as_not_put_only_if_it_failed_before_the_renames(syncs: int) -> None:
     machine = new_machine()
     fault = Fault(errno.ENOSPC, syncs - 1, 1, concerns=lambda name, arguments: name == "syncfs")
     fs = SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault)))

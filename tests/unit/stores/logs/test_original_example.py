@@ -1,4 +1,4 @@
-"""The example of the original design, as it stands: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
+"""The example of the original design: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 
 A task generates three output files for the topic 'MyTopic', which has two partitions: five commit steps.
 """
@@ -48,7 +48,7 @@ def put_five_steps(store: LogCommitStepStore, context: StepContext) -> None:
 
 
 def publish(machine: SimulatedPosix) -> None:
-    """A run: replays what an earlier one has sealed, or puts the five steps one after the other, and commits."""
+    """Run the job: replay an earlier sealed sequence, or put the five steps one by one, and commit."""
     store, context = step_store(machine)
     store.create("MyJob")
     if store.watermark("MyJob", "MyTopic") is not None:
@@ -61,14 +61,14 @@ def publish(machine: SimulatedPosix) -> None:
     sequence.commit()
 
 
-def wrong(machine: SimulatedPosix) -> str:
-    """All or nothing: the watermarks of both partitions have moved, and then all files are there."""
+def violation(machine: SimulatedPosix) -> str:
+    """Return a violation of atomicity: if the watermarks of both partitions moved, all files must be present."""
     store, context = step_store(machine)
-    found = store.watermark("MyJob", "MyTopic") if store.exists("MyJob") else None
-    if found is None:
+    watermark = store.watermark("MyJob", "MyTopic") if store.exists("MyJob") else None
+    if watermark is None:
         return ""
-    there = [name for name in FILES if context.fs.status(f"{JOB_OUTPUT}/{name}") is not None]
-    return "" if (found, there) == (REACHED, list(FILES)) else f"{found}, {there}"
+    present = [name for name in FILES if context.fs.status(f"{JOB_OUTPUT}/{name}") is not None]
+    return "" if (watermark, present) == (REACHED, list(FILES)) else f"{watermark}, {present}"
 
 
 def done(machine: Machine) -> None:
@@ -81,13 +81,13 @@ def done(machine: Machine) -> None:
     assert machine.paths(TASK_OUTPUT) == {}
 
 
-def test_five_steps_are_put_one_after_the_other_and_committed() -> None:
+def test_five_steps_put_one_by_one_are_committed() -> None:
     machine = after_the_tasks()
     publish(machine)
     done(machine)
 
 
-def test_killed_anywhere_the_next_run_does_the_rest() -> None:
+def test_run_killed_at_any_operation_is_completed_by_the_next() -> None:
     killed = 0
     for number in range(200):
         machine = after_the_tasks()
@@ -99,21 +99,23 @@ def test_killed_anywhere_the_next_run_does_the_rest() -> None:
             machine.restart()
         else:
             break
-        assert wrong(machine) == "", number
+        assert violation(machine) == "", number
         publish(machine)
         done(machine)
     assert 20 < killed < 200
 
 
-def test_whenever_power_is_lost_both_partitions_have_moved_or_none() -> None:
-    machine, found = after_the_tasks(), list[str]()
-    on_every_power_loss(machine, lambda after, where: found.extend(f"{where}: {w}" for w in [wrong(after)] if w))
+def test_power_loss_leaves_both_watermarks_moved_or_neither() -> None:
+    machine, violations = after_the_tasks(), list[str]()
+    on_every_power_loss(
+        machine, lambda after, where: violations.extend(f"{where}: {w}" for w in [violation(after)] if w)
+    )
     publish(machine)
-    machine.mkdir("/end")  # a last look
-    assert found == []
+    machine.mkdir("/end")  # a last power loss
+    assert violations == []
 
 
-def test_each_step_of_the_next_round_begins_where_its_own_partition_stands() -> None:
+def test_next_watermark_step_of_each_partition_begins_at_its_own_watermark() -> None:
     machine = after_the_tasks()
     publish(machine)
     store, _ = step_store(machine)
@@ -136,7 +138,7 @@ def test_each_step_of_the_next_round_begins_where_its_own_partition_stands() -> 
         HighWatermarkCommitStep("MyTopic", Watermark({"2": 0}), Watermark({"2": 5})),
     ],
 )
-def test_a_move_that_was_planned_on_another_watermark_is_refused(late: HighWatermarkCommitStep) -> None:
+def test_move_planned_on_another_watermark_is_refused(late: HighWatermarkCommitStep) -> None:
     machine = after_the_tasks()
     publish(machine)
     store, _ = step_store(machine)
@@ -149,15 +151,15 @@ def test_a_move_that_was_planned_on_another_watermark_is_refused(late: HighWater
 
 
 @pytest.mark.parametrize(
-    ("second", "told"),
+    ("second", "problem"),
     [
         (HighWatermarkCommitStep("MyTopic", None, Watermark({"0": 100})), "more than once: partition 0"),
         (HighWatermarkCommitStep("Another", None, Watermark({"1": 200})), "'Another'"),
         (HighWatermarkCommitStep("MyTopic", None, Watermark({"1": 200}, "again")), "again"),
     ],
 )
-def test_steps_that_do_not_make_one_move_are_refused_and_can_be_put_anew(
-    second: HighWatermarkCommitStep, told: str
+def test_steps_that_do_not_form_one_move_are_refused_and_can_be_replaced(
+    second: HighWatermarkCommitStep, problem: str
 ) -> None:
     machine = after_the_tasks()
     store, context = step_store(machine)
@@ -166,7 +168,7 @@ def test_steps_that_do_not_make_one_move_are_refused_and_can_be_put_anew(
     store.put("MyJob", "MyTopic", second)
     with pytest.raises(ConfigurationError, match="cannot be joined into one move") as refused:
         store.seal("MyJob", "MyTopic")
-    assert told in refused.value.found
+    assert problem in refused.value.found
     assert store.remove("MyJob", "MyTopic")
     put_five_steps(store, context)
     store.seal("MyJob", "MyTopic")
@@ -174,7 +176,7 @@ def test_steps_that_do_not_make_one_move_are_refused_and_can_be_put_anew(
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
-def test_the_folder_of_task_output_stays_though_all_its_files_go(abandoned: bool) -> None:
+def test_task_output_folder_is_kept_although_all_its_files_are_moved_or_deleted(abandoned: bool) -> None:
     machine = Machine()
     machine.mkdir(JOB_OUTPUT)
     machine.put(f"{TASK_OUTPUT}/1.avro", b"1")
@@ -197,7 +199,7 @@ def as_job_store(machine: SimulatedPosix) -> JobStore:
     return open_store(SimulatedFileSystem(machine), roots, "MyJob", create=False)
 
 
-def test_abandoned_half_way_nothing_of_it_is_left_and_no_partition_has_moved() -> None:
+def test_abandoned_half_published_sequence_leaves_no_file_and_moves_no_watermark() -> None:
     machine = after_the_tasks()
     store, context = step_store(machine)
     store.create("MyJob")

@@ -1,4 +1,4 @@
-"""Another number of buckets: whoever comes between, and wherever it dies, all is there, once, in the logs asked for."""
+"""Changes of the number of buckets are complete and exact, whatever intervenes and wherever the command dies."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ SECOND = ModelSource({urn: ModelDataset({"0": 2}) for urn in "acg"})
 BACK = Watermark({"0": 0})
 
 
-def lived() -> Machine:
-    """A job of two buckets, after its first run."""
+def after_first_run() -> Machine:
+    """Return a job of two buckets after its first run."""
     machine = Machine()
     BEFORE.run(machine, FIRST)
     return machine
@@ -58,8 +58,8 @@ def rebucketed(machine: Machine, buckets: int = 3, run_id: str = "moves") -> Reb
     return rebucket(ANY.store(machine), Move(buckets), run_id, lambda step: None)
 
 
-def exact(machine: Machine) -> str:
-    """What is wrong after what is pending was recovered, the command was given again, and a run came."""
+def final_violation(machine: Machine) -> str:
+    """Return the violation after recovery, a repeated rebucket and another run."""
     if ANY.store(machine).job_log().refresh().under_way is None:
         ANY.recover(machine, SECOND)
     rebucketed(machine, run_id="again")
@@ -68,50 +68,50 @@ def exact(machine: Machine) -> str:
     return AFTER.violation(machine, SECOND, before)
 
 
-def test_states_go_on_in_as_many_logs_as_asked_and_the_next_run_is_exact() -> None:
-    machine = lived()
-    before, told = known_states(BEFORE.store(machine)), list[str]()
-    done = rebucket(BEFORE.store(machine), Move(3), "moves", told.append)
-    assert (done.epoch, done.datasets, done.went_on) == (5, 3, False)
-    assert told == ["fence", "end logs", "begin logs", "switch"]
+def test_states_continue_in_the_requested_number_of_logs_and_the_next_run_is_exact() -> None:
+    machine = after_first_run()
+    before, steps = known_states(BEFORE.store(machine)), list[str]()
+    result = rebucket(BEFORE.store(machine), Move(3), "moves", steps.append)
+    assert (result.epoch, result.datasets, result.went_on) == (5, 3, False)
+    assert steps == ["fence", "end logs", "begin logs", "switch"]
     store = AFTER.store(machine)
     assert store.job_log().refresh().has_ended
-    assert (store.generation, store.buckets, done.store.generation) == (1, 3, 1)
+    assert (store.generation, store.buckets, result.store.generation) == (1, 3, 1)
     assert known_states(store) == before
     assert [store.bucket_log(bucket).folder for bucket in (0, 2)] == [
         "/job/store/log/generations/00001/bucket=00000",
         "/job/store/log/generations/00001/bucket=00002",
     ]
-    assert exact(machine) == ""
+    assert final_violation(machine) == ""
     assert rebucketed(machine, 1).store.generation == 2
-    assert rebucketed(machine, 1).epoch == 0, "there is nothing to do"
+    assert rebucketed(machine, 1).epoch == 0, "a repeated move must do nothing"
     assert ANY.store(machine).generation == 2
 
 
-def test_the_first_segments_say_the_same_whoever_wrote_them() -> None:
-    machine = lived()
+def test_first_segments_of_the_new_logs_are_deterministic() -> None:
+    machine = after_first_run()
     store = rebucketed(machine).store
-    ended = [BEFORE.store(lived()).bucket_log(bucket).refresh() for bucket in range(2)]
-    found: list[Checkpoint] = []
+    ended = [BEFORE.store(after_first_run()).bucket_log(bucket).refresh() for bucket in range(2)]
+    checkpoints: list[Checkpoint] = []
     for bucket in range(3):
         ((number, segment),) = store.bucket_log(bucket).segments()
         assert number == 1
         assert isinstance(segment, Segment)
         assert isinstance(segment.record, Checkpoint)
         assert (segment.record.fence_epoch, segment.record.fence_run_id) == (5, "moves")
-        found.append(segment.record)
+        checkpoints.append(segment.record)
     for fold in ended:
         fold.fence_epoch, fold.fence_run_id = 5, "moves"
-    assert found == next_record.beginnings(reversed(ended), 3, store.bucket_of)
-    assert sorted(state.dataset_urn for one in found for state in one.datasets) == ["a", "c", "g"]
+    assert checkpoints == next_record.beginnings(reversed(ended), 3, store.bucket_of)
+    assert sorted(state.dataset_urn for checkpoint in checkpoints for state in checkpoint.datasets) == ["a", "c", "g"]
 
 
 @pytest.mark.parametrize("program", REBUCKET, ids=lambda program: str(program.name))
-def test_a_kill_is_finished_by_the_same_command(program: Program) -> None:
-    """At each third operation; the crash explorer tries all of them, and power losses."""
-    found = program.find()
+def test_rebucket_killed_at_any_operation_is_completed_by_the_same_command(program: Program) -> None:
+    """Try each third operation; the crash explorer tries all of them, and power losses."""
+    begin = program.find()
     for number in range(0, 1000, 3):
-        machine = found.after_kill()
+        machine = begin.after_kill()
         machine.gate = dies_at(number)
         try:
             program.act(machine)
@@ -122,59 +122,61 @@ def test_a_kill_is_finished_by_the_same_command(program: Program) -> None:
     assert number == 0 if program.name.endswith("-refused") else number > 20
 
 
-def sets(machine: Machine, zombie: RunSettings | None) -> None:
+def set_back(machine: Machine, zombie: RunSettings | None) -> None:
     operator_actions.set_watermark(ANY.store(machine), "a", BACK, "person")
-    machine.put("/told", b"")
+    machine.put("/acknowledged", b"")
 
 
 OTHERS: dict[str, Callable[[Machine, RunSettings | None], object]] = {
     "run": lambda machine, zombie: ANY.run(machine, SECOND),
     "zombie": lambda machine, zombie: zombie and ingest_partition(zombie, 0),
-    "person": sets,
+    "person": set_back,
     "another": lambda machine, zombie: rebucketed(machine, run_id="another"),
 }
 
 
-@pytest.mark.parametrize("who", OTHERS)
-def test_whoever_comes_between_is_told_or_what_it_did_is_there(who: str) -> None:
-    """Before each record of the command that is put: all that the other does, at once."""
+@pytest.mark.parametrize("command", OTHERS)
+def test_concurrent_command_during_a_rebucket_is_refused_or_takes_full_effect(command: str) -> None:
+    """The other command runs completely before each record that the rebucket puts."""
     refused = number = 0
     for number in range(50):
-        machine = lived()
-        zombie = new_run(machine, BEFORE, SECOND) if who == "zombie" else None
-        came: list[str] = []
+        machine = after_first_run()
+        zombie = new_run(machine, BEFORE, SECOND) if command == "zombie" else None
+        interventions: list[str] = []
 
-        def comes(machine: Machine = machine, zombie: RunSettings | None = zombie, came: list[str] = came) -> None:
-            came.append("")
+        def intervene(
+            machine: Machine = machine, zombie: RunSettings | None = zombie, interventions: list[str] = interventions
+        ) -> None:
+            interventions.append("")
             with suppress(ConflictError):
-                OTHERS[who](machine, zombie)
+                OTHERS[command](machine, zombie)
 
-        machine.faults.append(before_record(machine, number, comes))
+        machine.faults.append(before_record(machine, number, intervene))
         try:
             rebucketed(machine)
         except ConflictError:
             refused += 1
         machine.faults.clear()
-        if not came:
+        if not interventions:
             break
-        if who == "person":
+        if command == "person":
             rebucketed(machine, run_id="again")
-            told = "/told" in machine.paths("")
-            assert (known_states(AFTER.store(machine))["a"].watermark == BACK) is told, number
+            was_acknowledged = "/acknowledged" in machine.paths("")
+            assert (known_states(AFTER.store(machine))["a"].watermark == BACK) is was_acknowledged, number
         else:
-            assert exact(machine) == "", number
+            assert final_violation(machine) == "", number
     assert 8 < number < 50
-    assert (refused > 0) is (who in ("run", "another"))
+    assert (refused > 0) is (command in ("run", "another"))
 
 
 def before_record(machine: Machine, number: int, act: Callable[[], object]) -> Callable[[Operation], None]:
-    """Somebody else acts before the record of that number (from 0) is put, meeting no fault."""
-    left = [number]
+    """Call `act`, without any fault, before the record with this number (from 0) is put."""
+    remaining = [number]
 
     def fault(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.endswith(SEGMENT_SUFFIX):
-            left[0] -= 1
-            if left[0] == -1:
+            remaining[0] -= 1
+            if remaining[0] == -1:
                 faults, machine.faults = machine.faults, []
                 act()
                 machine.faults = faults
@@ -182,7 +184,7 @@ def before_record(machine: Machine, number: int, act: Callable[[], object]) -> C
     return fault
 
 
-def test_what_is_not_idle_is_named_and_nothing_is_changed() -> None:
+def test_rebucket_with_a_pending_dataset_is_refused_and_changes_nothing() -> None:
     machine = Machine()
     half_done(machine, World())
     before = machine.paths(ROOTS.store)
@@ -192,8 +194,8 @@ def test_what_is_not_idle_is_named_and_nothing_is_changed() -> None:
     assert machine.paths(ROOTS.store) == before
 
 
-def test_what_is_sealed_between_the_look_and_the_fence_is_seen_behind_the_fence() -> None:
-    machine = lived()
+def test_sequence_sealed_just_before_the_fence_stops_the_rebucket() -> None:
+    machine = after_first_run()
     zombie = new_run(machine, BEFORE, SECOND)
     zombie_seals = partial(dying, machine, zombie)
     machine.faults.append(Meeting(machine, 0, zombie_seals))
@@ -201,20 +203,20 @@ def test_what_is_sealed_between_the_look_and_the_fence_is_seen_behind_the_fence(
         rebucketed(machine)
     fold = ANY.store(machine).job_log().refresh()
     assert (fold.under_way, fold.fence_run_id) == (None, "moves")
-    assert exact(machine) == ""
+    assert final_violation(machine) == ""
 
 
 def dying(machine: Machine, zombie: RunSettings) -> None:
-    """A run's task that dies when it has sealed."""
+    """Run a task that dies after it has sealed."""
     machine.faults.append(dies("rename", "/job/output/"))
     with suppress(Crashed):
         ingest_partition(zombie, 0)
     machine.restart()
 
 
-def half_made() -> Machine:
-    """The command has died when one log had ended."""
-    machine = lived()
+def interrupted_rebucket() -> Machine:
+    """Return a machine whose rebucket command died after one log had ended."""
+    machine = after_first_run()
     dies_half_way(machine)
     store = BEFORE.store(machine)
     assert [store.bucket_log(bucket).refresh().moved_to for bucket in range(2)] == [1, 0]
@@ -228,8 +230,8 @@ def dies_half_way(machine: Machine) -> None:
     machine.restart()
 
 
-def test_while_it_is_half_made_nothing_else_changes_the_job() -> None:
-    machine = half_made()
+def test_interrupted_rebucket_blocks_every_other_change_of_the_job() -> None:
+    machine = interrupted_rebucket()
     store, before = BEFORE.store(machine), machine.paths("/job")
     urn = next(iter(store.bucket_log(0).refresh().datasets))
     commands: list[Callable[[], object]] = [
@@ -254,13 +256,13 @@ def test_while_it_is_half_made_nothing_else_changes_the_job() -> None:
     assert machine.paths("/job") == before
     status = read_status(store)
     assert (status.generation, status.buckets, status.moving_to, len(status.datasets)) == (0, 2, 3, 3)
-    done = rebucketed(machine)
-    assert (done.went_on, done.store.generation) == (True, 1)
-    assert exact(machine) == ""
+    result = rebucketed(machine)
+    assert (result.went_on, result.store.generation) == (True, 1)
+    assert final_violation(machine) == ""
 
 
-def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
-    machine = lived()
+def test_store_opened_before_a_rebucket_must_be_reopened() -> None:
+    machine = after_first_run()
     old = BEFORE.store(machine)
     rebucketed(machine)
     before = machine.paths("/job")
@@ -286,8 +288,8 @@ def test_who_has_opened_what_counts_no_more_is_told_to_open_again() -> None:
     assert "distcommit store rebucket JOB.yaml --buckets 2" in caught.value.todo
 
 
-def test_a_job_log_that_knows_nothing_of_what_a_bucket_says_is_from_the_past() -> None:
-    machine = lived()
+def test_job_log_older_than_a_bucket_log_raises_stale_store_error() -> None:
+    machine = after_first_run()
     job_log = machine.paths("/job/store/log/job")
     rebucketed(machine)
     for path in machine.paths("/job/store/log/job"):
@@ -301,8 +303,8 @@ def test_a_job_log_that_knows_nothing_of_what_a_bucket_says_is_from_the_past() -
         BEFORE.run(machine, SECOND)
 
 
-def test_what_lies_where_a_new_log_is_to_begin_is_not_taken_for_it() -> None:
-    machine = lived()
+def test_foreign_segment_at_the_start_of_a_new_log_raises_corrupt_error() -> None:
+    machine = after_first_run()
     state = DatasetState("a", watermark=Watermark({"0": 99}))
     foreign = Segment(9, "f" * 32, Checkpoint(9, "foreign", (), (state,), 0))
     machine.put(f"/job/store/{log_folder(1, 2)}/000000000001.seg", encode_segment(foreign))
@@ -311,11 +313,11 @@ def test_what_lies_where_a_new_log_is_to_begin_is_not_taken_for_it() -> None:
             rebucketed(machine)
     assert ANY.store(machine).generation == 0
     machine.remove(f"/job/store/{log_folder(1, 2)}/000000000001.seg")
-    assert exact(machine) == ""
+    assert final_violation(machine) == ""
 
 
-def test_a_store_older_than_its_output_is_not_moved() -> None:
-    machine = lived()
+def test_rebucket_of_a_store_older_than_its_output_is_refused() -> None:
+    machine = after_first_run()
     backup = machine.paths(ROOTS.store)
     BEFORE.run(machine, SECOND)
     for path in machine.paths(ROOTS.store):
@@ -327,11 +329,11 @@ def test_a_store_older_than_its_output_is_not_moved() -> None:
     assert ANY.store(machine).job_log().refresh().under_way is None
 
 
-def test_runs_sweep_and_forget_what_is_left_of_buckets_that_there_are_no_more() -> None:
+def test_runs_delete_staging_and_tables_of_removed_buckets() -> None:
     machine = Machine()
     many = World(buckets=8, resized=True)
     many.run(machine, FIRST)
-    new_run(machine, many, SECOND)  # dies
+    new_run(machine, many, SECOND)  # this run never ends
     staged = many.store(machine)
     for bucket in range(8):
         machine.put(f"/job/staging/{2:010d}/bucket={bucket:05d}/unit.attempt/x.parquet", b"x")
@@ -345,8 +347,8 @@ def test_runs_sweep_and_forget_what_is_left_of_buckets_that_there_are_no_more() 
     assert {part for path in tables for part in path.split("/") if bucket_number(part)} == set()
 
 
-def test_a_damaged_job_log_is_named_where_it_says_how_many_buckets_there_are() -> None:
-    machine = lived()
+def test_damaged_job_log_of_a_rebucketed_store_is_named() -> None:
+    machine = after_first_run()
     rebucketed(machine)
     for path in machine.paths("/job/store/log/job"):
         machine.put(path, b"?")
@@ -354,8 +356,8 @@ def test_a_damaged_job_log_is_named_where_it_says_how_many_buckets_there_are() -
         open_store(SimulatedFileSystem(machine), ROOTS, "job", create=False)
 
 
-def test_a_fold_of_a_log_that_has_ended_stops_its_run() -> None:
-    machine = lived()
+def test_fold_of_an_ended_log_stops_its_run() -> None:
+    machine = after_first_run()
     old: JobStore = BEFORE.store(machine)
     rebucketed(machine)
     log = old.bucket_log(0)
@@ -365,9 +367,9 @@ def test_a_fold_of_a_log_that_has_ended_stops_its_run() -> None:
     assert next_record.move(log.refresh(), 4, 2) is None
 
 
-def test_a_run_whose_fence_comes_after_the_move_has_begun_ends() -> None:
-    """It looked before: nothing was under way then."""
-    machine = lived()
+def test_run_whose_fence_follows_the_begin_of_a_rebucket_is_refused() -> None:
+    """The run read the job log before the rebucket began."""
+    machine = after_first_run()
     store = BEFORE.store(machine)
     epoch = fence_job(store, "moves", moving=True)
     begins = partial(next_record.rebucket, epoch=epoch, generation=1, buckets=3, settings={})
@@ -376,13 +378,13 @@ def test_a_run_whose_fence_comes_after_the_move_has_begun_ends() -> None:
         fence_job(store, "run")
     machine.faults.clear()
     rebucketed(machine)
-    assert exact(machine) == ""
+    assert final_violation(machine) == ""
 
 
 @pytest.mark.parametrize("watermark", [BACK, Watermark({"0": 1})], ids=["another", "the same"])
-def test_what_is_set_in_the_moment_that_a_log_ends_is_not_set_and_said_so(watermark: Watermark) -> None:
-    machine = lived()
-    BEFORE.recover(machine, FIRST)  # so that setting the same says something
+def test_watermark_set_at_the_moment_a_log_ends_is_refused(watermark: Watermark) -> None:
+    machine = after_first_run()
+    BEFORE.recover(machine, FIRST)  # makes setting the same value write a record
     store = BEFORE.store(machine)
     machine.faults.append(before_record(machine, 0, lambda: rebucketed(machine)))
     with pytest.raises(ConflictError, match="opens the store again"):
@@ -391,9 +393,9 @@ def test_what_is_set_in_the_moment_that_a_log_ends_is_not_set_and_said_so(waterm
 
 
 @pytest.mark.parametrize("command", [rebucketed, dies_half_way])
-def test_a_backup_of_before_is_told(command: Callable[[Machine], object]) -> None:
-    """Else a zombie of the command would have the epoch of a run."""
-    machine = lived()
+def test_store_restored_from_before_a_rebucket_raises_stale_store_error(command: Callable[[Machine], object]) -> None:
+    """Otherwise a zombie of the rebucket command would have the epoch of a run."""
+    machine = after_first_run()
     backup = machine.paths(ROOTS.store)
     command(machine)
     for path in machine.paths(ROOTS.store):

@@ -1,4 +1,4 @@
-"""The original design's API when processes die or power is lost: its removal, and what another process sealed."""
+"""The API of the original design under kills and power losses: removal, and sequences sealed by another process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def own_store(machine: Machine) -> LogCommitStepStore:
 
 
 def one_round(store: LogCommitStepStore, low: Watermark | None, high: int) -> None:
-    """Moves the watermark of `d` by a sequence of its own."""
+    """Move the watermark of `d` by one sequence."""
     store.create("s", "d")
     store.put("s", "d", HighWatermarkCommitStep("d", low, Watermark({"": high})))
     store.seal("s", "d")
@@ -36,17 +36,17 @@ def one_round(store: LogCommitStepStore, low: Watermark | None, high: int) -> No
     assert store.watermark("s", "d") == Watermark({"": high})
 
 
-def test_of_a_store_that_is_removed_nothing_is_left() -> None:
+def test_removed_store_leaves_no_file() -> None:
     machine = Machine()
     store = own_store(machine)
     one_round(store, None, 3)
-    machine.put("/job/stores/s/.tmp-store.json-1", b"left by a process that died")
+    machine.put("/job/stores/s/.tmp-store.json-1", b"orphaned by a dead process")
     assert store.remove("s")
     assert machine.scandir("/job/stores") == []
     one_round(own_store(machine), None, 1)
 
 
-def test_a_store_whose_removal_was_killed_anywhere_is_whole_or_made_anew() -> None:
+def test_store_whose_removal_was_killed_is_complete_or_recreated() -> None:
     for number in range(100):
         machine = Machine()
         one_round(own_store(machine), None, 3)
@@ -67,27 +67,27 @@ def test_a_store_whose_removal_was_killed_anywhere_is_whole_or_made_anew() -> No
     assert number > 5
 
 
-def test_whenever_power_is_lost_in_a_removal_the_store_is_whole_or_the_next_one_knows_nothing_of_it() -> None:
+def test_power_loss_during_a_removal_leaves_a_complete_store_or_none() -> None:
     machine = Machine()
     store = own_store(machine)
     one_round(store, None, 1)
     machine.syncfs("/")
     wrong: list[str] = []
 
-    def look(after: SimulatedPosix, where: str) -> None:
-        found = own_store_at(after)
-        whole = found.exists("s")
-        found.create("s", "d")
-        if found.watermark("s", "d") != (Watermark({"": 1}) if whole else None):
+    def check(after: SimulatedPosix, where: str) -> None:
+        survivor = own_store_at(after)
+        whole = survivor.exists("s")
+        survivor.create("s", "d")
+        if survivor.watermark("s", "d") != (Watermark({"": 1}) if whole else None):
             wrong.append(where)
 
-    on_every_power_loss(machine, look)
+    on_every_power_loss(machine, check)
     assert store.remove("s")
-    machine.mkdir("/end")  # a last look
+    machine.mkdir("/end")  # a last power loss
     assert wrong == []
 
 
-def test_a_store_executes_nothing_that_another_process_sealed_and_a_power_loss_may_take_back() -> None:
+def test_store_executes_no_sequence_of_another_process_before_it_is_durable() -> None:
     machine = Machine()
     for root in (STAGING, OUTPUT):
         machine.mkdir(root)
@@ -113,11 +113,11 @@ def test_a_store_executes_nothing_that_another_process_sealed_and_a_power_loss_m
     assert sequence is not None
     early: list[str] = []
 
-    def look(after: SimulatedPosix, where: str) -> None:
+    def check(after: SimulatedPosix, where: str) -> None:
         if dict(after.walk("/")).get(f"{OUTPUT}/a/f") and not own_store_at(after).exists("s", "d"):
             early.append(where)
 
-    on_every_power_loss(machine, look)
+    on_every_power_loss(machine, check)
     with suppress(FencedError):
         sequence.commit()
     assert published_by_steps(machine) == [f"{OUTPUT}/a/f"]

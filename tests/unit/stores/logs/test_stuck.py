@@ -1,4 +1,4 @@
-"""Every state that a dataset can be stuck in by the Python API: what the message says gets it out."""
+"""Each state in which a dataset can be stuck in the Python API: the remedy in the message solves it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["context", "store"]
 
 
 def sealed(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> Path:
-    """Dataset d: a staged file, sealed to be published with a move of its watermark."""
+    """Seal the publication of a staged file and a move of the watermark for dataset d."""
     staged = tmp_path / "staging" / "a"
     staged.write_bytes(b"x")
     store.put("job", "d", FsRenameCommitStep(context, "a", "d/a"))
@@ -58,7 +58,7 @@ def commit(store: LogCommitStepStore) -> None:
 
 
 def follow(store: LogCommitStepStore, error: BaseException, *, choose: str = "") -> None:
-    """Calls `release` as the message says it: with what is written there, or with another of the ways that it names."""
+    """Call `release` with the way printed in the message, or with another way that it names."""
     (written,) = re.findall(r"release\('job', 'd', '(\w+)'\)", str(error))
     how = choose or written
     assert f"'{how}'" in str(error)
@@ -67,14 +67,14 @@ def follow(store: LogCommitStepStore, error: BaseException, *, choose: str = "")
 
 @pytest.fixture
 def lost(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> LostError:
-    """The error of a commit whose staged file is gone."""
+    """Return the error of a commit whose staged file is missing."""
     sealed(store, context, tmp_path).unlink()
     with pytest.raises(LostError, match="no file at either path") as caught:
         commit(store)
     return caught.value
 
 
-def test_what_is_lost_is_quarantined_by_commit_itself_and_no_call_refuses_for_ever(
+def test_commit_quarantines_a_lost_sequence_and_retry_solves_it(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path, lost: LostError
 ) -> None:
     assert store.get_commit_sequence("job", "d") is None
@@ -93,7 +93,7 @@ def test_what_is_lost_is_quarantined_by_commit_itself_and_no_call_refuses_for_ev
 
 
 @pytest.mark.parametrize(("how", "after"), [("accept", Watermark({"": 5})), ("abandon", None)])
-def test_what_is_lost_for_good_is_accepted_or_abandoned(
+def test_permanently_lost_sequence_is_accepted_or_abandoned(
     store: LogCommitStepStore, lost: LostError, how: str, after: Watermark | None
 ) -> None:
     follow(store, lost, choose=how)
@@ -104,7 +104,7 @@ def test_what_is_lost_for_good_is_accepted_or_abandoned(
     assert store.watermark("job", "d") == Watermark({"": 6})
 
 
-def test_another_process_releases_what_is_lost(
+def test_lost_sequence_is_released_by_another_process(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path, lost: LostError
 ) -> None:
     later = open_store(context, tmp_path)
@@ -112,7 +112,7 @@ def test_another_process_releases_what_is_lost(
     assert not later.exists("job", "d")
 
 
-def test_a_twin_of_what_was_found_lost_closes_it_if_it_was_done_after_all(
+def test_duplicate_of_a_lost_sequence_closes_it_if_its_file_reappears(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     staged = sealed(store, context, tmp_path)
@@ -126,14 +126,14 @@ def test_a_twin_of_what_was_found_lost_closes_it_if_it_was_done_after_all(
     assert (store.watermark("job", "d"), store.exists("job", "d")) == (Watermark({"": 5}), False)
 
 
-def test_no_other_way_of_release_is_taken(store: LogCommitStepStore, lost: LostError) -> None:
+def test_unknown_way_of_release_is_refused(store: LogCommitStepStore, lost: LostError) -> None:
     with pytest.raises(ConfigurationError, match="expected retry, accept, abandon, restart; found forget"):
         store.release("job", "d", "forget")
 
 
 @register
 class StubbornCommitStep(TouchCommitStep):
-    """Fails, and can't be abandoned."""
+    """A step that always fails and cannot be abandoned."""
 
     type_name: ClassVar[str] = "test-stubborn"
 
@@ -141,7 +141,7 @@ class StubbornCommitStep(TouchCommitStep):
         raise OSError("it never works")
 
 
-def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCommitStepStore, tmp_path: Path) -> None:
+def test_failing_step_is_pending_until_it_is_quarantined(store: LogCommitStepStore, tmp_path: Path) -> None:
     store.put("job", "d", StubbornCommitStep(str(tmp_path / "never")))
     store.put("job", "d", move(None, 5))
     store.seal("job", "d")
@@ -156,17 +156,15 @@ def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCo
     before = recorded(store)
     with pytest.raises(ConflictError, match=r"cannot be abandoned .*retry or accept"):
         store.release("job", "d", "abandon")
-    assert recorded(store) == before, "what is refused is never begun, not even for a moment"
-    store.release("job", "d", "retry")  # as the message says, though it was to be abandoned
+    assert recorded(store) == before, "a refused abandon must put no record"
+    store.release("job", "d", "retry")  # follow the message instead of abandoning
     store.quarantine("job", "d")
     store.release("job", "d", "accept")
     assert store.watermark("job", "d") == Watermark({"": 5})
 
 
-def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_be(
-    store: LogCommitStepStore, tmp_path: Path
-) -> None:
-    """Its step could be abandoned when it was begun."""
+def test_abandon_that_becomes_impossible_is_quarantined_again(store: LogCommitStepStore, tmp_path: Path) -> None:
+    """The step could be abandoned when the operator began."""
     store.put("job", "d", StubbornCommitStep(str(tmp_path / "never")))
     store.put("job", "d", move(None, 5))
     store.seal("job", "d")
@@ -174,7 +172,7 @@ def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_b
     opened = store._opened("job")
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     name = SequenceName("d", opened.epoch)
-    log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="a person"))
+    log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="operator"))
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
     with pytest.raises(ConflictError, match="cannot be abandoned"):
         store.release("job", "d", "abandon")
@@ -182,13 +180,13 @@ def test_what_a_person_has_begun_to_abandon_is_quarantined_again_if_it_can_not_b
 
 
 def recorded(store: LogCommitStepStore) -> list[int]:
-    """Numbers of the records in d's log."""
+    """Return the numbers of the records in d's log."""
     opened = store._opened("job")
     return [number for number, _ in opened.logs[bucket_of("d", opened.store.buckets)].segments()]
 
 
 def batch(store: LogCommitStepStore, steps: StepBatch) -> None:
-    """Seals what another program has written."""
+    """Seal steps that another program wrote."""
     opened = store._opened("job")
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     sequence = SealedSequence("d", opened.epoch, None, Watermark({"": 5}), (steps,))
@@ -199,7 +197,7 @@ def batch(store: LogCommitStepStore, steps: StepBatch) -> None:
     log.settle(lambda fold: decide(fold) if fold.state_of("d").closed_epoch < opened.epoch else None)
 
 
-def test_steps_that_can_not_be_read_are_quarantined_and_accepted(store: LogCommitStepStore) -> None:
+def test_unreadable_steps_are_quarantined_and_can_be_accepted(store: LogCommitStepStore) -> None:
     batch(store, StepBatch("test-touch", 1, b"\xc1"))
     with pytest.raises(CorruptError, match="release it with accept"):
         store.get_commit_sequence("job", "d")
@@ -209,7 +207,7 @@ def test_steps_that_can_not_be_read_are_quarantined_and_accepted(store: LogCommi
     assert store.watermark("job", "d") == Watermark({"": 5})
 
 
-def test_steps_of_a_type_that_nobody_has_any_more_are_quarantined_by_hand_and_accepted(
+def test_steps_of_an_unregistered_type_are_quarantined_by_the_operator_and_accepted(
     store: LogCommitStepStore,
 ) -> None:
     batch(store, StepBatch("test-of-yore", 1, b"\x90"))
@@ -223,7 +221,7 @@ def test_steps_of_a_type_that_nobody_has_any_more_are_quarantined_by_hand_and_ac
 
 @register
 class LateCommitStep(TouchCommitStep):
-    """Can be abandoned, once what it needs is there."""
+    """A step that can be abandoned once its target exists."""
 
     type_name: ClassVar[str] = "test-late-undo"
 
@@ -236,7 +234,7 @@ class LateCommitStep(TouchCommitStep):
 
 
 @pytest.mark.parametrize("how", ["abandon", "accept"])
-def test_what_is_being_abandoned_goes_on_or_is_given_up(
+def test_interrupted_abandon_is_resumed_or_accepted(
     store: LogCommitStepStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     path = tmp_path / "target"
@@ -252,7 +250,7 @@ def test_what_is_being_abandoned_goes_on_or_is_given_up(
         store.release("job", "d", "retry")
     if how == "abandon":
         path.touch()
-    else:  # its program is gone for good as well
+    else:  # the program of the step is lost too
         monkeypatch.delitem(registry._types, "test-late-undo")
         with pytest.raises(UnknownStepTypeError):
             store.release("job", "d", "abandon")
@@ -261,18 +259,18 @@ def test_what_is_being_abandoned_goes_on_or_is_given_up(
     assert store.remove("job")
 
 
-def test_a_fenced_process_that_finds_a_step_lost_says_that_it_is_fenced_and_leaves_the_dataset_to_the_newer_one(
+def test_fenced_process_with_a_lost_step_raises_fenced_error_and_the_newer_process_commits(
     store: LogCommitStepStore, context: StepContext, tmp_path: Path
 ) -> None:
     staged = sealed(store, context, tmp_path)
-    mine = store.get_commit_sequence("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
     later = open_store(context, tmp_path)
     later.create("job")
     assert later.get_commit_sequence("job", "d") is not None
-    assert mine is not None
+    assert sequence is not None
     staged.rename(tmp_path / "aside")
     with pytest.raises(FencedError):
-        mine.commit()
+        sequence.commit()
     (tmp_path / "aside").rename(staged)
     commit(later)
     assert later.watermark("job", "d") == Watermark({"": 5})

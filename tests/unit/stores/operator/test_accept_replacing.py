@@ -1,4 +1,4 @@
-"""A person accepts a sequence that takes the place of files, of which what says so can't be published any more."""
+"""An operator accepts a replacing sequence whose tombstone can no longer be published."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORLD = World(max_attempts=1, files=FileSink(compression="none", publish="replac
 FIRST, SECOND = ModelSource({"a": ModelDataset({"0": 3})}), ModelSource({"a": ModelDataset({"0": 5})})
 
 
-def test_accept_is_refused_and_abandon_goes_on() -> None:
+def test_accept_of_a_replacing_sequence_without_its_tombstone_is_refused_and_abandon_succeeds() -> None:
     machine = Machine()
     assert WORLD.run(machine, FIRST).succeeded
 
@@ -48,9 +48,9 @@ def test_accept_is_refused_and_abandon_goes_on() -> None:
     assert (shown.acts, shown.does.partition(":")[0]) == (False, "refused")
     assert plan_release(read_status(store), steps, operator_actions.Release.ABANDON, "a").rows[0].acts
     with pytest.raises(ConflictError, match="release the dataset with abandon"):
-        operator_actions.accept(store, "a", "a person")
+        operator_actions.accept(store, "a", "operator")
     assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
-    operator_actions.abandon(store, "a", "a person")
+    operator_actions.abandon(store, "a", "operator")
     assert WORLD.run(machine, SECOND).succeeded
-    found = audit_store(store, ModelSource.provenance, deep=True)
-    assert (found.exact, found.records) == (True, 2), found
+    result = audit_store(store, ModelSource.provenance, deep=True)
+    assert (result.exact, result.records) == (True, 2), result

@@ -1,4 +1,4 @@
-"""What people do by hand with quarantined datasets and watermarks, wherever they or the machine die."""
+"""Operator actions on quarantined datasets and watermarks, with kills and power losses at any point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.engine.driver.machines import (
 )
 
 
-def test_a_zombie_can_not_publish_what_a_person_abandons_wherever_they_meet() -> None:
+def test_zombie_cannot_publish_an_abandoned_sequence_whenever_it_acts() -> None:
     data = source(a=3, b=1)
     for number in range(100):
         machine = Machine()
@@ -66,7 +66,7 @@ def test_a_zombie_can_not_publish_what_a_person_abandons_wherever_they_meet() ->
 
 
 @pytest.mark.parametrize("status", [DatasetStatus.QUARANTINED, DatasetStatus.REVOKING])
-def test_a_dataset_that_a_person_must_look_at_is_not_read_again_though_its_source_plans_it(
+def test_quarantined_or_revoking_dataset_is_not_read_again_although_its_source_plans_it(
     status: DatasetStatus,
 ) -> None:
     machine = Machine()
@@ -83,7 +83,7 @@ def test_a_dataset_that_a_person_must_look_at_is_not_read_again_though_its_sourc
 
 
 def half_published_then_quarantined(machine: Machine) -> SealedSequence:
-    """Dataset `a` with one file published and one staged, both durable."""
+    """Publish one file of dataset `a` and leave one staged, both durable, and quarantine the dataset."""
     WORLD.store(machine)
     with_folders(machine, "a").faults.append(dies("rename", OUTPUT + "/a/", nth=2))
     with suppress(Crashed):
@@ -96,32 +96,32 @@ def half_published_then_quarantined(machine: Machine) -> SealedSequence:
     return sequence
 
 
-@pytest.mark.parametrize("first_person_died", [False, True])
-def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half_there_unnoticed(
-    first_person_died: bool,
+@pytest.mark.parametrize("first_command_died", [False, True])
+def test_power_loss_during_abandon_never_leaves_a_partly_deleted_quarantined_sequence(
+    first_command_died: bool,
 ) -> None:
     machine = Machine()
     sequence = half_published_then_quarantined(machine)
-    if first_person_died:
-        machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
+    if first_command_died:
+        machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first sync precedes the put
         with suppress(Crashed):
             operator_actions.abandon(WORLD.store(machine), "a", "person")
         machine.restart()
         assert statuses(WORLD, machine)["a"] == "revoking"
-    left: list[SimulatedPosix] = []
-    on_every_power_loss(machine, lambda after, where: left.append(after))
+    survivors: list[SimulatedPosix] = []
+    on_every_power_loss(machine, lambda after, where: survivors.append(after))
     operator_actions.abandon(WORLD.store(machine), "a", "person")
-    machine.mkdir("/end")  # a last look
+    machine.mkdir("/end")  # a last power loss
     ended = 0
-    for after in left:
+    for after in survivors:
         store = WORLD.store(after)
         state = store.bucket_log(0).refresh().state_of("a")
         context = StepContext(store.fs, STAGING, OUTPUT)
         steps = [step for step in load_steps(sequence.steps, context) if isinstance(step, FsRenameCommitStep)]
-        there = sum(1 for step in steps for path in (step.source, step.target) if store.fs.status(path) is not None)
+        present = sum(1 for step in steps for path in (step.source, step.target) if store.fs.status(path) is not None)
         ended += state.sequence is None
-        assert there == 2 or state.status is not DatasetStatus.QUARANTINED
-        assert there == 0 or state.sequence is not None
+        assert present == 2 or state.status is not DatasetStatus.QUARANTINED
+        assert present == 0 or state.sequence is not None
         assert state.watermark is None
     assert ended > 0
     durable = next(machine.after_power_loss(random.Random(1), 0, 0))
@@ -129,7 +129,7 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
     check_recovery(machine, source(a=[2, 2]))
 
 
-def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted_is_not_read_again() -> None:
+def test_retried_sequence_is_published_by_the_next_run_and_an_accepted_one_is_not_read_again() -> None:
     machine, data = Machine(), source(a=3, b=1)
     quarantined(machine, data)
     operator_actions.retry(WORLD.store(machine), "a", "person")
@@ -147,7 +147,7 @@ def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted
 
 
 @pytest.mark.parametrize("command", [operator_actions.abandon, operator_actions.accept])
-def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone(command: Callable[..., None]) -> None:
+def test_abandon_and_accept_are_refused_if_a_concurrent_retry_was_published(command: Callable[..., None]) -> None:
     data, left_alone = source(a=3, b=1), 0
     for number in range(100):
         machine = Machine()
@@ -167,7 +167,7 @@ def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone
             left_alone += 1
             assert meeting.result
         else:
-            assert not meeting.result, f"nobody is told that the other was first, at {number}"
+            assert not meeting.result, f"the second command must be refused, at {number}"
         machine.restart()
         if command is operator_actions.abandon or meeting.result:
             check_recovery(machine, data)
@@ -177,11 +177,11 @@ def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone
     assert number > left_alone
 
 
-def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_set_again() -> None:
+def test_watermark_whose_command_died_is_durable_once_it_is_set_again() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
     machine.syncfs("/")
-    machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
+    machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first sync precedes the put
     with suppress(Crashed):
         operator_actions.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "one")
     machine.restart()
@@ -190,7 +190,7 @@ def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_
     assert WORLD.watermarks(durable) == {"a": Watermark({"0": 1})}
 
 
-def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
+def test_setting_a_watermark_to_its_current_value_writes_only_once() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
     written = []
@@ -208,7 +208,7 @@ def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
     assert len(written) <= 3
 
 
-def test_watermarks_of_many_datasets_are_set_as_a_person_saw_them_or_not_at_all() -> None:
+def test_watermarks_of_many_datasets_are_set_only_if_none_changed_meanwhile() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     store, new = WORLD.store(machine), Watermark({"0": 5})
@@ -221,7 +221,7 @@ def test_watermarks_of_many_datasets_are_set_as_a_person_saw_them_or_not_at_all(
     assert WORLD.watermarks(machine) == wanted
 
 
-def test_what_can_not_be_done_to_a_dataset_is_told_with_its_watermark_as_status_has_it() -> None:
+def test_refused_operator_action_shows_the_watermark_in_the_form_of_status() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     store = WORLD.store(machine)
@@ -230,10 +230,10 @@ def test_what_can_not_be_done_to_a_dataset_is_told_with_its_watermark_as_status_
         "offsets": (Watermark({"0": 1_200, "1": 34}, "a topic's id"), "1,234"),
         "files": (Watermark({"": (1, 0, "a.jsonl")}), '[1,0,"a.jsonl"]'),
     }
-    for urn, (watermark, told) in wanted.items():
+    for urn, (watermark, shown) in wanted.items():
         if watermark is not None:
             operator_actions.set_watermark(store, urn, watermark, "person")
         with pytest.raises(ConflictError) as raised:
             operator_actions.retry(store, urn, "person")
-        assert f"watermark {told}" in str(raised.value)
+        assert f"watermark {shown}" in str(raised.value)
         assert "Watermark(" not in str(raised.value)

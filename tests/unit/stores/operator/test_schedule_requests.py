@@ -1,4 +1,4 @@
-"""What is asked of services that run a job, where it can't be read."""
+"""Schedule requests to services that run a job, readable or not."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from distcommit.stores.operator.schedule_requests import delete_triggers, put_pa
 
 
 class Closed(LocalFileSystem):
-    """Another user's file."""
+    """A file system whose files cannot be read, as those of another user."""
 
     def read(self, path: str) -> bytes:
         raise PermissionError(13, "Permission denied", path)
 
 
-def test_a_pause_that_can_not_be_read_is_one(tmp_path: Path) -> None:
+def test_unreadable_pause_request_counts_as_a_pause(tmp_path: Path) -> None:
     store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
     put_pause(store, "ann@host", 1)
-    found = read_requests(Closed(durable=False), str(tmp_path))
-    assert found.paused is not None
+    requests = read_requests(Closed(durable=False), str(tmp_path))
+    assert requests.paused is not None
 
 
-def test_what_is_wished_is_what_has_the_name_of_a_wish(tmp_path: Path) -> None:
+def test_pause_and_trigger_requests_are_distinguished_by_name(tmp_path: Path) -> None:
     store: Any = SimpleNamespace(fs=LocalFileSystem(durable=False), roots=SimpleNamespace(store=str(tmp_path)))
     put_pause(store, "ann@host", 1)
-    wish = put_trigger(store, "ann@host", 2)
-    assert read_requests(store.fs, str(tmp_path)).triggers == {wish}
-    delete_triggers(store.fs, str(tmp_path), [wish])
-    found = read_requests(store.fs, str(tmp_path))
-    assert (found.triggers, found.paused is not None) == (frozenset(), True)
+    trigger = put_trigger(store, "ann@host", 2)
+    assert read_requests(store.fs, str(tmp_path)).triggers == {trigger}
+    delete_triggers(store.fs, str(tmp_path), [trigger])
+    requests = read_requests(store.fs, str(tmp_path))
+    assert (requests.triggers, requests.paused is not None) == (frozenset(), True)

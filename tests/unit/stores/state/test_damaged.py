@@ -1,4 +1,4 @@
-"""A damaged file that was set aside, and never written again, is told."""
+"""A damaged file that was set aside and never rewritten is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PINNED = FixedSettings({"source.type": FixedSetting("kafka")})
 
 
 @pytest.mark.parametrize("root", [ROOTS.output, ROOTS.staging])
-def test_claim_is_told_until_it_is_there_again(root: str) -> None:
+def test_claim_that_was_set_aside_is_reported_until_it_is_restored(root: str) -> None:
     store = World().store(new_machine())
     claim_folders(store)
     path = claim_path(root)
@@ -28,11 +28,11 @@ def test_claim_is_told_until_it_is_there_again(root: str) -> None:
     assert not is_only_set_aside(store.fs, ROOTS, path)
     record_restored(store.fs, ROOTS, path)
     store.fs.delete(path)
-    assert not is_only_set_aside(store.fs, ROOTS, path), "a claim that somebody takes away later is another matter"
+    assert not is_only_set_aside(store.fs, ROOTS, path), "a claim deleted later must not count as set aside"
 
 
-def test_claim_that_a_second_repair_writes_again_is_noted_beside_the_copy_of_the_first() -> None:
-    """The first repair died after it had set the claim aside. The second one has another run id, and no copy."""
+def test_claim_restored_by_a_second_repair_is_recorded_beside_the_copy_of_the_first() -> None:
+    """The first repair died after it had set the claim aside. The second one has another run id and no copy."""
     machine = DAMAGED_FILES[1].find()
     store = World(buckets=2).store(machine)
     path = claim_path(ROOTS.staging)
@@ -43,7 +43,7 @@ def test_claim_that_a_second_repair_writes_again_is_noted_beside_the_copy_of_the
     assert not is_only_set_aside(store.fs, ROOTS, path)
 
 
-def test_claims_of_both_folders_are_told_apart() -> None:
+def test_claims_of_both_folders_are_distinguished() -> None:
     store = World().store(new_machine())
     claim_folders(store)
     store.fs.delete(claim_path(ROOTS.output))
@@ -51,7 +51,7 @@ def test_claims_of_both_folders_are_told_apart() -> None:
     assert not is_only_set_aside(store.fs, ROOTS, claim_path(ROOTS.output))
 
 
-def test_settings_are_recorded_above_the_damaged_document_before_that_goes() -> None:
+def test_settings_are_recorded_above_the_damaged_document_before_it_is_set_aside() -> None:
     store = World().store(new_machine())
     record_settings(store, PINNED)
     damaged = record_settings_anew(store, PINNED)
@@ -61,7 +61,7 @@ def test_settings_are_recorded_above_the_damaged_document_before_that_goes() -> 
     assert read_settings(store).settings == {"source.type": "kafka"}
 
 
-def test_settings_that_nobody_has_recorded_are_not_recorded_anew() -> None:
+def test_settings_without_a_recorded_document_are_not_recorded_again() -> None:
     with pytest.raises(FileNotFoundError):
         record_settings_anew(World().store(new_machine()), PINNED)
 

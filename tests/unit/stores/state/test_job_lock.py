@@ -1,4 +1,4 @@
-"""The job lock: who holds it, who may take it over and when, on a simulated machine with a clock that never waits."""
+"""The job lock: its holder and takeovers, on a simulated machine with a clock that never waits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lock(fs: LocalFileSystem, run_id: str, clock: QuickClock, ttl: float = TTL, 
 def records(fs: LocalFileSystem, root: str = ROOT) -> list[LockRecord]:
     while True:
         names = sorted(entry.name for entry in fs.list_folder(f"{root}/lock") if entry.name.endswith(".json"))
-        with suppress(FileNotFoundError):  # renewed meanwhile
+        with suppress(FileNotFoundError):  # the lease was renewed meanwhile
             return [msgspec.json.decode(fs.read(f"{root}/lock/{name}"), type=LockRecord) for name in names]
 
 
@@ -58,9 +58,9 @@ def put(fs: LocalFileSystem, number: int, data: bytes, root: str = ROOT) -> None
 
 
 def holder(clock: QuickClock, **changes: object) -> LockRecord:
-    """The record of a live run on another machine."""
-    mine = LockRecord("other", "run-1", "elsewhere", 4711, "1", clock.now_ms(), TTL)
-    return msgspec.structs.replace(mine, **changes)
+    """Return the record of a live run on another machine."""
+    record = LockRecord("other", "run-1", "elsewhere", 4711, "1", clock.now_ms(), TTL)
+    return msgspec.structs.replace(record, **changes)
 
 
 def is_free(fs: LocalFileSystem, clock: QuickClock) -> bool:
@@ -71,7 +71,7 @@ def is_free(fs: LocalFileSystem, clock: QuickClock) -> bool:
         return False
 
 
-def test_a_lock_held_by_a_live_process_is_refused_and_its_holder_is_named() -> None:
+def test_lock_held_by_a_live_process_is_refused_and_its_holder_is_named() -> None:
     fs, clock = make_fs(), QuickClock()
     with lock(fs, "run-1", clock):
         clock.sleep(7)
@@ -83,7 +83,7 @@ def test_a_lock_held_by_a_live_process_is_refused_and_its_holder_is_named() -> N
         assert [record.run_id for record in records(fs)] == ["run-1"]
 
 
-def test_a_released_lock_is_free_at_once() -> None:
+def test_released_lock_is_free_at_once() -> None:
     fs, clock = make_fs(), QuickClock()
     for run_id in ("run-1", "run-2", "run-3"):
         with lock(fs, run_id, clock):
@@ -91,14 +91,14 @@ def test_a_released_lock_is_free_at_once() -> None:
         assert [(record.run_id, record.released) for record in records(fs)] == [(run_id, True)]
 
 
-def test_a_lock_is_released_by_a_run_that_fails() -> None:
+def test_failed_run_releases_its_lock() -> None:
     fs, clock = make_fs(), QuickClock()
     with pytest.raises(ZeroDivisionError), lock(fs, "run-1", clock):
         raise ZeroDivisionError
     assert is_free(fs, clock)
 
 
-def test_the_lock_of_a_process_of_this_machine_that_died_is_taken_over_at_once() -> None:
+def test_lock_of_a_dead_process_on_this_machine_is_taken_over_at_once() -> None:
     fs, clock = make_fs(), QuickClock()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     alive = holder(clock, host=socket.gethostname(), pid=process.pid, process_start=_process_start(process.pid))
@@ -108,13 +108,13 @@ def test_the_lock_of_a_process_of_this_machine_that_died_is_taken_over_at_once()
     assert is_free(fs, clock)
 
 
-def test_a_process_id_that_was_used_again_holds_nothing() -> None:
+def test_reused_process_id_does_not_hold_the_lock() -> None:
     fs, clock = make_fs(), QuickClock()
     put(fs, 1, msgspec.json.encode(holder(clock, host=socket.gethostname(), pid=os.getpid(), process_start="1")))
     assert is_free(fs, clock)
 
 
-def test_the_lock_of_another_machine_lasts_until_its_lease_has_run_out() -> None:
+def test_lock_of_another_machine_is_held_until_its_lease_expires() -> None:
     fs, clock = make_fs(), QuickClock()
     put(fs, 1, msgspec.json.encode(holder(clock)))
     clock.sleep(TTL - 1)
@@ -124,7 +124,7 @@ def test_the_lock_of_another_machine_lasts_until_its_lease_has_run_out() -> None
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"owner_id": 5}', b"\xff\xfe", b"[]"])
-def test_an_unreadable_record_holds_nothing_up(data: bytes) -> None:
+def test_unreadable_lock_record_does_not_hold_the_lock(data: bytes) -> None:
     fs, clock = make_fs(), QuickClock()
     put(fs, 9, data)
     with lock(fs, "run-1", clock):
@@ -132,7 +132,7 @@ def test_an_unreadable_record_holds_nothing_up(data: bytes) -> None:
         assert not is_free(fs, clock)
 
 
-def test_of_two_who_want_it_at_once_one_gets_it_and_the_other_is_told_by_whom() -> None:
+def test_only_one_of_two_concurrent_runs_takes_the_lock_and_the_error_of_the_other_names_the_holder() -> None:
     calls, clock = SimulatedPosix(), QuickClock()
     fs = SimulatedFileSystem(calls)
     fs.make_folders(ROOT)
@@ -140,7 +140,7 @@ def test_of_two_who_want_it_at_once_one_gets_it_and_the_other_is_told_by_whom() 
     second = lock(fs, "second", clock)
 
     def race(operation: Operation) -> None:
-        if operation.kind == "rename":  # the first has looked, and is about to put its record
+        if operation.kind == "rename":  # the first run has read the lock and is about to put its record
             calls.gate = None
             second.__enter__()
 
@@ -153,7 +153,7 @@ def test_of_two_who_want_it_at_once_one_gets_it_and_the_other_is_told_by_whom() 
     assert is_free(fs, clock)
 
 
-def test_who_was_slow_to_put_its_record_does_not_get_a_lock_that_was_taken_and_renewed_meanwhile(
+def test_slow_run_does_not_take_a_lock_that_was_taken_and_renewed_meanwhile(
     tmp_path: Path,
 ) -> None:
     clock, root = QuickClock(), str(tmp_path)
@@ -162,7 +162,7 @@ def test_who_was_slow_to_put_its_record_does_not_get_a_lock_that_was_taken_and_r
 
     class SlowCalls(RealPosixCalls):
         def rename_noreplace(self, source: str, target: str) -> None:
-            quick.__enter__()  # the slow one has looked, and is about to put its record
+            quick.__enter__()  # the slow run has read the lock and is about to put its record
             renewals.wait_for(3)
             super().rename_noreplace(source, target)
 
@@ -174,7 +174,7 @@ def test_who_was_slow_to_put_its_record_does_not_get_a_lock_that_was_taken_and_r
         quick.__exit__(None, None, None)
 
 
-def test_of_many_who_want_it_at_once_exactly_one_gets_it(tmp_path: Path) -> None:
+def test_exactly_one_of_many_concurrent_runs_takes_the_lock(tmp_path: Path) -> None:
     fs, clock = LocalFileSystem(), QuickClock()
     locks = [JobLock(fs, str(tmp_path), f"run-{number}", TTL, clock) for number in range(8)]
     barrier = threading.Barrier(len(locks))
@@ -193,7 +193,7 @@ def test_of_many_who_want_it_at_once_exactly_one_gets_it(tmp_path: Path) -> None
 
 
 class Renewals(RealPosixCalls):
-    """Tells when a lock record was published, and lets time pass with each."""
+    """System calls that count published lock records and advance the clock with each."""
 
     def __init__(self, clock: QuickClock, seconds: float = 0) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class Renewals(RealPosixCalls):
             assert self._changed.wait_for(lambda: self._puts >= puts, timeout=10)
 
 
-def test_a_holder_renews_its_lease_and_keeps_the_lock_far_beyond_one_term(tmp_path: Path) -> None:
+def test_holder_that_renews_its_lease_keeps_the_lock_beyond_one_term(tmp_path: Path) -> None:
     clock, root = QuickClock(), str(tmp_path)
     ttl = 0.03  # renewed every 10 ms of real time; the clock passes 20 ms with each renewal
     renewals = Renewals(clock, 0.02)
@@ -227,18 +227,18 @@ def test_a_holder_renews_its_lease_and_keeps_the_lock_far_beyond_one_term(tmp_pa
     assert records(fs, root)[-1].released
 
 
-def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it(tmp_path: Path) -> None:
+def test_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it(tmp_path: Path) -> None:
     fs, clock, root = LocalFileSystem(), QuickClock(), str(tmp_path)
-    mine = lock(fs, "run-1", clock, 0.03, root)
-    mine.__enter__()
+    own_lock = lock(fs, "run-1", clock, 0.03, root)
+    own_lock.__enter__()
     put(fs, 900, msgspec.json.encode(holder(clock)), root)
-    mine._thread.join(timeout=10)
-    assert not mine._thread.is_alive()
-    mine.__exit__(None, None, None)
+    own_lock._thread.join(timeout=10)
+    assert not own_lock._thread.is_alive()
+    own_lock.__exit__(None, None, None)
     assert records(fs, root)[-1] == holder(clock)
 
 
-def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live(
+def test_runs_without_the_lock_block_no_other_run_and_count_as_alive(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fs, clock = make_fs(), QuickClock()
@@ -247,32 +247,32 @@ def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live(
         JobLock(fs, ROOT, "second", TTL, clock, shared=True),
         lock(fs, "third", clock),
     ):
-        found = holders(fs, ROOT)
-        assert {run_id: is_alive(holder, clock) for run_id, holder in found.items()} == dict.fromkeys(
+        running = holders(fs, ROOT)
+        assert {run_id: is_alive(holder, clock) for run_id, holder in running.items()} == dict.fromkeys(
             ("first", "second", "third"), True
         )
         clock.sleep(TTL + 1)
-        assert not any(is_alive(holder, clock) for holder in found.values())
+        assert not any(is_alive(holder, clock) for holder in running.values())
     assert {run_id: holder.released for run_id, holder in holders(fs, ROOT).items()} == {"third": True}
     assert "not released" not in caplog.text
 
 
-def test_who_should_have_renewed_its_lease_loses_the_lock_and_gives_nothing_up_that_others_have_then() -> None:
+def test_run_with_an_overdue_lease_loses_the_lock_and_does_not_release_it_for_others() -> None:
     fs, clock = make_fs(), QuickClock()
     with lock(fs, "frozen", clock):
         clock.sleep(TTL / 3)
-        assert not release_overdue(fs, ROOT, "frozen", clock), "it may just be about to renew it"
+        assert not release_overdue(fs, ROOT, "frozen", clock), "the run may be about to renew its lease"
         clock.sleep(TTL / 3)
         assert not is_free(fs, clock)
         assert not release_overdue(fs, ROOT, "another", clock)
         assert release_overdue(fs, ROOT, "frozen", clock)
         names = fs.list_folder(f"{ROOT}/lock")
-    assert fs.list_folder(f"{ROOT}/lock") == names, "as it wakes, the lock is not its own any more"
+    assert fs.list_folder(f"{ROOT}/lock") == names, "the run must not release a lock that it lost"
     assert is_free(fs, clock)
 
 
 @pytest.mark.parametrize("ahead_s", [1, 60, TTL - 1])
-def test_the_lock_of_another_machine_whose_clock_is_ahead_holds_until_its_lease_has_run_out(ahead_s: float) -> None:
+def test_lock_of_another_machine_with_a_fast_clock_is_held_until_its_lease_expires(ahead_s: float) -> None:
     fs, clock = make_fs(), QuickClock()
     record = holder(clock, renewed_ms=clock.now_ms() + round(ahead_s * 1000))
     put(fs, 1, msgspec.json.encode(record))
@@ -287,23 +287,25 @@ def test_the_lock_of_another_machine_whose_clock_is_ahead_holds_until_its_lease_
 
 
 @pytest.mark.parametrize("ahead_s", [TTL, 10 * TTL, 10 * 365 * 86_400])
-def test_a_renewal_far_in_the_future_does_not_hold_the_lock_for_ever(ahead_s: float) -> None:
+def test_renewal_far_in_the_future_does_not_hold_the_lock_for_ever(ahead_s: float) -> None:
     fs, clock = make_fs(), QuickClock()
     put(fs, 1, msgspec.json.encode(holder(clock, renewed_ms=clock.now_ms() + round(ahead_s * 1000))))
     assert is_free(fs, clock)
     with lock(fs, "run-2", clock):
-        assert [each.run_id for each in records(fs)] == ["run-2"]
-        assert not is_free(fs, clock), "it is held by a clock that is right"
+        assert [record.run_id for record in records(fs)] == ["run-2"]
+        assert not is_free(fs, clock), "a holder with a correct clock must keep the lock"
 
 
 @pytest.mark.parametrize("ahead_s", [1, TTL / 2])
-def test_a_run_without_the_lock_on_a_machine_whose_clock_is_ahead_counts_as_alive(ahead_s: float) -> None:
-    fs, theirs, ours = make_fs(), QuickClock(), QuickClock()
-    theirs.sleep(ahead_s)
-    with JobLock(fs, ROOT, "run-1", TTL, theirs, shared=True):
+def test_run_without_the_lock_on_a_machine_with_a_fast_clock_counts_as_alive(ahead_s: float) -> None:
+    fs, fast_clock, local_clock = make_fs(), QuickClock(), QuickClock()
+    fast_clock.sleep(ahead_s)
+    with JobLock(fs, ROOT, "run-1", TTL, fast_clock, shared=True):
         (record,) = holders(fs, ROOT).values()
-        elsewhere = msgspec.structs.replace(record, host="elsewhere", renewed_ms=ours.now_ms() + round(ahead_s * 1000))
-        assert is_alive(elsewhere, ours)
-        assert not is_overdue(elsewhere, ours)
-        ours.sleep(ahead_s + TTL * 0.6)
-        assert is_overdue(elsewhere, ours)
+        elsewhere = msgspec.structs.replace(
+            record, host="elsewhere", renewed_ms=local_clock.now_ms() + round(ahead_s * 1000)
+        )
+        assert is_alive(elsewhere, local_clock)
+        assert not is_overdue(elsewhere, local_clock)
+        local_clock.sleep(ahead_s + TTL * 0.6)
+        assert is_overdue(elsewhere, local_clock)

@@ -1,4 +1,4 @@
-"""Settings that a store pins: recorded once, by whoever is first, and compared ever after."""
+"""Fixed settings of a store: recorded once by the first run and compared from then on."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def documents(machine: Machine) -> list[str]:
     return sorted(machine.paths("/job/store/settings"))
 
 
-def test_settings_are_recorded_once_and_compared_ever_after() -> None:
+def test_fixed_settings_are_recorded_once_and_compared_from_then_on() -> None:
     machine = Machine()
     require_settings(store(machine), PARTITION)
-    assert read_settings(store(machine)) == RecordedSettings(1, {}), "comparing records nothing"
+    assert read_settings(store(machine)) == RecordedSettings(1, {}), "a comparison must not record settings"
     record_settings(store(machine), TOPIC)
     before = machine.paths("/job/store")
     for act in (require_settings, record_settings):
@@ -66,27 +66,27 @@ def test_settings_are_recorded_once_and_compared_ever_after() -> None:
     assert documents(machine) == [DOCUMENT]
 
 
-def test_what_was_not_pinned_before_is_added_and_what_was_stays() -> None:
+def test_new_fixed_settings_are_added_and_recorded_ones_are_kept() -> None:
     machine = Machine()
     record_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
     record_settings(store(machine), TOPIC)
     record_settings(store(machine), TOPIC, CLUSTER)
     record_settings(store(machine), TOPIC, CLUSTER)
     record_settings(store(machine), TOPIC)
-    found = read_settings(store(machine))
-    assert found.settings == {"source.type": "kafka", "source.dataset": "topic"}
-    assert found.found == {"source.cluster": "a"}
+    recorded = read_settings(store(machine))
+    assert recorded.settings == {"source.type": "kafka", "source.dataset": "topic"}
+    assert recorded.found == {"source.cluster": "a"}
     assert len(documents(machine)) == 3
 
 
-def test_a_setting_that_is_no_longer_there_is_another_one() -> None:
+def test_missing_fixed_setting_is_refused() -> None:
     machine = Machine()
     record_settings(store(machine), TOPIC)
     with pytest.raises(ConfigurationError, match=r"found source\.dataset: not set"):
         require_settings(store(machine), FixedSettings({"source.type": FixedSetting("kafka")}))
 
 
-def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
+def test_changed_setting_that_cannot_be_migrated_is_refused_with_its_remedy() -> None:
     machine = Machine()
     record_settings(store(machine), TOPIC, CLUSTER)
     with pytest.raises(ConfigurationError, match=r"source\.cluster: a; found source\.cluster: b") as caught:
@@ -103,7 +103,7 @@ def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
         (of_version(encode_document(RecordedSettings(1, {})), 2), UnknownVersionError),
     ],
 )
-def test_a_record_that_can_not_be_read_is_named_and_not_made_anew(data: bytes, kind: type[CorruptError]) -> None:
+def test_unreadable_settings_document_is_named_and_not_recreated(data: bytes, kind: type[CorruptError]) -> None:
     machine = Machine()
     record_settings(store(machine), TOPIC)
     machine.put(DOCUMENT, data)
@@ -114,7 +114,7 @@ def test_a_record_that_can_not_be_read_is_named_and_not_made_anew(data: bytes, k
     assert documents(machine) == [DOCUMENT]
 
 
-def test_of_two_with_different_settings_one_is_refused_wherever_they_meet() -> None:
+def test_exactly_one_of_two_concurrent_runs_with_different_settings_is_refused() -> None:
     refused: list[str] = []
 
     def other() -> None:
@@ -126,23 +126,23 @@ def test_of_two_with_different_settings_one_is_refused_wherever_they_meet() -> N
     for number in range(1000):
         refused.clear()
         machine = Machine()
-        mine = store(machine)
+        own_store = store(machine)
         meeting = Meeting(machine, number, other)
         machine.faults.append(meeting)
         try:
-            record_settings(mine, TOPIC)
+            record_settings(own_store, TOPIC)
         except ConfigurationError:
-            refused.append("mine")
+            refused.append("own")
         if meeting.number >= 0:
             break
         winner = "topic" if refused == ["other"] else "partition"
         assert len(refused) == 1, number
-        assert read_settings(mine).settings["source.dataset"] == winner, number
+        assert read_settings(own_store).settings["source.dataset"] == winner, number
         assert documents(machine) == [DOCUMENT], number
     assert number > 5
 
 
-def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them() -> None:
+def test_recorded_settings_survive_a_power_loss_whichever_process_put_them() -> None:
     for number in range(1000):
         machine = Machine()
         store(machine)
@@ -164,7 +164,7 @@ def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them(
 
 
 @pytest.mark.parametrize("kind", ["create", "mkdir", "rename", "write"])
-def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
+def test_settings_put_with_an_error_is_completed_when_repeated(kind: str) -> None:
     machine = Machine()
     machine.faults.append(fails(errno.EIO, kind, "/job/store/settings"))
     with pytest.raises(TransientError, match="cannot be recorded"):
@@ -178,7 +178,7 @@ def crash() -> None:
     raise Crashed
 
 
-# -- settings of which it is known what a store has that has recorded none
+# -- settings with a known value in stores that have not recorded them
 
 
 def grouped(by: str) -> FixedSettings:
@@ -187,8 +187,8 @@ def grouped(by: str) -> FixedSettings:
     )
 
 
-def test_a_setting_that_is_as_it_was_before_it_could_be_another_is_not_recorded() -> None:
-    """Programs that do not know it go on with the store."""
+def test_setting_with_its_original_value_is_not_recorded() -> None:
+    """Older versions of the program, which do not know the setting, can still use the store."""
     machine = Machine()
     record_settings(store(machine), grouped("dataset"))
     require_settings(store(machine), TOPIC)
@@ -196,7 +196,7 @@ def test_a_setting_that_is_as_it_was_before_it_could_be_another_is_not_recorded(
 
 
 @pytest.mark.parametrize(("filled", "now"), [("dataset", "table"), ("table", "dataset"), ("table", "topic's table")])
-def test_another_rule_for_groups_is_refused_with_both(filled: str, now: str) -> None:
+def test_another_commit_group_setting_is_refused_with_both_values(filled: str, now: str) -> None:
     machine = Machine()
     record_settings(store(machine), grouped(filled))
     before = machine.paths("/job/store")
@@ -209,28 +209,30 @@ def test_another_rule_for_groups_is_refused_with_both(filled: str, now: str) -> 
     assert machine.paths("/job/store") == before
 
 
-def test_a_new_store_is_filled_by_any_rule() -> None:
+def test_new_store_accepts_any_commit_group_setting() -> None:
     machine = Machine()
     require_settings(store(machine), grouped("table"))
     record_settings(store(machine), grouped("table"))
     assert read_settings(store(machine)).settings["sink.commit_group"] == "table"
-    with pytest.raises(ConfigurationError, match=r"found sink\.commit_group: not set"):  # as a program that knows none
+    with pytest.raises(
+        ConfigurationError, match=r"found sink\.commit_group: not set"
+    ):  # like a program that does not know the setting
         require_settings(store(machine), TOPIC)
 
 
-def test_who_was_paused_before_it_put_another_value_never_has_the_last_word() -> None:
-    """Others have finished its move meanwhile, and made the next one, back to what it was."""
+def test_paused_settings_change_never_overrides_later_changes() -> None:
+    """Meanwhile other processes completed its move, and then moved back to the original value."""
     machine = Machine()
     record_settings(store(machine), TOPIC)
 
-    def others() -> None:
+    def other_changes() -> None:
         if len(documents(machine)) > 1:
-            raise FencedError("somebody else has taken the move over")
+            raise FencedError("another process has taken the move over")
         for value in ("partition", "topic"):
             change_settings(store(machine), {"source.dataset": value}, lambda: None)
 
     with pytest.raises(FencedError):
-        change_settings(store(machine), {"source.dataset": "partition"}, others)
+        change_settings(store(machine), {"source.dataset": "partition"}, other_changes)
     assert read_settings(store(machine)).settings["source.dataset"] == "topic"
     assert len(documents(machine)) == 3
 
@@ -242,7 +244,7 @@ def partitioned(by: str, *, binds: bool) -> FixedSettings:
     return FixedSettings({**TOPIC.settings, "sink.partition_by": FixedSetting(by, "other folders.", binds=binds)})
 
 
-def test_what_does_not_bind_may_change_and_all_its_values_are_noted() -> None:
+def test_non_binding_setting_may_change_and_all_its_values_are_recorded() -> None:
     machine = Machine()
     for by in ("hour", "day", "hour"):
         record_settings(store(machine), partitioned(by, binds=False))
@@ -256,7 +258,7 @@ def test_what_does_not_bind_may_change_and_all_its_values_are_noted() -> None:
             assert refused.value.todo == "other folders."
 
 
-def test_what_binds_is_what_it_was_before_and_stays_so() -> None:
+def test_binding_setting_must_keep_its_recorded_value() -> None:
     machine = Machine()
     record_settings(store(machine), partitioned("day", binds=False))
     record_settings(store(machine), partitioned("day", binds=True))
@@ -268,8 +270,8 @@ def test_what_binds_is_what_it_was_before_and_stays_so() -> None:
     assert len(documents(machine)) == 2
 
 
-def test_a_store_that_has_noted_nothing_may_bind_to_any_value() -> None:
-    """Older programs noted nothing."""
+def test_store_without_recorded_values_accepts_any_binding_value() -> None:
+    """Older versions of the program recorded no values."""
     machine = Machine()
     record_settings(store(machine), TOPIC)
     assert b"noted" not in machine.read_file(DOCUMENT)

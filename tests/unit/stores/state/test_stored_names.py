@@ -1,7 +1,7 @@
-"""What is stored by name: a renamed class, field or enum member must not change a format.
+"""Stored names: renaming a class, field or enum member must not change a format.
 
-The tables below repeat tags, keys, values and names of the formats as text. If a test here fails after a renaming,
-give the class an explicit tag, or the field an explicit stored name. Any other change is a new format version.
+The tables below repeat tags, keys, values and names of the formats as text. If a test fails here after a rename, give
+the class an explicit tag, or the field an explicit stored name. Any other change is a new format version.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (_Named, None, False, "version rows base deltas"),
     (_File, None, False, "version table store nonce rows"),
 ]
-"""Each stored structure: its tag, whether it is an array, and its fields in their order or its keys."""
+"""Stored structures: the tag, whether it is an array, and the fields in order or the keys."""
 
 ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (Gate, ["open", "held", "passed"]),
@@ -312,7 +312,7 @@ _NAMES = """
     SEGMENT_SUFFIX=.seg
 """
 FOLDERS = dict(pair.split("=", 1) for pair in _NAMES.split())
-"""Names of folders and files in the store, by the constant that holds them."""
+"""Names of folders and files in the store, by constant."""
 
 
 @pytest.mark.parametrize(("kind", "tag", "is_array", "fields"), STRUCTS, ids=[kind.__name__ for kind, *_ in STRUCTS])
@@ -330,7 +330,7 @@ def test_enum_is_stored_by_these_values(kind: type[Enum], values: list[str | int
 
 
 def columns_of(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
-    """Yield the columns with their types, those of structures by their paths."""
+    """Yield the columns with their types; fields of structures are named by their paths."""
     for field in fields:
         kind, name = field.type, above + field.name
         if pa.types.is_list(kind):
@@ -367,7 +367,7 @@ def test_commit_steps_are_stored_under_these_names_and_versions() -> None:
     ]
 
 
-def test_every_format_is_of_version_1() -> None:
+def test_every_format_has_version_1() -> None:
     versions = {
         FORMAT_VERSION,
         STORE_VERSION,

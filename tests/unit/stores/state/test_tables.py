@@ -1,4 +1,4 @@
-"""Plans and task states as Parquet: what goes in comes out, other programs can read it, and damage is named."""
+"""Plans and task states as Parquet: round trips, use by other programs, and errors for damaged files."""
 
 from __future__ import annotations
 
@@ -144,21 +144,19 @@ def plans(draw: st.DrawFn) -> list[DatasetPlan]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(task_states, max_size=4))
-def test_task_states_come_back_as_they_were(rows: list[TaskState]) -> None:
+def test_task_states_survive_a_round_trip(rows: list[TaskState]) -> None:
     assert decode_task_states(encode_task_states(rows), "x") == rows
 
 
 @settings(max_examples=60, deadline=None)
 @given(plans())
-def test_plans_come_back_as_they_were(made: list[DatasetPlan]) -> None:
-    assert decode_plan(encode_plan(made), "x") == made
+def test_plans_survive_a_round_trip(dataset_plans: list[DatasetPlan]) -> None:
+    assert decode_plan(encode_plan(dataset_plans), "x") == dataset_plans
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(task_states, min_size=1, max_size=2), st.data())
-def test_task_states_that_were_damaged_are_corrupt_or_unharmed_and_raise_nothing_else(
-    rows: list[TaskState], data: st.DataObject
-) -> None:
+def test_damaged_task_states_raise_only_corrupt_error(rows: list[TaskState], data: st.DataObject) -> None:
     whole = encode_task_states(rows)
     place = data.draw(st.integers(0, len(whole) - 1))
     cut = data.draw(st.booleans())
@@ -174,8 +172,8 @@ def test_task_states_that_were_damaged_are_corrupt_or_unharmed_and_raise_nothing
 
 def state(*branches: BranchResult, **changes: Any) -> TaskState:
     mark = Watermark({"0": 5}, "topic-id")
-    made = TaskState("run", 7, "urn", "00000_000001", "ab", TaskOutcome.SUCCEEDED, mark, mark, mark, branches)
-    return msgspec.structs.replace(made, **changes)
+    result = TaskState("run", 7, "urn", "00000_000001", "ab", TaskOutcome.SUCCEEDED, mark, mark, mark, branches)
+    return msgspec.structs.replace(result, **changes)
 
 
 def prepared(*files: StagedFile) -> BranchResult:
@@ -187,17 +185,17 @@ def plan(urn: str = "urn") -> DatasetPlan:
     return DatasetPlan(urn, Watermark({"0": 5}), Watermark({}), (unit,), (SkippedRange("1", 2, 5, "expired"),))
 
 
-def test_a_flipped_bit_never_turns_a_row_into_another_one() -> None:
+def test_flipped_bit_never_changes_a_row_unnoticed() -> None:
     file = StagedFile("0000000002/bucket=00000/00000_000000.ab/0001.parquet", "a/x.parquet", 1954, 2**63, 7, 8, 5)
     rows = [state(prepared(file)), state(prepared(file))]
     whole = encode_task_states(rows)
-    others = []
+    unnoticed = []
     for place in range(0, len(whole), 3):
         damaged = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
         with suppress(CorruptError):
             if decode_task_states(damaged, "x") != rows:
-                others.append(place)
-    assert others == []
+                unnoticed.append(place)
+    assert unnoticed == []
 
 
 def other_columns(data: bytes) -> bytes:
@@ -245,7 +243,7 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_tables_are_named_never_read_by_half(damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_table_is_named_and_never_partly_read(damage: Callable[[bytes], bytes]) -> None:
     with pytest.raises(CorruptError) as caught:
         decode_task_states(damage(encode_task_states([state(), state()])), "the/path")
     assert caught.value.ids == {"path": "the/path"}
@@ -254,7 +252,7 @@ def test_damaged_tables_are_named_never_read_by_half(damage: Callable[[bytes], b
     assert caught.value.ids == {"path": "the/path"}
 
 
-def test_an_outcome_of_another_program_is_corrupt() -> None:
+def test_unknown_task_outcome_raises_corrupt_error() -> None:
     with pytest.raises(CorruptError, match="perhaps"):
         decode_task_states(replaced(encode_task_states([state()]), "outcome", "perhaps"), "x")
 
@@ -269,8 +267,8 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]
     assert first["branches"][0]["files"][0]["checksum"] == 2**64 - 1
-    found = [[len(result["files"]) for result in row["branches"]] for row in table.to_pylist()]
-    assert found == [[1], [], [2, 0]]
+    file_counts = [[len(result["files"]) for result in row["branches"]] for row in table.to_pylist()]
+    assert file_counts == [[1], [], [2, 0]]
 
 
 def test_other_programs_read_commit_infos_as_a_list_of_messagepack() -> None:
@@ -280,7 +278,7 @@ def test_other_programs_read_commit_infos_as_a_list_of_messagepack() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x01\x02", msgspec.msgpack.encode(msgspec.msgpack.Ext(5, b"x"))])
-def test_a_commit_info_that_is_no_plain_value_is_corrupt(data: bytes) -> None:
+def test_commit_info_that_is_not_a_plain_value_raises_corrupt_error(data: bytes) -> None:
     table = pq.read_table(io.BytesIO(encode_task_states([state(BranchResult("main", "rows", infos=(1,)))])))
     place = table.schema.get_field_index("branches")
     field = table.schema.field(place)
@@ -317,7 +315,7 @@ def attempts(rows: Iterable[TaskState]) -> list[str]:
     return sorted(row.attempt for row in rows)
 
 
-def test_a_reader_is_given_each_row_once_in_whatever_order_files_appear() -> None:
+def test_reader_returns_each_row_once_in_whatever_order_files_appear() -> None:
     fs = make_fs()
     reader = TaskStateReader(tables_in(fs), 3)
     assert reader.poll() == []
@@ -330,7 +328,7 @@ def test_a_reader_is_given_each_row_once_in_whatever_order_files_appear() -> Non
     assert reader.poll() == []
 
 
-def test_states_of_all_buckets_of_a_partition_are_one_file_and_read_once() -> None:
+def test_task_states_of_all_buckets_of_a_partition_are_one_file_that_is_read_once() -> None:
     fs = make_fs()
     prepare_run(fs, "/store", "run", 0, 2)
     put = {bucket: [of_bucket(bucket, str(bucket))] for bucket in (0, 1, 3)}
@@ -342,15 +340,15 @@ def test_states_of_all_buckets_of_a_partition_are_one_file_and_read_once() -> No
     assert attempts(TaskStateReader(tables, 1).poll()) == ["1"]
 
 
-def test_who_begins_again_with_a_bucket_is_given_all_of_it() -> None:
-    """Rows that this process has put itself, too: a committer that failed is followed by another one."""
+def test_new_reader_of_a_bucket_returns_all_of_its_rows() -> None:
+    """Rows put by the same process are included, because a failed committer is followed by another one."""
     fs = make_fs()
     tables, writer = tables_in(fs), TaskStateWriter(fs, "/store", "run", 2)
     first = TaskStateReader(tables, 3)
     writer.append({1: [of_bucket(1, "0")], 3: [of_bucket(3, "1")]})
     assert attempts(first.poll()) == ["1"]
-    known = [of_bucket(3, "2")]
-    first.add_states(str(writer.append({3: known})[3]), known)
+    own_rows = [of_bucket(3, "2")]
+    first.add_states(str(writer.append({3: own_rows})[3]), own_rows)
     assert attempts(first.poll()) == ["2"]
     second = TaskStateReader(tables, 3)
     assert attempts(second.poll()) == ["1", "2"]
@@ -359,7 +357,7 @@ def test_who_begins_again_with_a_bucket_is_given_all_of_it() -> None:
     assert attempts(second.poll()) == ["3"]
 
 
-def test_rows_of_buckets_that_nobody_follows_are_passed_over() -> None:
+def test_rows_of_buckets_without_a_reader_are_skipped() -> None:
     fs = make_fs()
     TaskStateWriter(fs, "/store", "run", 2).append({5: [of_bucket(5, "1")], 3: [of_bucket(3, "2")]})
     tables = tables_in(fs)
@@ -367,33 +365,33 @@ def test_rows_of_buckets_that_nobody_follows_are_passed_over() -> None:
     assert attempts(TaskStateReader(tables, 3).poll()) == ["2"]
 
 
-def test_readers_that_ask_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And none of them misses what was put before it asked."""
+def test_concurrent_readers_share_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reader misses a file that was put before its poll."""
     fs = make_fs()
     tables, writer = tables_in(fs), TaskStateWriter(fs, "/store", "run", 2)
     readers = [TaskStateReader(tables, bucket) for bucket in (1, 3)]
-    looks, list_folder = [], fs.list_folder
+    listings, list_folder = [], fs.list_folder
 
     def slowly(path: str) -> list[FolderEntry]:
-        looks.append(path)
-        if len(looks) == 1:
+        listings.append(path)
+        if len(listings) == 1:
             writer.append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
-            asked.extend(pool.submit(reader.poll) for reader in readers)
+            polls.extend(pool.submit(reader.poll) for reader in readers)
             until_s = time.monotonic() + 10
-            while not all(future.running() for future in asked) and time.monotonic() < until_s:
+            while not all(future.running() for future in polls) and time.monotonic() < until_s:
                 time.sleep(0.001)
-            return []  # as it was before they asked
+            return []  # the listing from before the concurrent polls
         return list_folder(path)
 
-    asked: list[Future[list[TaskState]]] = []
+    polls: list[Future[list[TaskState]]] = []
     monkeypatch.setattr(fs, "list_folder", slowly)
     with ThreadPoolExecutor(2) as pool:
         assert TaskStateReader(tables, 3).poll() == []
-        assert [attempts(future.result(10)) for future in asked] == [["1"], ["3"]]
-    assert 2 <= len(looks) <= 3
+        assert [attempts(future.result(10)) for future in polls] == [["1"], ["3"]]
+    assert 2 <= len(listings) <= 3
 
 
-def test_a_failed_look_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_poll_is_repeated_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = make_fs()
     TaskStateWriter(fs, "/store", "run", 2).append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
     tables = tables_in(fs)
@@ -406,8 +404,8 @@ def test_a_failed_look_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (attempts(one.poll()), attempts(three.poll())) == (["1"], ["3"])
 
 
-def test_a_reader_that_met_a_corrupt_file_gives_the_others_next() -> None:
-    """Each reader tells it once: any bucket's rows may have been in the file."""
+def test_reader_returns_the_other_files_after_a_corrupt_file() -> None:
+    """Each reader raises once, because the file may have contained rows of any bucket."""
     fs = make_fs()
     writer = TaskStateWriter(fs, "/store", "run", 2)
     writer.append({3: [of_bucket(3, "1")]})
@@ -417,15 +415,15 @@ def test_a_reader_that_met_a_corrupt_file_gives_the_others_next() -> None:
     writer.append({3: [of_bucket(3, "2")]})
     tables = tables_in(fs)
     reader, other = TaskStateReader(tables, 3), TaskStateReader(tables, 1)
-    for each in (reader, other):
+    for current in (reader, other):
         with pytest.raises(CorruptError, match=r"bad\.parquet"):
-            each.poll()
+            current.poll()
     assert attempts(reader.poll()) == ["1", "2"]
     assert other.poll() == []
 
 
-def noted_reads(fs: FileSystem, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths of files that are read from here on."""
+def recorded_reads(fs: FileSystem, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the paths of all files read from now on."""
     reads, read = list[str](), fs.read
 
     def noted(path: str) -> bytes:
@@ -436,13 +434,13 @@ def noted_reads(fs: FileSystem, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reads
 
 
-def test_all_who_begin_once_more_after_an_outage_have_each_file_read_once_for_them(
+def test_readers_restarted_after_an_outage_share_one_read_of_each_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fs = make_fs()
     writer = TaskStateWriter(fs, "/store", "run", 2)
     writer.append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
-    tables, reads = tables_in(fs), noted_reads(fs, monkeypatch)
+    tables, reads = tables_in(fs), recorded_reads(fs, monkeypatch)
 
     def begun() -> list[list[str]]:
         return [attempts(TaskStateReader(tables, bucket).poll()) for bucket in (1, 3)]
@@ -450,17 +448,17 @@ def test_all_who_begin_once_more_after_an_outage_have_each_file_read_once_for_th
     for number in range(1, 4):
         assert (begun(), len(reads)) == ([["1"], ["3"]], number)
     writer.append({3: [of_bucket(3, "4")]})
-    assert (begun(), len(reads)) == ([["1"], ["3", "4"]], 6), "what is new, and then all"
+    assert (begun(), len(reads)) == ([["1"], ["3", "4"]], 6), "the new file must be read first, and then all files"
 
 
-def test_states_of_an_epoch_are_found_by_one_file_of_each_newer_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_an_epoch_are_found_with_one_read_for_each_newer_run(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = make_fs()
     for epoch in (1, 2, 3):
         prepare_run(fs, "/store", f"run{epoch}", 0, 1)
         writer = TaskStateWriter(fs, "/store", f"run{epoch}", 1)
         for bucket in range(4):
             writer.append({bucket: [structs.replace(of_bucket(bucket, f"{epoch}/{bucket}"), epoch=epoch)]})
-    reads = noted_reads(fs, monkeypatch)
+    reads = recorded_reads(fs, monkeypatch)
     past = PastStates(fs, "/store")
     assert [attempts(past.of_epoch(2, bucket)) for bucket in range(4)] == [[f"2/{bucket}"] for bucket in range(4)]
     assert len(reads) == 1 + 1 + 4
@@ -481,7 +479,7 @@ def test_states_of_past_runs_are_found_by_partition_and_corrupt_files_are_skippe
     assert past.of("another", 3) == []
     for entry in fs.list_folder(folder):
         fs.delete(f"{folder}/{entry.name}")
-    assert attempts(past.of("run", 1)) == ["1"], "each file is read once"
+    assert attempts(past.of("run", 1)) == ["1"], "each file must be read once"
 
 
 def test_ingest_has_ended_once_that_is_recorded() -> None:
@@ -492,34 +490,36 @@ def test_ingest_has_ended_once_that_is_recorded() -> None:
     assert ingest_ended(fs, "/store", "run")
 
 
-def test_a_plan_counts_once_a_manifest_names_it() -> None:
+def test_plan_counts_only_if_a_manifest_names_it() -> None:
     fs = make_fs()
     abandoned = write_plans(fs, "/store", "run", {3: [plan("abandoned")]})
-    mine = {3: [plan_of(3, "a"), plan_of(3, "b")], 5: [plan_of(5, "c")]}
-    names = write_plans(fs, "/store", "run", mine)
+    dataset_plans = {3: [plan_of(3, "a"), plan_of(3, "b")], 5: [plan_of(5, "c")]}
+    names = write_plans(fs, "/store", "run", dataset_plans)
     assert names[3] == names[5] != abandoned[3]
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
     manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (LentRange(1, 3, 0, 5),))
     put_manifest(fs, "/store", manifest)
-    put_manifest(fs, "/store", Manifest(MANIFEST_VERSION, "run", 8, abandoned))  # a twin that comes too late
+    put_manifest(fs, "/store", Manifest(MANIFEST_VERSION, "run", 8, abandoned))  # a late duplicate of the run
     assert read_manifest(fs, "/store", "run") == manifest
     reader = PlanReader(fs, "/store", manifest)
-    assert reader.of(3) == mine[3]
+    assert reader.of(3) == dataset_plans[3]
     fs.delete(f"/store/plans/run=run/{names[5]}")
-    assert reader.of(5) == mine[5], "read once"
+    assert reader.of(5) == dataset_plans[5], "the plan file must be read once"
     assert reader.of(4) == []
 
 
 def plan_of(bucket: int, urn: str) -> DatasetPlan:
-    made = plan(urn)
-    ids = (work_unit_name(bucket, number) for number in range(len(made.work_units)))
-    units = [structs.replace(unit, work_unit_id=unit_id) for unit, unit_id in zip(made.work_units, ids, strict=True)]
-    return structs.replace(made, work_units=tuple(units))
+    bucket_plan = plan(urn)
+    ids = (work_unit_name(bucket, number) for number in range(len(bucket_plan.work_units)))
+    units = [
+        structs.replace(unit, work_unit_id=unit_id) for unit, unit_id in zip(bucket_plan.work_units, ids, strict=True)
+    ]
+    return structs.replace(bucket_plan, work_units=tuple(units))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"version": "x"}'])
-def test_a_corrupt_manifest_is_named(data: bytes) -> None:
+def test_corrupt_manifest_is_named(data: bytes) -> None:
     fs = make_fs()
     fs.make_folders("/store/plans/run=run")
     fs.put_if_absent("/store/plans/run=run/_manifest.json", data)
