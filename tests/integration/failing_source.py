@@ -1,4 +1,4 @@
-"""A source of some datasets of one partition, as large as its options say; those that a file names can't be read."""
+"""A source of one-partition datasets whose sizes are options; a file names the datasets that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ BATCH = "batch"
 
 
 class FailingSource(Source):
-    """Options are read by each run: `sizes`, records by dataset; `broken`, a file with the names of datasets that can't
-    be read; `notes`, a folder for what plans were asked on and what batches came."""
+    """Source that reads its options in each run.
+
+    `sizes`: records by dataset. `broken`: a file with the names of datasets that cannot be read. `notes`: a folder
+    that records the states given to planning and the batches read."""
 
     provenance = Provenance("partition", "offset")
 

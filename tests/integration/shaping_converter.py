@@ -1,4 +1,4 @@
-"""A converter of one's own whose columns are as the records are."""
+"""A custom converter whose output columns depend on the records."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 
 
 class Shaping(Converter):
-    """Makes the fields of JSON objects in column `value` columns, beside the others: those in a row that have the same
-    ones come as a piece."""
+    """Turn the fields of JSON objects in column `value` into columns; consecutive records with equal fields form a
+    piece."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         read = enumerate(json.loads(value) for value in batch.column("value").to_pylist())

@@ -1,5 +1,5 @@
-"""A person accepts what a target has refused while it was prepared there: nothing of it stays in doubt, by the next run
-at the latest, by `distcommit` on real servers."""
+"""An accepted dataset whose target refused prepared transactions leaves nothing in doubt after the next run
+(`distcommit` on real servers)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Preparing(Target):
         return int(found)
 
     def be_another(self, *, again: bool) -> None:
-        """Its ledger says what the store does not know, or again what it said."""
+        """Give the target's ledger another identity than the store knows, or restore the first one."""
         ledger, change = self.place.named("distcommit_ledger"), "- 1000" if again else "+ 1000"
         self.place.sql(f"UPDATE {ledger} SET epoch = epoch {change} WHERE dataset = 'd0'")
 
@@ -56,7 +56,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Preparing
 
 
 def accepted(job: FilesJob) -> str:
-    """What `distcommit dataset release d0 accept` says, which goes well."""
+    """Return the output of a successful `distcommit dataset release d0 accept`."""
     command = [sys.executable, "-m", "distcommit", "dataset", "release", str(job.path), "d0", "accept"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

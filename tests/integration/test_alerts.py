@@ -1,4 +1,4 @@
-"""Alerts of a job whose runs are killed and fail: told by a program, a web server and a mail server."""
+"""Alerts for killed and failed runs, sent to a program, a web server and a mail server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_row_of_a_killed_run_and_one_that_failed_is_told_by_all_hooks(tmp_path
         path.write_text(yaml.safe_dump(job))
         with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as first:
             deadline_s = time.monotonic() + 240
-            # leaving the block kills all of it
+            # leaving the block kills the whole run
             while not list(tmp_path.glob("store/runs/*-begun.json")) and time.monotonic() < deadline_s:
                 assert first.wait(0.02) is None, first.stderr.read_text()[-3000:]
         assert (posted, mails, (tmp_path / "told").exists()) == ([], [], False)

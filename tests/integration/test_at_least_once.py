@@ -1,4 +1,4 @@
-"""A job that delivers at least once, through the command line on real Spark: killed as it publishes, and audited."""
+"""An at-least-once job by the command line on real Spark: killed while it publishes, and audited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS = 3
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; all that a task has read is committed at its end, in one batch for the one bucket."""
+    """Write a job file that commits at the end of a task, in one batch for the one bucket."""
     source = {
         "type": "python",
         "class": "tests.integration.paused_source:PausedSource",

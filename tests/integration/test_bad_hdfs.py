@@ -1,5 +1,4 @@
-"""What goes wrong with HDFS, through the command: each a clear error or a stated behaviour, nothing lost, and what can
-goes on."""
+"""HDFS failures through the command line: each is a clear error or documented behavior, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ TOPICS = {"a": 1, "b": 1, "c": 1}
 
 @contextmanager
 def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
-    """A job whose folders are on HDFS; two tasks."""
+    """Write a job of two tasks whose folders are on HDFS."""
     place = f"hdfs://{authority}/jobs/{uuid.uuid4().hex}"
     paths = {name: f"{place}/{name}" for name in ("store", "staging", "output")}
     with kafka_job(folder, TOPICS, paths=paths, spark={"partitions": 2}, **sections) as job:
@@ -28,7 +27,7 @@ def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
 
 
 def error_of(job: KafkaJob, *, code: int) -> str:
-    """The one line that a run ends with."""
+    """Return the error line that ends the run's output."""
     found, _, errors = job.cli("run")
     assert found == code, errors[-3000:]
     assert "Traceback" not in errors
@@ -64,7 +63,7 @@ def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Pa
 def test_safe_mode_permissions_and_quotas(
     tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that has run meets them one after the other, and is exact in the end."""
+    """Safe mode, permissions and quotas hit a job in turn; its output is exact in the end."""
     with job_on(tmp_path, hdfs_server.authority) as job:
         job.run()
         job.produce(2)
@@ -123,7 +122,7 @@ def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_rais
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
-    """With it half of the DataNodes are gone, and the NameNode takes minutes to believe it."""
+    """Half of the DataNodes are lost, and the NameNode detects it only after minutes."""
     with job_on(tmp_path, hdfs_server.authority) as job:
         job.run()
         job.produce(2)
@@ -143,7 +142,7 @@ def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
 def test_a_name_node_that_is_standing_by(
     tmp_path: Path, hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client asks it again, for three minutes unless the Hadoop configuration says how often."""
+    """The client retries for three minutes unless the Hadoop configuration sets another limit."""
     (tmp_path / "hdfs-site.xml").write_text(
         "<configuration><property><name>dfs.client.failover.max.attempts</name><value>1</value></property></configuration>"
     )

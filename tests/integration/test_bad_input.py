@@ -1,4 +1,5 @@
-"""What people get wrong and what life does: each a clear error or a stated behaviour, with other datasets unharmed."""
+"""Configuration mistakes and everyday failures: each is a clear error or documented behavior, and other datasets are
+unharmed."""
 
 from __future__ import annotations
 
@@ -193,7 +194,7 @@ def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: Sp
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
 def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy: str) -> None:
-    """The mock broker keeps 5 MB of a partition, so retention really passes the watermark."""
+    """The mock broker keeps 5 MB of a partition, so that retention really passes the watermark."""
     with kafka_job(tmp_path, {"big": 1, "small": 1}, source={"expired_offsets": policy}) as job:
         job.produce(2)
         assert run(job, spark).succeeded
@@ -217,7 +218,7 @@ def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy:
 
 @pytest.mark.slow
 def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: SparkSession) -> None:
-    """A run reads at most so much of each dataset, or for so long; the next runs read the rest, exactly once."""
+    """A run reads at most the limit of records or seconds of each dataset; later runs read the rest, exactly once."""
     with kafka_job(tmp_path, {"backlog": 2, "small": 1}, source={"records_per_dataset": 50}) as job:
         job.topics = {"backlog": 2}
         job.produce(90)
@@ -239,7 +240,7 @@ def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: Spa
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["earliest", "latest", "2023-11-16T00:00:00Z"])
 def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None:
-    """The mock broker knows no offsets by time: a time then means the end, as on a broker that has nothing since."""
+    """The mock broker has no offsets by time: a time then means the end, as on a broker without newer records."""
     with kafka_job(tmp_path, {"a": 1}, source={"start": start}) as job:
         job.produce(6)
         first = run(job, spark).totals.records_published
@@ -327,7 +328,7 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "l
 
 
 def by_key(port: int) -> dict[str, Any]:
-    """A fork: what has a key is Avro by the registry at that port, the rest goes as it is."""
+    """Return a fork that routes keyed records to Avro by the registry at that port, and all others unchanged."""
     registry = {"url": f"http://127.0.0.1:{port}/apis/ccompat/v7", "client": {"max.retries": 0, "timeout": 10}}
     return {
         "type": "first_match",
@@ -342,7 +343,7 @@ def by_key(port: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_registry_that_is_down(tmp_path: Path, spark: SparkSession, registry_server: RegistryServer) -> None:
-    """Its work units wait and are tried again; then they fail, and what needs no registry goes on."""
+    """Its work units are retried and then fail; datasets that need no registry are published."""
     orders, server = f"orders-{uuid.uuid4().hex[:8]}", urlsplit(registry_server.url).port or 0
     records = avro_records(registry_server.url, orders, ORDER, [{"id": n} for n in range(6)])
     task = {"attempts": 2, "retry_wait_s": 0.1}
@@ -387,7 +388,7 @@ LARGE = 60
 
 
 def large_values(folder: Path, column: str) -> Iterator[tuple[int, Any, str]]:
-    """Of each record in the Parquet files below: its offset, what is in the column, and why it is there."""
+    """Return offset, column content and rejection reason of each record in the Parquet files below the folder."""
     for path in folder.rglob("*.parquet"):
         for batch in pq.ParquetFile(path).iter_batches(batch_size=1):
             (row,) = batch.to_pylist()
@@ -424,5 +425,5 @@ def test_records_of_ten_megabytes_are_published_or_diverted_in_bounded_memory(
         offset: True for offset in range(LARGE) if offset % 3
     }
     assert max(len(why) for _, _, why in rejected) <= 1000, "no reason holds the record"
-    # Each of the two writers waits for a row group of 64 MB, and has it once more as it writes it.
+    # Each of the two writers buffers a row group of 64 MB, and holds it twice while it writes it.
     assert int(peak.read_text()) < 45 * large_source.SIZE, f"bytes of memory, for {LARGE} records"

@@ -1,4 +1,5 @@
-"""A run that is told to end, by Ctrl-C or as systemd and Kubernetes do it, in the middle of publishing."""
+"""Runs that are cancelled in the middle of publishing: by Ctrl-C, by the signals of systemd and Kubernetes, or by
+command."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ RECORDS = 3
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; the worker pauses as it comes to the tenth dataset of its one bucket."""
+    """Write a job file whose worker pauses at the tenth dataset of its one bucket."""
     options = {"names": NAMES, "at": str(folder / "output" / NAMES[10])}
     job = {
         "job": "cancelled",
@@ -44,7 +45,7 @@ def write_job(folder: Path) -> Path:
 
 
 def command(*words: object) -> Any:
-    """What a command of another process answers."""
+    """Return the JSON output of a command in another process."""
     done = subprocess.run(
         [sys.executable, "-m", "distcommit", *map(str, words)], capture_output=True, text=True, timeout=120, check=False
     )
@@ -53,14 +54,14 @@ def command(*words: object) -> Any:
 
 
 def kept(path: Path, status: str, number: int = 0) -> Any:
-    """The newest run, or an older one, as it is kept."""
+    """Return a stored run record: the newest one, or an older one."""
     row = command("runs", path, "--json")["runs"][number]
     assert row["status"] == status, row
     return row
 
 
 def command_against_standing_still(path: Path) -> str:
-    """What `status` prints once all that the run did is an hour old, by the file system's clock."""
+    """Return the command that `status` prints once the run's files are an hour old by the file system's clock."""
     assert not [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
     store = path.parent / "store"
     for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
@@ -83,7 +84,8 @@ def published(folder: Path) -> set[str]:
 def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
     told: signal.Signals | None, tmp_path: Path
 ) -> None:
-    """By a signal, by `distcommit cancel` from another process (None), or killed, which it can't tell of itself."""
+    """Cancel by a signal or, if None, by `distcommit cancel` from another process; SIGKILL leaves no record of its
+    cause."""
     path = write_job(tmp_path)
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
         deadline_s = time.monotonic() + 240

@@ -1,4 +1,4 @@
-"""The job on a real Kafka, HDFS and Spark cluster, disturbed in its commit; at size: `python -m tests.cluster`."""
+"""A job on a real Kafka, HDFS and Spark cluster, disturbed in its commit; at size: `python -m tests.cluster`."""
 
 from __future__ import annotations
 

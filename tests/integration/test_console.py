@@ -1,4 +1,5 @@
-"""Trying a job out, through the command line on real Spark: what is shown, and that nothing of it stays."""
+"""Preview of a job through the command line on real Spark: the shown records, and that no trace stays in the job's
+folders."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CONSOLE = ["--set", "sink.rows=2", "--set", "sink.type=console"]
 
 
 def write_job(folder: Path, **more: object) -> Path:
-    """A job whose sink is of another type, with settings that a console has not."""
+    """Write a job whose sink has another type, with settings that the console sink does not have."""
     source = {"type": "python", "class": "tests.integration.named_source:NamedSource", "options": {"names": NAMES}}
     paths = {name: name for name in ("store", "staging", "output")}
     job = {"job": "console", "source": source, "paths": paths, "spark": {"master": "local[1,4]"}, **more}

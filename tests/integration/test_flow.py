@@ -1,4 +1,5 @@
-"""A job file with converters, checkers and a fork, by its command line: each record ends in one way in each branch."""
+"""A job file with converters, checkers and a fork, by the command line: each record has exactly one outcome in each
+branch."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ FLOW: dict[str, Any] = {
 
 
 def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[tuple[str, bytes]]:
-    """Sends records of all kinds to each topic, day by day in turn; what was sent."""
+    """Send records of all kinds to each topic, day by day in turn, and return them."""
     chance, sent = random.Random(seed), list[tuple[str, bytes]]()
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
@@ -67,7 +68,7 @@ def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[t
 
 
 def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
-    """What is to come of it, by plain Python."""
+    """Compute the expected output in plain Python."""
     found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     for _, value in sent:
         try:
@@ -90,7 +91,7 @@ def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
 
 
 def published(folder: Path) -> dict[str, Counter[Any]]:
-    """What is in the files, read by other means than the audit's."""
+    """Return the content of the output files, read independently of the audit."""
     found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     output = folder / "output"
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
@@ -112,7 +113,7 @@ def published(folder: Path) -> dict[str, Counter[Any]]:
 
 
 def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
-    """How many files one run is to make of it, by branch: of `large` one a day, of `small` one a record."""
+    """Return how many files one run must write, by branch: `large` one a day, `small` one a record."""
     found: Counter[str] = Counter()
     for topic in {topic for topic, _ in sent}:
         own = [expected([each]) for each in sent if each[0] == topic]
@@ -123,7 +124,6 @@ def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
 
 
 def files_in(folder: Path) -> Counter[str]:
-    """How many files are published, by branch."""
     output = folder / "output"
     there = {
         "large": output.glob("t*/large/**/*.parquet"),

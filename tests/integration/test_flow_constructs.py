@@ -1,5 +1,7 @@
-"""Job files with the constructs that no other job here has, forked into three branches, killed in the middle of a
-commit. What is published is read by pyarrow, fastavro and gzip, and held against what plain Python makes of it."""
+"""Job files with the constructs that other jobs of these tests lack, forked into three branches and killed in
+mid-commit.
+
+pyarrow, fastavro and gzip read the published files; plain Python computes the expected records."""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def send(job: KafkaJob, topic: str, records: Sent) -> None:
 
 
 def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
-    """Runs with something more to read, until one dies with sequences that are sealed and not closed."""
+    """Produce and run until a run dies with sealed, unclosed sequences."""
     for _ in range(TRIES):
         produce()
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -117,7 +119,7 @@ def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
-    """All rows of the files there, whatever their format."""
+    """Return all rows of the files there, of any format."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".parquet", ".orc"):
@@ -131,7 +133,7 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def errors_in(output: Path) -> Found:
-    """The values of what was turned away, by the branch that did it."""
+    """Return the rejected values by the branch that rejected them."""
     found: Found = {}
     for row in rows_in(output / "_rejected"):
         found.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
@@ -148,7 +150,7 @@ def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
 
 
 def typed_records(chance: random.Random) -> Sent:
-    """Records of all kinds: keys that are numbers or not, deletions, and what each construct turns away."""
+    """Return records of all kinds: numeric and other keys, deletions, and records that each construct rejects."""
     found: Sent = []
     for _ in range(RECORDS):
         number = chance.randrange(2**31)
@@ -164,7 +166,7 @@ def typed_records(chance: random.Random) -> Sent:
 
 
 def typed_expected(sent: Sent) -> Found:
-    """What is to come of it."""
+    """Compute the expected output in plain Python."""
     found: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
     for key, value in sent:
         if len(key) not in (4, 8):
@@ -192,7 +194,6 @@ def typed_expected(sent: Sent) -> Found:
 
 
 def typed_published(output: Path) -> Found:
-    """What is in the files."""
     found = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
         for row in rows_in(topic / "deleted"):
@@ -251,7 +252,7 @@ BY_SCHEMA: dict[str, Any] = {
 
 
 class Shop:
-    """Producers of records whose keys are of a JSON schema, and whose values are of one of two Protobuf schemas."""
+    """Producer of records with JSON-schema keys and values of one of two Protobuf schemas."""
 
     def __init__(self, url: str, subject: str) -> None:
         schemas = [f'syntax = "proto3"; {message}' for message in MESSAGES]
@@ -261,7 +262,7 @@ class Shop:
         self.expected: Found = {name: Counter() for name in ("noted", "every", "strict", "errors/", "errors/strict")}
 
     def records(self, chance: random.Random) -> Sent:
-        """Some more; one in ten has no key of its schema, or is cut off."""
+        """Return more records; one of ten has a key of another schema or is truncated."""
         found: Sent = []
         for _ in range(RECORDS):
             self._sent += 1

@@ -1,5 +1,7 @@
-"""A job file that forks to files of all formats, in folders by fields and by hour: each record once in each, killed in
-the middle of a commit, with a lost store, and after what was turned away has been fed again."""
+"""A job that forks to files of all formats, in folders by fields and by hour.
+
+Each record is published once in each branch after kills in mid-commit, a lost store, and the reprocessing of
+rejected records."""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ Sent = Counter[tuple[int, str | None]]
 
 
 def produce(job: KafkaJob, records: int, seed: int) -> Sent:
-    """Sends records to each topic, of which some are no JSON; what is to be in each branch."""
+    """Send records, some of which are not JSON, to each topic, and return the expected records of each branch."""
     chance, sent = random.Random(seed), Sent()
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
@@ -84,7 +86,7 @@ def produce(job: KafkaJob, records: int, seed: int) -> Sent:
 
 
 def published(folder: Path) -> dict[str, Sent]:
-    """What is in the files of each branch, read by other means than the audit's."""
+    """Return the content of each branch's files, read independently of the audit."""
     found = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
     for path in (folder / "output").glob("t*/hourly/*/*.parquet"):
         columns = pq.read_table(path, partitioning=None).select(["n", "kind"]).to_pydict()
@@ -165,7 +167,7 @@ def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: Spar
 
 
 def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
-    """The columns that have Bloom filters, as the reader of Apache ORC finds them in Spark's process."""
+    """Return the columns with Bloom filters, by Apache ORC's own reader in Spark's process."""
     java: Any = spark._jvm
     found = set[str]()
     for path in folder.rglob("*.orc"):

@@ -1,4 +1,4 @@
-"""A topic with a backlog beside others that have little: what a run reads of it, what status tells, and the end."""
+"""A topic with a backlog beside small topics: how much a run reads of it, and the lag that `status` reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What sinks leave at their targets for each dataset and commit, after a thousand runs: counted there, and bounded.
+"""What sinks leave at their targets for each dataset and commit: bounded after a thousand runs.
 
-The figures that the pages of the sinks state are printed: `pytest -m long -rP tests/integration/test_growth.py`.
-"""
+`pytest -m long -rP tests/integration/test_growth.py` prints the figures that the sinks' pages state."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def runs(sink: CommitterSink, place: Path) -> Iterator[int]:
-    """Commits one record of each dataset a thousand times, as runs do; after each, how many there were."""
+    """Commit one record of each dataset a thousand times, and yield the epoch after each commit."""
     for epoch in range(1, RUNS + 1):
         committer = sink.open_committer(CommitterContext(FS, f"{place}/staging", f"{place}/output", "store"))
         requests = [prepared(sink, place, urn, epoch) for urn in NAMES]
@@ -194,7 +193,7 @@ def test_kafka(kafka_server: KafkaServer, tmp_path: Path) -> None:
     sink = KafkaSink.model_validate({"type": "kafka", **target, "transactional_ids": 1, "format": "json", "key": ""})
     ledger_made(sink.target(), "the first")
     admin = AdminClient({"bootstrap.servers": brokers})
-    segment = 1 << 20  # the smallest that brokers take; the sink asks for more, so that it is compacted less often
+    segment = 1 << 20  # the smallest value that brokers accept; the sink requests more, so that compaction is rarer
     smaller = ConfigEntry("segment.bytes", str(segment), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ResourceType.TOPIC, ledger, incremental_configs=[smaller])
     (asked,) = admin.incremental_alter_configs([topic]).values()

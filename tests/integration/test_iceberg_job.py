@@ -1,4 +1,5 @@
-"""A job that reads files into Iceberg tables, by the command line, killed at any moment; counted by pyiceberg alone."""
+"""A job that reads files into Iceberg tables, by the command line, killed at random moments; pyiceberg counts the
+records."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ DATASETS, FILES, ROWS = 8, 3, 40
 
 
 def arrive(folder: Path, files: range) -> None:
-    """Files of those numbers, for each dataset."""
+    """Add the files with those numbers to each dataset."""
     for dataset in range(DATASETS):
         inbox = folder / "in" / f"d{dataset}"
         inbox.mkdir(parents=True, exist_ok=True)
@@ -35,12 +36,12 @@ def arrive(folder: Path, files: range) -> None:
 
 
 def names(files: range) -> set[str]:
-    """The records of those files, of all datasets."""
+    """Return the expected records of those files, of all datasets."""
     return {f"d{dataset}/{file}/{row}" for dataset in range(DATASETS) for file in files for row in range(ROWS)}
 
 
 def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
-    """The job file, and files for each dataset."""
+    """Write the job file, and files for each dataset."""
     arrive(folder, range(FILES))
     job = {
         "job": "to-iceberg",
@@ -72,7 +73,7 @@ def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
 
 
 def found(folder: Path) -> Counter[str]:
-    """How often each record is in any table."""
+    """Return how often each record occurs in any table."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -81,7 +82,7 @@ def found(folder: Path) -> Counter[str]:
 
 
 def snapshots(folder: Path) -> list[str]:
-    """The epochs whose records the snapshots of the table for all datasets have added, in order."""
+    """Return the epochs whose records the snapshots of the shared table added, in order."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -90,7 +91,7 @@ def snapshots(folder: Path) -> list[str]:
 
 
 def run_job(path: Path, *words: str, killed_after_s: float | None = None) -> int | None:
-    """The exit code of the command; None if it was killed."""
+    """Return the exit code of the command; None if it was killed."""
     folder = path.parent
     with RunProcess([*words, "--json"], folder / "out", folder / "err") as process:
         code = process.wait(150 if killed_after_s is None else killed_after_s)
@@ -101,7 +102,7 @@ def run_job(path: Path, *words: str, killed_after_s: float | None = None) -> int
 
 
 def live_files(folder: Path) -> set[str]:
-    """Names of data files that a version of a table has."""
+    """Return the names of the data files that a version of a table references."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -153,7 +154,7 @@ def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
     shutil.rmtree(tmp_path / "store")
     rebuilt = Job.from_file(path).rebuild()
     assert not rebuilt.problems, rebuilt
-    for dataset, positions in read.items():  # which input files were read no table says
+    for dataset, positions in read.items():  # no table records which input files were read
         Job.from_file(path).set_watermark(dataset, positions)
     arrive(tmp_path, range(FILES, FILES + 1))
     assert Job.from_file(path, session=spark).run().succeeded
@@ -162,13 +163,13 @@ def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
 
 
 def decided(folder: Path) -> int:
-    """How many runs have decided to publish their whole job."""
+    """Return how many runs decided to publish their whole job."""
     paths = sorted((folder / "store" / "log" / "job").glob("*.seg"))
     return sum(isinstance(decode_segment(path.read_bytes(), str(path)).record, Decide) for path in paths)
 
 
 def files_with(folder: Path, dataset: str) -> list[Path]:
-    """Data files with rows of a dataset that no version of the table has."""
+    """Return the data files with rows of a dataset that no version of the table references."""
     live, found = live_files(folder), list[Path]()
     for path in (folder / "warehouse").rglob("*.parquet"):
         if path.name not in live and pq.read_table(path)["id"][0].as_py().startswith(f"{dataset}/"):
@@ -188,7 +189,7 @@ def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_datas
     arrive(tmp_path, range(FILES, 2 * FILES))
     before = decided(tmp_path)
     with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as catalog:
-        catalog.execute("BEGIN IMMEDIATE")  # nobody can commit
+        catalog.execute("BEGIN IMMEDIATE")  # no run can commit
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / "killed") as run:
             deadline_s = time.monotonic() + 120
             while decided(tmp_path) == before:

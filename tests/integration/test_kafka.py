@@ -1,4 +1,5 @@
-"""Kafka as it is in life, on a real broker: what a job publishes of it, what it leaves out, and what the audit says."""
+"""Kafka's irregularities on a real broker: which records a job publishes, which it skips, and the result of the
+audit."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from tests.servers.kafka import KafkaServer
 
 
 class Topics:
-    """Makes topics under names that no other test has, and talks to them."""
+    """Topics with names that no other test uses, and operations on them."""
 
     def __init__(self, server: KafkaServer) -> None:
         self.prefix = f"{uuid.uuid4().hex[:8]}."
@@ -50,7 +51,7 @@ class Topics:
             time.sleep(0.02)
 
     def forget(self, topic: str, before: int) -> None:
-        """As retention does: the partition's log begins at this offset."""
+        """Delete records as retention does: the partition's log then starts at this offset."""
         partition = TopicPartition(topic, 0, before)
         self.admin.delete_records([partition])[partition].result(30)
 
@@ -71,11 +72,11 @@ class Topics:
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value, partition=0)
-        assert producer.flush(30) == 0  # an aborted transaction has written its records, too
+        assert producer.flush(30) == 0  # an aborted transaction also has its records in the log
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 
     def compacted(self, topic: str, below: int) -> None:
-        """Waits until compaction has left fewer records than this."""
+        """Wait until compaction has left fewer records than this."""
         settings = {"group.id": "look", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
         deadline_s = time.monotonic() + 60
         while time.monotonic() < deadline_s:
@@ -115,7 +116,8 @@ def reasons(result: RunResult) -> dict[str, str]:
 def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_transaction(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, topics: Topics
 ) -> None:
-    """What it has read of the transaction stays, once; and it is not sent back to before it."""
+    """The records that it read from the transaction stay published once, and its position does not move back before
+    it."""
     open_one, other = topics.make("open"), topics.make("other")
     topics.produce(open_one, b"0", b"1")
     writer = Producer({"bootstrap.servers": topics.brokers, "transactional.id": open_one})
@@ -147,7 +149,6 @@ def rows(audit: AuditResult, topic: str) -> list[AuditRow]:
 
 
 def published(job: KafkaJob, topic: str) -> list[dict[str, Any]]:
-    """A topic's published records in the order of their offsets."""
     fs = LocalFileSystem()
     found: list[dict[str, Any]] = []
     for path in (job.folder / "output" / topic).rglob("*.parquet"):
@@ -160,7 +161,7 @@ def published(job: KafkaJob, topic: str) -> list[dict[str, Any]]:
 
 
 class Lived:
-    """One job that has seen it all, in two runs."""
+    """One job that has met all of these cases, in two runs."""
 
     def __init__(self, folder: Path, server: KafkaServer, spark: SparkSession) -> None:
         self.topics = topics = Topics(server)
@@ -192,7 +193,7 @@ class Lived:
             producer.produce(self.compacted, str(number), key=f"{number % 2}", partition=0)
             if number % 10 == 9:
                 assert producer.flush(30) == 0
-                time.sleep(0.15)  # for another segment: the newest is never compacted
+                time.sleep(0.15)  # for another segment: the newest one is never compacted
         producer.produce(self.odd, None, key=None)
         producer.produce(self.odd, b"", key=b"", headers=[("a", b"1"), ("a", None), ("b", b"")])
         for stamp in TIMES:
@@ -262,7 +263,7 @@ def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(live
 def test_a_partition_added_in_mid_life_is_read_from_its_beginning_whatever_start_says(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession, dataset: str
 ) -> None:
-    """What `start: latest` passes over is what was there at the very first sight of the topic, and nothing later."""
+    """`start: latest` skips the records of the very first planning of the topic, and none that come later."""
     topic, late = topics.make("followed"), topics.make("late")
     job = job_of(tmp_path, kafka_server, topic, source={"start": "latest", "dataset": dataset})
     topics.produce(topic, b"before us")
@@ -376,8 +377,9 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
 def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_record(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """A topic is made again, and another has aborted transactions; the store is lost, and once more after the topic was
-    made again unnoticed."""
+    """One topic is recreated, and another has aborted transactions.
+
+    The store is lost, and lost again after the topic was recreated between runs."""
     again, holed = topics.make("again"), topics.make("holed")
     job = job_of(tmp_path, kafka_server, again, holed)
     topics.produce(again, *[b"old"] * 4)
@@ -424,7 +426,7 @@ POLICIES = ("fail", "skip", "earliest", "latest", "nearest")
 def test_retention_that_passes_the_watermark(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """Ten records are read, ten more come, and Kafka forgets the first 15."""
+    """Ten records are read, ten more arrive, and Kafka deletes the first 15."""
     topic = topics.make("expired")
     topics.grow(topic, 2)
     jobs = {
@@ -460,7 +462,7 @@ def test_retention_that_passes_the_watermark(
 def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """It may have been imported from elsewhere, or Kafka lost the end. The reason has the watermark to set."""
+    """The watermark may have been imported, or Kafka lost its end; the reason states the watermark to set."""
     topic, other = topics.make("past"), topics.make("other")
     job = job_of(tmp_path, kafka_server, topic, other, source={"expired_offsets": "nearest"})
     (tmp_path / "positions.csv").write_text(f"dataset,partition,next_offset\n{topic},0,12\n")

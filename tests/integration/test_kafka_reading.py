@@ -1,4 +1,4 @@
-"""Reading from real brokers while the cluster changes under it, and what can't be read."""
+"""Reading from real brokers while the cluster changes, and records that cannot be read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_watermark_carries_the_topic_id(kafka_server: KafkaServer) -> None:
     assert len(topic_id) == 22
     assert {plan.work_units[0].low.incarnation, plan.work_units[0].expected_high.incarnation} == {topic_id}
     produce(kafka_server, topic, 1)
-    for stored in (topic_id, ""):  # a watermark without an id is one that was set by hand
+    for stored in (topic_id, ""):  # a watermark without an id was set by an operator
         state = DatasetState(topic, watermark=Watermark({"0": 2}, stored))
         again = planned(source(kafka_server, topic), state)
         assert isinstance(again, DatasetPlan)

@@ -1,5 +1,5 @@
-"""SASL and TLS on a real broker, through the command: who is let in reads exactly once, who is not is told why, and no
-secret shows."""
+"""SASL and TLS on a real broker, by the command line: accepted clients read exactly once, rejections have a reason,
+no secret leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRONG = "not-the-password-at-all"
 
 
 def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
-    """The client settings for SASL over TLS."""
+    """Return the client settings for SASL over TLS."""
     return {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -37,7 +37,7 @@ def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
 
 
 def job_of_twenty_records(folder: Path, server: KafkaServer) -> KafkaJob:
-    """A job of one topic; its file is to be written."""
+    """Produce twenty records to a topic, and return the job whose file is still to be written."""
     topic = uuid.uuid4().hex
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
@@ -59,7 +59,7 @@ def written_below(folder: Path, *but: Path) -> bytes:
 def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
     tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that the job writes and says is looked through."""
+    """All files and output of the job are searched for the secrets."""
     monkeypatch.setenv("KAFKA_TEST_PASSWORD", KafkaServer.password)
     secret = tmp_path / "password"
     secret.write_text(KafkaServer.password + "\n")
@@ -82,7 +82,8 @@ def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
 def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Credentials by the command, certificates in this process: each start of a JVM takes ten seconds and more."""
+    """Credentials are tested by the command, certificates in this process, as each JVM start takes ten seconds or
+    more."""
     stranger, store = tmp_path / "stranger.pem", ["-keystore", str(tmp_path / "keys"), "-storepass", "changeit"]
     keytool("-genkeypair", *store, "-dname", "CN=stranger", "-keyalg", "EC", "-groupname", "secp256r1")
     keytool("-exportcert", *store, "-rfc", "-file", str(stranger))
@@ -98,7 +99,7 @@ def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
             assert secret not in said
             assert secret.encode() not in written_below(tmp_path, job.path)
 
-    # It is not waited for as if nobody had answered.
+    # The run does not wait as for an unreachable broker.
     write(job, kafka_server, {**right, "sasl.password": WRONG}, request_timeout_s=1000)
     code, _, errors = job.cli("run")
     assert code == 4, errors[-3000:]

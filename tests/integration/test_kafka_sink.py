@@ -1,4 +1,4 @@
-"""What goes wrong at Kafka's brokers: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at Kafka brokers: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ commit_transaction: Callable[..., Any] = CatchableProducer.commit_transaction
 
 
 class Target:
-    """Topics of a test's own, behind one transactional id."""
+    """Topics of one test, behind one transactional id."""
 
     def __init__(self, brokers: str, folder: Path) -> None:
         self.brokers, self.folder, self.name = brokers, folder, f"sink-{uuid.uuid4().hex[:12]}"
@@ -74,7 +74,7 @@ class Target:
             committer.close()
 
     def seen(self, urn: str) -> list[int]:
-        """What readers of committed messages find."""
+        """Return the messages that read-committed consumers receive."""
         records = committed_records(self.brokers, [f"{self.name}-{urn}"])
         return sorted(json.loads(record.value() or b"")["n"] for record in records)
 
@@ -141,7 +141,7 @@ def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -
 def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
     target: Target, kafka_server: KafkaServer
 ) -> None:
-    """For one of them the brokers refuse the whole transaction, and do not say which it is."""
+    """The brokers refuse the whole transaction because of one topic, without naming it."""
     user = {"sasl.username": KafkaServer.user, "sasl.password": KafkaServer.password}
     client = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", **user}
     limited = {"brokers": kafka_server.sasl_bootstrap_servers, "client": client}
@@ -166,7 +166,7 @@ def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
 
 
 def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
-    """As readers of committed transactions see them, from several partitions; what others have sent there counts."""
+    """Committed messages count, from several partitions; messages of other producers count too."""
     admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
     admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
 

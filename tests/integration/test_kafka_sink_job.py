@@ -1,5 +1,5 @@
-"""Topics of one broker to topics of another, a real one, by a job file: killed at random moments, exact in the end by a
-plain consumer, and so they are after the store is lost."""
+"""Topics of one broker to topics of a real one: killed at random moments, exact by a plain consumer, also after a
+lost store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KILLS, RECORDS = 3, 300
 
 
 def write_job(job: KafkaJob, server: KafkaServer) -> None:
-    """The job file, with a sink instead of files."""
+    """Write a job file with a Kafka sink instead of files."""
     job.write(commit={"buckets": 4, "min_interval_ms": 0})
     written = yaml.safe_load(job.path.read_text())
     topics = {"topic": "copied-{dataset}", "ledger": "copied.ledger", "create": True}
@@ -36,13 +36,13 @@ def write_job(job: KafkaJob, server: KafkaServer) -> None:
 
 
 def found(server: KafkaServer) -> Counter[int]:
-    """How often each record is in any topic. Raises TimeoutError if a transaction is open, which holds up readers."""
+    """Return how often each record occurs in any topic; raise TimeoutError if an open transaction blocks readers."""
     records = committed_records(server.bootstrap_servers, [f"copied-{topic}" for topic in TOPICS])
     return Counter(json.loads(record.value() or b"")["n"] for record in records)
 
 
 def of_topic(server: KafkaServer, topic: str) -> list[bytes]:
-    """The values of all messages of committed transactions in a topic, and of those outside of any."""
+    """Return the values of all committed or non-transactional messages of a topic."""
     return [record.value() or b"" for record in committed_records(server.bootstrap_servers, [topic])]
 
 
@@ -59,7 +59,7 @@ def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store
             with job.start() as run:
                 begun_s = time.monotonic()
                 while run.wait(0.002) is None and time.monotonic() < begun_s + 120:
-                    if found(kafka_server).total() > before:  # some of them are committed
+                    if found(kafka_server).total() > before:  # some datasets are committed
                         break
                 time.sleep(rng.random() * 0.3)
                 assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"

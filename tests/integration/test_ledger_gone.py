@@ -1,4 +1,4 @@
-"""A ledger that somebody removes after a dataset's first commit, and before that is known to be done."""
+"""A ledger that is dropped after a dataset's first commit, before that commit is known to be done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers.postgresql import PostgresServer
 
 
 class Tables(Target):
-    """A table for each dataset, in PostgreSQL."""
+    """Tables for each dataset, in PostgreSQL."""
 
     def __init__(self, place: InPostgresql) -> None:
         self.place = place
@@ -50,7 +50,7 @@ def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_comm
         proxy.lose_answer_to(rb"COMMIT\0")
         with job.start() as run:
             assert proxy.wait_for_loss(300), job.said()
-            stack.close()  # and nobody can ask the ledger any more
+            stack.close()  # and the ledger can no longer be queried
             run.kill()
     job.path.write_text(text)
     assert target.ids() == expected, "it is committed, and nobody knows"

@@ -1,4 +1,4 @@
-"""The main job through its command line, on real Spark and a real Kafka protocol, killed and audited."""
+"""The main job by its command line, on real Spark and a real Kafka protocol, killed and audited."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spar
 
 @pytest.mark.slow
 def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path: Path) -> None:
-    """System calls are traced: no rename or link under the output root comes from the driver's Python or JVM, but for
-    the job's own marks."""
+    """System calls are traced: the driver's Python and JVM rename or link nothing below the output root but run
+    markers."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(40)}, commit={"buckets": 32}) as job:
         job.produce(4, days=3)
-        Job.from_file(job.path).open_store(create=True)  # so that its probes of the file system are not in the trace
+        Job.from_file(job.path).open_store(create=True)  # keeps the file system probes out of the trace
         done = subprocess.run(
             [
                 *("strace", "-ff", "-qq", "-e", "trace=rename,renameat,renameat2,link,linkat"),
@@ -66,7 +66,7 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
 
 @pytest.mark.slow
 def test_commit_overlaps_ingest(tmp_path: Path) -> None:
-    """With one of 100 datasets held, the other 99 are published before it ends."""
+    """With one of 100 datasets held, the other 99 are published before the run ends."""
     release = tmp_path / "release"
     (tmp_path / "job.yaml").write_text(
         f"""
@@ -108,9 +108,10 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
     ids=["two of three", "twenty"],
 )
 def test_the_driver_killed_at_many_points(tmp_path: Path, points: range) -> None:
-    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
-    each time the next run ends with everything published once. Of three points the first, where all of the run is
-    killed, is left to the tests of other file systems and sinks, and to the demo."""
+    """SIGKILL to the driver's Python, to its JVM, or to the whole run, at points spread over the run.
+
+    Each time the next run ends with everything published once. Of three points, the first (the whole run is killed)
+    is left to the tests of other file systems and sinks, and to the demo."""
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(24)}, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))

@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()
 
 
 class Database:
-    """A database of one test's own."""
+    """Database of one test."""
 
     def __init__(self, server: MariadbServer) -> None:
         self.server, self.name = server, f"d{next(_NUMBERS)}"
@@ -214,7 +214,7 @@ def test_the_newest_group_of_ties_waits_for_a_greater_value(database: Database) 
 
 @pytest.mark.parametrize("declared", ["timestamp", "timestamp(6)", "datetime(3)"])
 def test_times_are_read_up_to_the_databases_own_time(database: Database, declared: str) -> None:
-    """Whatever the server's own time zone is."""
+    """The result does not depend on the server's own time zone."""
     database.run(f"CREATE TABLE t (id {declared} NULL, n int)")
     past = "utc_timestamp() - INTERVAL 10 SECOND"
     database.run(f"INSERT INTO t SELECT {past}, 1 UNION ALL SELECT {past}, 2 UNION ALL SELECT '2037-01-01', 9")
@@ -243,7 +243,7 @@ def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(da
 
 @pytest.mark.parametrize("of", ["CHARACTER SET utf8mb4", "COLLATE utf8mb4_general_ci"])
 def test_text_is_ordered_byte_by_byte_whatever_its_collation(database: Database, of: str) -> None:
-    """Also where a collation takes text for the same that has other spaces at its end."""
+    """This includes collations that ignore trailing spaces."""
     texts = ["b", "A", "a", "B", "ä", "a ", "a\t", "a-b", "ab", "\ufffd", "zz", "😀"]
     database.run(f"CREATE TABLE t (id varchar(9) {of} NOT NULL)")
     for text in texts:

@@ -1,4 +1,4 @@
-"""What goes wrong at a MariaDB server: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at a MariaDB server: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.sinks.odd_input_cases import OddInputCases
 
 
 class Target(ServerTarget):
-    """A database of its own."""
+    """Target with a database of its own."""
 
     quote = "`"
     narrow_float = "float"
@@ -73,7 +73,7 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
 
 
 class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
     refused_names: ClassVar = {
         ("x" * 65,): "65 characters",
@@ -82,7 +82,7 @@ class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
     }
 
 
-# -- what the rows are
+# -- the rows
 
 
 def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
@@ -137,7 +137,7 @@ def test_rows_that_the_table_does_not_take_fail_alone(
 
 
 def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Target) -> None:
-    """Why values are compared here."""
+    """This is why the sink compares values."""
     target.sql(
         "CREATE TABLE naive (t timestamp NOT NULL, d decimal(5,1), v varchar(3), s datetime(3), b binary(3))",
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
@@ -243,7 +243,7 @@ def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> No
 
 
 def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
-    """By itself, ON DUPLICATE KEY changes the row of another key that has the same value in another index."""
+    """ON DUPLICATE KEY by itself changes the row of another key that has an equal value in another index."""
     target.sql(
         "CREATE TABLE two (n bigint PRIMARY KEY, other bigint UNIQUE)",
         "INSERT INTO two VALUES (1, 10)",
@@ -263,7 +263,7 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
     assert target.rows("counted") == [(1,), (2,), (3,)]
 
 
-# -- what the tables are
+# -- the tables
 
 
 @pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
@@ -274,7 +274,7 @@ def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, m
 
 
 def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
-    """Why the engine is asked for: of the tables, and of the ledger."""
+    """This is why the sink checks the engine of its tables and of the ledger."""
     target.sql("CREATE TABLE naive (n bigint) ENGINE = MyISAM", "BEGIN", "INSERT INTO naive VALUES (1)", "ROLLBACK")
     assert target.rows("naive") == [(1,)]
     sink = target.sink()
@@ -288,8 +288,8 @@ def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) ->
 
 
 def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) -> None:
-    """Why tables are made outside of it, and the server is asked whether there is one before COMMIT, which says
-    nothing."""
+    """This is why tables are created outside of the transaction, and the server is asked for an open one before
+    COMMIT."""
     target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
     assert target.rows("naive") == [(1,)], "though nobody has committed it"
     connection = connected(target.url, target.server.password, "verify")
@@ -300,7 +300,7 @@ def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) ->
 def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_again(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deadlock ends the whole transaction: what is executed then, the naive way, is committed by itself."""
+    """A deadlock ends the whole transaction: statements that are executed after it would be committed on their own."""
     target.sql("CREATE TABLE naive (n bigint)", "CREATE TABLE a (n bigint)")
     target.sql("CREATE TABLE held (n bigint PRIMARY KEY)", "INSERT INTO held VALUES (1)")
     copy, seen = Table.copy, list[pymysql.MySQLError]()
@@ -325,7 +325,7 @@ def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_ag
 
 @pytest.mark.parametrize("code", [1020, 1213, 1412])
 def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code: int) -> None:
-    """As it is told by the ledger's own rows, or by COMMIT."""
+    """The ledger's own rows or COMMIT report the collision."""
     connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(CollisionError), transaction(connection):
         raise pymysql.OperationalError(code, "in the way")
@@ -334,7 +334,7 @@ def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code:
 def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as_a_whole(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `innodb_rollback_on_timeout`: the error by itself would say that only one dataset is concerned."""
+    """With `innodb_rollback_on_timeout` the error alone would suggest that only one dataset is affected."""
     target.sql(*(f"CREATE TABLE {name} (n bigint)" for name in ("a", "b", "c")))
     copy, seen = Table.copy, list[str]()
 
@@ -353,7 +353,7 @@ def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as
 
 
 def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.MySQLError:
-    """What the connection is told as the server undoes its transaction for that of another, heavier one."""
+    """Return the error that the connection gets when the server rolls it back for a heavier transaction."""
     with target.server.connect(target.database) as other, other.cursor() as cursor:
         execute(connection, "SELECT * FROM held FOR UPDATE")
         other.begin()
@@ -365,7 +365,7 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
         waiting.start()
         try:
             while not target.sql("SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"):
-                time.sleep(0.2)  # who asks more often than every 0.1 s is told the same for ever
+                time.sleep(0.2)  # a client that asks more often than every 0.1 s gets the same answer for ever
             with pytest.raises(pymysql.MySQLError) as caught:
                 execute(connection, "SELECT * FROM weight FOR UPDATE")
         finally:
@@ -414,7 +414,7 @@ def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
 def test_who_is_overtaken_by_one_that_widens_more_goes_on_with_that(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who would make the column narrower again is refused, by the rows that the other one has put there."""
+    """A change that would make the column narrower again is refused because of the other committer's rows."""
     alter = MariadbCommitter._alter
 
     def overtaken(self: MariadbCommitter, statement: str) -> CommitOutcome | None:
@@ -474,7 +474,7 @@ def test_a_read_only_server_is_an_outage(target: Target) -> None:
     target.sql(f"DROP USER {user}@127.0.0.1")
 
 
-@pytest.mark.usefixtures("mariadb_server")  # where that can't be had, this can't
+@pytest.mark.usefixtures("mariadb_server")  # where that is impossible, the test is skipped
 def test_a_full_server_has_nothing_of_what_was_too_much_and_takes_the_rest(tmp_path: Path) -> None:
     with MariadbServer("--innodb-data-file-path=ibdata1:12M", "--innodb-file-per-table=0") as server:
         target = Target(server, tmp_path)
@@ -521,7 +521,8 @@ def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monke
 
 
 def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
-    """Why XA alone is no proof: what is gone is unknown whichever way it went, and so is what another session holds."""
+    """XA alone is no proof: a finished transaction is unknown whether it was committed or rolled back, and so is one
+    that another session holds."""
     unknown = []
 
     def told(statement: str) -> None:
@@ -546,7 +547,7 @@ def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
     assert target.rows("a") == [(1,)]
 
 
-# -- another target than the store knows
+# -- a target other than the store knows
 
 
 def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:

@@ -1,4 +1,4 @@
-"""XA at a MariaDB server: what the sink keeps, and what the server does by itself."""
+"""XA at a MariaDB server: what the sink guarantees, and how the server behaves by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, 
 
 
 class PreparingMariadb(PreparingTarget, Target):
-    """A database of its own."""
+    """Target with a database of its own."""
 
     commit_sent, prepare_sent = rb"\x03XA COMMIT", rb"\x03XA PREPARE"
     modules = (*SHARED, xa.__file__)
@@ -55,7 +55,7 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[PreparingM
 
 
 class TestXa(TwoPhaseCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
 
 def test_what_a_session_has_prepared_is_its_own_until_it_ends(target: PreparingMariadb) -> None:
@@ -82,7 +82,7 @@ def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
     def hold(connection: pymysql.Connection[Cursor]) -> None:
         held.append(connection)
 
-    with monkeypatch.context() as patched:  # a network that has let go of the client, and not of the server
+    with monkeypatch.context() as patched:  # the network dropped the client's side of the connection, not the server's
         patched.setattr(pymysql.Connection, "close", hold)
         request = target.prepare(sink, "a", 1)
     (outcome,) = target.commit(sink, request)

@@ -96,7 +96,7 @@ class TestStoreOlderThanItsOutput:
     def test_a_sequence_published_by_half_is_set_aside_and_read_again(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
-        """The store is lost right after a kill in mid-commit: which files are missing is nowhere but in the files."""
+        """The store is lost right after a kill in mid-commit: only the published files show which files are missing."""
         with kafka_job(tmp_path, {"a": 1, "b": 1}, source={"records_per_work_unit": 5}) as job:
             job.produce(10)
             run(job, spark)

@@ -1,4 +1,5 @@
-"""A service that is scraped as it runs jobs, and a run by itself that leaves its metrics, its trace and its lineage."""
+"""A service that is scraped while it runs jobs, and a single run that exports its metrics, its trace and its
+lineage."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
 
 @contextmanager
 def taking(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A web server: its URL, and the path and body of what was posted to it."""
+    """Serve a web server; yield its URL and the list of posted paths and bodies."""
     posted: list[tuple[str, bytes]] = []
 
     class Taking(BaseHTTPRequestHandler):

@@ -1,5 +1,7 @@
-"""A fork with an optional branch whose converter breaks, by its command line: the other is committed, what it lacks is
-among its errors, and once it is mended it is fed to it again."""
+"""A fork with an optional branch whose converter fails, by its command line.
+
+The other branch is committed, and the missing records are error records that are reprocessed once the converter is
+repaired."""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ RECORDS = 20
 
 
 def produce(job: KafkaJob, first: int) -> None:
-    """Sends records with the numbers from there on to each topic."""
+    """Send records to each topic, numbered from `first`."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
         for number in range(first, first + RECORDS):
@@ -43,7 +45,7 @@ def produce(job: KafkaJob, first: int) -> None:
 
 
 def numbers(folder: Path, pattern: str) -> Counter[int]:
-    """The numbers in all files there, read by other means than the audit's."""
+    """Return the numbers in all files there, read independently of the audit."""
     found: Counter[int] = Counter()
     for path in (folder / "output").glob(pattern):
         rows = ds.dataset(str(path), format="parquet").to_table()
@@ -53,7 +55,7 @@ def numbers(folder: Path, pattern: str) -> Counter[int]:
 
 
 def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
-    """Of each branch what is published, error files too, and what of it is rejected."""
+    """Return the numbers published in each branch, including error files, and those rejected."""
     audit = job.audit()
     found = {
         branch: (
@@ -76,7 +78,7 @@ def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is
         assert all(row.requests for row in Job.from_file(job.path).report().datasets), "of what it replayed, too"
         all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
         assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}
-        produce(job, RECORDS)  # without the number that it breaks at
+        produce(job, RECORDS)  # without the number that it fails at
         second = job.run()
         report = Job.from_file(job.path).report()
         assert {row.dataset for row in report.datasets if row.requests} == set(job.topics)

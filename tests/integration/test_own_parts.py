@@ -1,4 +1,4 @@
-"""A job of the classes that the page about parts of one's own shows, named by dotted path, killed as it commits."""
+"""A job of the custom classes that the page about custom parts shows, named by dotted path, killed while it commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINES = 30
 
 
 def write_job(folder: Path) -> Path:
-    """The job file, the logs that it reads, and the module of the page's classes."""
+    """Write the job file, the logs that it reads, and the module with the page's classes."""
     (folder / "shown.py").write_text("\n".join([*blocks("Your own source"), *blocks("Your own constructs")]))
     logs = folder / "logs"
     logs.mkdir()

@@ -1,4 +1,4 @@
-"""A job whose sink is the user's own class, through the command line on real Spark, killed as it commits."""
+"""A job whose sink is a custom class, by the command line on real Spark, killed while it commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 3
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; all that a task has read is committed at its end, in one batch for each bucket."""
+    """Write a job file that commits at the end of a task, in one batch for each bucket."""
     held = {name: str(folder / name) for name in ("half_way", "release")}
     job = {
         "job": "own-sink",
@@ -49,7 +49,7 @@ def write_job(folder: Path) -> Path:
 
 
 def rows(folder: Path) -> list[tuple[str, int]]:
-    """Dataset and offset of each row at the target."""
+    """Return dataset and offset of each row at the target."""
     db = sqlite3.connect(folder / "rows.db")
     found = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
     db.close()
@@ -115,7 +115,7 @@ def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path
 
 
 def lines_in(folder: Path) -> list[tuple[str, int]]:
-    """Dataset and offset of each line that is visible."""
+    """Return dataset and offset of each visible line."""
     words = (line.split() for file in folder.glob("*.lines") for line in file.read_text().splitlines())
     return [(urn, int(offset)) for urn, offset in words]
 

@@ -1,4 +1,4 @@
-"""`commit.policy: partial` by the command line: what was read before the record that fails a work unit is published."""
+"""`commit.policy: partial` by the command line: the records before one that fails a work unit are published."""
 
 from __future__ import annotations
 

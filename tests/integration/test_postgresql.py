@@ -29,7 +29,7 @@ _NUMBERS = itertools.count()
 
 
 class Schema:
-    """A schema of one test's own."""
+    """Schema of one test."""
 
     def __init__(self, server: PostgresServer) -> None:
         self.server, self.name = server, f"s{next(_NUMBERS)}"
@@ -46,7 +46,7 @@ class Schema:
                 connection.execute(statement.encode())
 
     def wait_for_end_of_second(self) -> None:
-        """Returns once the second that it is for the server is over: until then nobody reads rows of it."""
+        """Wait until the server's present second is over; until then no reader returns rows of it."""
         self.run("SELECT pg_sleep_until(date_trunc('second', clock_timestamp()) + interval '1 second')")
 
     def source(self, **settings: Any) -> SqlSource:
@@ -232,7 +232,8 @@ def test_a_column_is_read_up_to_the_last_number_that_it_can_have(schema: Schema,
 
 
 def test_a_transaction_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
-    """The trap of sequences: a number is taken when a row is made, and seen when its transaction commits."""
+    """This is the trap of sequences: a number is assigned when a row is inserted, and visible when its transaction
+    commits."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY)")
     naive, careful = Reader(schema.source()), Reader(schema.source(lookback=10))
     with schema.connect() as slow:
@@ -274,7 +275,7 @@ def test_times_are_read_up_to_the_databases_own_time(schema: Schema, declared: s
 def test_rows_of_one_second_are_all_read_however_late_in_it_they_come(
     schema: Schema, declared: str, present: str
 ) -> None:
-    """Of whole seconds, as the column's type or whoever writes them has them."""
+    """Whole seconds come from the column's type or from the writer."""
     schema.run(f"CREATE TABLE t (id {declared}, n int)")
     row = f"INSERT INTO t SELECT date_trunc('second', {present}), "
     reader, number = Reader(schema.source()), 0
@@ -349,7 +350,7 @@ def test_text_that_is_padded_is_a_position_without_that(schema: Schema) -> None:
 
 
 def test_tables_that_inherit_are_read_with_their_parent_whose_key_holds_for_none_of_them(schema: Schema) -> None:
-    """Also where they are in another schema that the connection looks into."""
+    """This includes children in another schema of the connection's search path."""
     other = f"{schema.name}_other"
     schema.run(
         f"CREATE SCHEMA {other}",
@@ -472,7 +473,7 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
     extractor.close()
     assert again == 20000
     del batches, failure
-    gc.collect()  # a cursor of a connection that is gone can't be closed, and psycopg says so
+    gc.collect()  # a cursor of a lost connection cannot be closed, and psycopg reports that
 
 
 def test_a_server_that_is_killed_while_tables_are_planned_is_no_problem_of_each_table(schema: Schema) -> None:
@@ -504,7 +505,7 @@ def _unit() -> Any:
 
 
 def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
-    """Each writer commits at once; a lookback as large as what all of them may have open keeps every row."""
+    """Each writer commits at once; a lookback as large as all open numbers together loses no row."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY, writer int)")
     writers, each = 3, 150
 

@@ -1,4 +1,4 @@
-"""What goes wrong at a PostgreSQL server: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at a PostgreSQL server: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.sinks.odd_input_cases import OddInputCases
 
 
 class Target(ServerTarget):
-    """A schema of its own, which its statements are in."""
+    """Target with a schema of its own, in which its statements run."""
 
     forgotten = "target_oid"
     raised = psycopg.OperationalError
@@ -68,7 +68,7 @@ def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
 
 
 class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
     keeps_negative_zero = True
     keeps_negative_zero_in_json = False
@@ -81,7 +81,7 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
     }
 
 
-# -- what the rows are
+# -- the rows
 
 
 BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
@@ -115,7 +115,7 @@ def test_rows_that_the_table_does_not_take_fail_alone(
 
 
 def test_binary_copy_by_itself_takes_a_float_for_another_number(target: Target) -> None:
-    """Why types are compared here: the server does not."""
+    """This is why the sink compares types: the server does not."""
     target.sql("CREATE TABLE naive (n bigint)")
     with target.server.connect() as connection, connection.cursor() as cursor:
         naive = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(sql.Identifier(target.schema, "naive"))
@@ -169,7 +169,7 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     assert "no unique or exclusion constraint" in outcome.reason
 
 
-# -- what the tables are
+# -- the tables
 
 
 @pytest.mark.parametrize("made", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
@@ -193,7 +193,7 @@ def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[
 
 
 def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Target) -> None:
-    """A unique index that is no primary key takes any number of them."""
+    """A unique index that is not a primary key accepts any number of them."""
     target.sql("CREATE TABLE a (n bigint UNIQUE, v bigint)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     rows = pa.record_batch({"n": pa.array([1, None, None], pa.int64()), "v": [1, 2, 3]})
@@ -202,13 +202,13 @@ def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Targe
 
 
 def waits(target: Target) -> bool:
-    """Whether a committer waits for a lock."""
+    """Return whether a committer waits for a lock."""
     asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit' AND wait_event_type = 'Lock'"
     return target.sql(asked) != [(0,)]
 
 
 def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str = "SELECT") -> list[Any]:
-    """What comes of an action that waits for the transaction of a statement, which goes on then, and is committed."""
+    """Return the result of an action that waits for the transaction of a statement, which is then committed."""
     with target.server.connect() as other, ThreadPoolExecutor(1) as pool:
         for statement in ("BEGIN", f"SET search_path TO {target.schema}", first):
             other.execute(statement.encode())
@@ -221,7 +221,7 @@ def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str =
 
 
 def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> None:
-    """Of two that make a table where there is none the server refuses one, also where it says IF NOT EXISTS."""
+    """Of two concurrent CREATE TABLE statements the server refuses one, even with IF NOT EXISTS."""
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "first", 1))
     request = target.prepare(sink, "a", 1)
@@ -233,7 +233,7 @@ def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> N
 
 
 def test_nothing_is_committed_without_its_ledger_row_that_somebody_has_just_deleted(target: Target) -> None:
-    """As one committer may have, of a row that says nothing any more since what was taken back is allowed again."""
+    """Another committer may delete such a row once it is obsolete, because a revoked commit is allowed again."""
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     committer = sink.open_committer(target.context)
@@ -275,7 +275,7 @@ def test_without_rights_a_dataset_waits_for_them(target: Target) -> None:
 
 
 def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target: Target) -> None:
-    """`/dev/full` in the place of the table's file: there is no room for its rows, and for others there is."""
+    """`/dev/full` replaces the table's file: its rows have no room, those of other tables have."""
     target.sql("CREATE TABLE large (n bigint)")
     ((path, data),) = target.sql("SELECT pg_relation_filepath('large'), current_setting('data_directory')")
     sink, file = target.sink(), Path(data, path)
@@ -295,7 +295,7 @@ def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target:
 
 
 def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> None:
-    """`synchronous_commit = off` answers before anything is written: a crash would take what counts as committed."""
+    """`synchronous_commit = off` answers before anything is written: a crash would lose commits that count as done."""
     target.sql("CREATE TABLE a (n bigint, s text DEFAULT current_setting('synchronous_commit'))")
     target.sql("ALTER ROLE reader SET synchronous_commit = off")
     try:
@@ -307,7 +307,7 @@ def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> 
 
 
 def test_commit_of_a_failed_transaction_says_nothing_by_itself(target: Target) -> None:
-    """Why the tag of COMMIT is looked at."""
+    """This is why the tag of COMMIT is checked."""
 
     def fails(connection: psycopg.Connection) -> None:
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -354,12 +354,13 @@ def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(targe
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-# -- another target than the store knows
+# -- a target other than the store knows
 
 
 def test_a_table_costs_four_calls_whether_it_is_new_or_not(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a savepoint and its COPY. A run may be the first of thousands of tables, each with a long way to the
-    server: a look for it, what makes and locks it, its columns, and the ledger's row."""
+    """The calls come beside a savepoint and its COPY: a lookup, create and lock, the columns, and the ledger's row.
+
+    A run may be the first of thousands of tables, each with a long round trip to the server."""
     sink, execute, calls = target.sink(), psycopg.Connection.execute, list[object]()
 
     def counted(connection: psycopg.Connection, query: Any, *more: Any, **options: Any) -> Any:

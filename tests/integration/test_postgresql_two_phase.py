@@ -1,4 +1,4 @@
-"""Two-phase commit at a PostgreSQL server: what the sink keeps, and what `tpc_*` of psycopg leave unsaid."""
+"""Two-phase commit at a PostgreSQL server: what the sink guarantees, and what psycopg's `tpc_*` leave unreported."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, 
 
 @pytest.fixture
 def server(preparing_server: PostgresServer) -> PostgresServer:
-    """One that lets transactions be prepared."""
+    """Return a server that lets transactions be prepared."""
     return preparing_server
 
 
 @contextmanager
 def connected(server: PostgresServer) -> Iterator[psycopg.Connection]:
-    """One that has transactions of its own."""
+    """Connect without autocommit."""
     with closing(server.connect()) as connection:  # by itself it commits where a block ends, which is refused
         connection.autocommit = False
         yield connection
@@ -37,7 +37,7 @@ def connected(server: PostgresServer) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def table(server: PostgresServer) -> Iterator[None]:
-    """An empty table, and nothing prepared."""
+    """Create an empty table with nothing prepared."""
     with server.connect() as connection:
         connection.execute("CREATE TABLE rows (id int)")
     yield
@@ -49,7 +49,7 @@ def table(server: PostgresServer) -> Iterator[None]:
 
 
 def prepared(server: PostgresServer, name: str, row: int) -> None:
-    """What a writer would leave: a prepared transaction with a row."""
+    """Prepare a transaction with a row, as a writer would."""
     with connected(server) as connection:
         connection.tpc_begin(name)
         connection.execute("INSERT INTO rows VALUES (%s)", (row,))
@@ -85,7 +85,7 @@ def test_rolling_back_after_a_name_was_taken_rolls_back_the_other_ones(server: P
         with pytest.raises(psycopg.errors.DuplicateObject):
             connection.tpc_prepare()
         assert in_doubt(server) == {"same"}
-        connection.tpc_rollback()  # as one does after an error
+        connection.tpc_rollback()  # as is usual after an error
     assert in_doubt(server) == set(), "what the first one had prepared is gone"
     assert rows(server) == []
 
@@ -133,7 +133,7 @@ def test_a_server_as_it_is_set_up_prepares_nothing(postgres_server: PostgresServ
 
 
 class PreparingPostgresql(PreparingTarget, Target):
-    """A schema of its own."""
+    """Target with a schema of its own."""
 
     commit_sent, prepare_sent = rb"COMMIT PREPARED", rb"PREPARE TRANSACTION"
     modules = (*SHARED, two_phase.__file__)
@@ -162,7 +162,7 @@ def target(preparing_server: PostgresServer, tmp_path: Path) -> Iterator[Prepari
 
 
 class TestTwoPhase(TwoPhaseCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
 
 def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingPostgresql) -> None:

@@ -40,7 +40,8 @@ def test_nobody_sees_a_part_while_runs_commit_and_are_killed(tmp_path: Path) -> 
 def test_spark_reads_what_is_committed_and_nothing_that_lies_beside_it(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
-    """Of a dataset in folders by day, with a column that came later, as it is now and as it was."""
+    """The dataset has folders by day and a column that came later; it is read at the newest and at an older
+    snapshot."""
     (tmp_path / "in").mkdir()
     job = {
         "job": "read",

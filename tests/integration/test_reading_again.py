@@ -1,5 +1,6 @@
-"""What runs could not read of files, tables, lists of a REST server and of Spark's readers, with
-`task.retry_across_runs`: the next run reads it by itself, up to where it was to end, whoever is killed meanwhile."""
+"""`task.retry_across_runs` for files, tables, REST lists and Spark's readers.
+
+The next run reads the failed range again, up to its planned end, in spite of kills in between."""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ NOW_S = 1_700_000_000
 
 
 class Read(ABC):
-    """What a job reads: datasets of records with a number `n`, each the same; `waits`: whether the newest record waits
-    for one after it."""
+    """Input of a job: datasets with equal records numbered by `n`.
+
+    `waits`: whether the newest record waits for a later one."""
 
     waits = False
     converters: Sequence[dict[str, Any]] = ()
@@ -45,11 +47,11 @@ class Read(ABC):
     @property
     @abstractmethod
     def source(self) -> dict[str, Any]:
-        """The section of the job file."""
+        """Return the `source` section of the job file."""
 
     @abstractmethod
     def put(self, numbers: range) -> None:
-        """Adds these to each dataset."""
+        """Add these records to each dataset."""
 
 
 class Files(Read):
@@ -126,7 +128,7 @@ OTHERS = [kind for kind in KINDS if kind != "files"]
 
 
 class AgainJob:
-    """A job that reads again by itself what it could not read."""
+    """Job that retries failed ranges in later runs."""
 
     def __init__(self, read: Read) -> None:
         self.read, self.folder, self.path = read, read.folder, read.folder / "job.yaml"
@@ -148,11 +150,11 @@ class AgainJob:
         return Job.from_file(self.path, session=spark).run()
 
     def whole(self, numbers: range) -> list[int]:
-        """What is published of these once all of them are read."""
+        """Return the numbers that are published once all of these records are read."""
         return [*numbers[: -1 if self.read.waits else None]]
 
     def published(self) -> dict[str, list[int]]:
-        """What the output has of each dataset, by pyarrow alone; the audit says as many, each once."""
+        """Return the published numbers of each dataset, by pyarrow alone; the audit must confirm each of them once."""
         paths = {name: (self.folder / "output" / name).rglob("*.parquet") for name in DATASETS}
         read = {name: [ds.dataset(str(path)).to_table()["n"].to_pylist() for path in paths[name]] for name in DATASETS}
         found = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
@@ -166,7 +168,8 @@ class AgainJob:
 
 @pytest.fixture
 def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> AgainJob:
-    """One whose first run could not read what there was then; more has come since, and nothing is broken any more."""
+    """Return a job whose first run failed to read its input; more records have arrived since, and the input is
+    repaired."""
     made = AgainJob(KINDS[request.param](tmp_path, request))
     made.read.put(range(10))
     made.write(broken=True)
@@ -185,7 +188,8 @@ def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob,
 
 
 class KeyedTables(Tables):
-    """The first six are committed as a whole, the others (`parts`) as far as they can be read: by three rows."""
+    """Tables of which the first six are committed as a whole and the others (`parts`) as far as they are readable:
+    by three rows."""
 
     parts = frozenset(DATASETS[6:])
 
@@ -206,7 +210,7 @@ class KeyedTables(Tables):
 def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
     tmp_path: Path, spark: SparkSession, retry: str, by_themselves: set[str]
 ) -> None:
-    """From the watermark as the failed run has left it, which a dataset that is committed in part has moved."""
+    """The range begins at the watermark after the failed run, which a partially committed dataset has moved."""
     job = AgainJob(KeyedTables(tmp_path))
     policies = [{"datasets": sorted(KeyedTables.parts), "policy": "partial"}]
     settings: dict[str, dict[str, Any]] = {"commit": {"policies": policies}, "task": {"retry_across_runs": retry}}

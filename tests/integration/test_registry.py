@@ -1,4 +1,4 @@
-"""Converters by a schema registry, on a real one; records come from confluent-kafka's own serializers."""
+"""Converters that use a real schema registry; confluent-kafka's own serializers produce the records."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def batch_of(values: list[bytes | None]) -> pa.RecordBatch:
 
 
 def converted(made: Converter, values: list[bytes | None]) -> tuple[list[list[dict[str, Any]]], dict[int, str]]:
-    """The pieces that come of values, which are held against their rows, and what was turned away."""
+    """Convert values; return the pieces, checked against their rows, and the rejected records."""
     pieces, rejected = [], dict[int, str]()
     for piece in made.convert(batch_of(values)):
         piece.records.validate(full=True)
@@ -100,7 +100,7 @@ def test_avro_comes_as_typed_columns(registry_server: RegistryServer, topic: str
 def test_null_values_before_any_record_have_the_columns_of_their_topic_s_newest_schema(
     registry_server: RegistryServer, topic: str
 ) -> None:
-    """Else a work unit that begins with tombstones would fail at the next construct that names a column."""
+    """Otherwise a work unit that begins with tombstones would fail at the next construct that names a column."""
     avro_records(registry_server.url, topic, ORDER, VALUES)
     made = converter("avro", registry_server)
     for dataset in (topic, f"{topic}@3"):
@@ -254,7 +254,7 @@ def test_many_protobuf_messages_among_which_some_are_none(registry_server: Regis
 
 
 def protobuf_class(**fields: int) -> Any:
-    """A message class that confluent-kafka's serializer takes, with int64 fields, a Timestamp and a wrapper."""
+    """Return a message class for confluent-kafka's serializer, with int64 fields, a Timestamp and a wrapper."""
     from google.protobuf import descriptor_pool, message_factory
 
     name = f"m{uuid.uuid4().hex}"
@@ -403,7 +403,7 @@ def test_tls_and_a_password_that_stays_in_its_file_and_one_question_for_each_id(
     made.close()
     made.close()
     converted(made, [record, framed(2_000_000_000, b"")])
-    assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # it may be known by now
+    assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # another test may have cached it
 
 
 def test_wrong_credentials_and_unknown_certificates_are_told_without_the_secret(

@@ -1,4 +1,4 @@
-"""`distcommit store repair` killed from outside in its midst: the same command goes on, and all is there once."""
+"""`distcommit store repair`, killed in its midst: the repeated command finishes, and each record is published once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def job_that_has_run(folder: Path, spark: SparkSession) -> Iterator[KafkaJob]:
 
 
 def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
-    """One more run, of which some datasets are sealed, and none of their files published: where their folders belong
-    there was something else. The staged files of these."""
+    """Run once more so that some datasets are sealed with no file published, because a file blocks their folders.
+
+    Return the staged files of these datasets."""
     job.produce(DAYS, days=DAYS)
     folders = [job.folder / "output" / topic for topic in STUCK]
     for path in folders:
@@ -49,7 +50,7 @@ def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
 
 
 def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
-    """Starts a repair, and kills all of its processes in the middle of what it does, if it can be caught there."""
+    """Start a repair and, if it is caught in the middle of its work, kill all of its processes."""
     out = job.folder / "repair"
     with RunProcess(
         ["store", "repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")

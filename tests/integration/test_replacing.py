@@ -1,5 +1,6 @@
-"""Jobs whose publisher replaces, by the command line, killed in the middle of their commits: of a snapshot only the
-newest is there, of daily partitions the newest of each day."""
+"""Jobs with a replacing publisher, by the command line, killed in mid-commit.
+
+Only the newest snapshot is visible, and of daily partitions the newest version of each day."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ NOW_S = 1_700_000_000
 
 
 def snapshot_job(folder: Path, **sections: Any) -> Path:
-    """A job that reads tables, each a file that others write anew now and then."""
+    """Write a job that reads tables, each a file that is rewritten from time to time."""
     path = folder / "job.yaml"
     source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/all.jsonl"], "format": "jsonl"}
     job = {
@@ -45,7 +46,7 @@ def snapshot_job(folder: Path, **sections: Any) -> Path:
 
 
 def write_tables(folder: Path, version: int) -> None:
-    """Each table as it is now: `10 + version` rows, and one that is no record."""
+    """Write a version of each table: `10 + version` rows, and one invalid record."""
     for table in range(TABLES):
         path = folder / "in" / f"t{table:02d}" / "all.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def write_tables(folder: Path, version: int) -> None:
 
 
 def killed(path: Path, number: int) -> bool:
-    """A run dies as soon as it has sealed something; whether it was not quicker."""
+    """Kill a run as soon as it has sealed a dataset, and return whether it was caught."""
     return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
@@ -66,7 +67,7 @@ def ran(path: Path, command: str = "run", *arguments: str) -> None:
 
 
 def published(folder: Path, below: str = "*") -> Counter[tuple[str, int]]:
-    """What a reader sees who knows nothing of commits: by table, the versions of its rows."""
+    """Return the versions of each table's rows, as a reader without knowledge of commits sees them."""
     found: Counter[tuple[str, int]] = Counter()
     for path in (folder / "output").glob(f"{below}/**/*.parquet"):
         table = path.relative_to(folder / "output").parts[0]
@@ -84,7 +85,7 @@ def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_mi
     for version in (2, 3):
         write_tables(tmp_path, version)
         kills += killed(path, version)
-        ran(path)  # replays what was sealed, and reads what was not
+        ran(path)  # replays the sealed sequences, and reads the other datasets
         found = Job.from_file(path).audit(deep=True)
         rows, found.partitions = found.partitions, []
         assert found.exact, found
@@ -113,7 +114,7 @@ def test_what_was_turned_away_of_the_newest_snapshot_is_added_to_it(tmp_path: Pa
 
 
 def days(folder: Path) -> dict[str, Counter[int]]:
-    """By day, the versions of its records, as a reader sees them who knows nothing of commits."""
+    """Return the versions of each day's records, as a reader without knowledge of commits sees them."""
     found: dict[str, Counter[int]] = {}
     for path in (folder / "output" / "t").rglob("*.parquet"):
         rows = ds.dataset(str(path)).to_table()["version"].to_pylist()
@@ -122,7 +123,7 @@ def days(folder: Path) -> dict[str, Counter[int]]:
 
 
 def produce_days(job: KafkaJob, version: int, *numbers: int) -> None:
-    """Whole days anew: 20 records of each, in turn."""
+    """Produce whole days again: 20 records of each, in turn."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for _ in range(20):
         for number in numbers:

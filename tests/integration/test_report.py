@@ -1,5 +1,6 @@
-"""The page of a run in a real browser: nothing in it runs but its own script, and it can be used by keyboard, on a
-phone and by those who do not see it; and the pages of a real job, killed and run again."""
+"""The run report in a real browser: only its own script runs, and it is usable by keyboard, phone and screen reader.
+
+The pages of a real job that is killed and run again are tested as well."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where the page of a run with hostile names is, as a file."""
+    """Write the report of a run with hostile names, and return its URL."""
     folder = tmp_path_factory.mktemp("page")
     report = Job.from_file(make_reported_job(folder / "job")).report()
     (folder / "report.html").write_text(report_page(report), encoding="utf-8")
@@ -49,7 +50,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def rows_of(page: Page, column: int) -> list[str]:
-    """What stands in a column of the datasets that are shown."""
+    """Return the shown cells of a column of the datasets."""
     found = page.evaluate(
         "(column) => [...document.getElementById('dataset-rows').rows].filter((row) => !row.hidden)"
         ".map((row) => row.cells[column].textContent)",
@@ -135,7 +136,7 @@ def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path)
 
 
 def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Browser, tmp_path: Path) -> None:
-    """The store's records are put as the run would put them."""
+    """The test writes the store's records as the run would."""
     folder = tmp_path / "job"
     job = Job.from_file(make_reported_job(folder, ended=False))
     store = job.open_store(create=False)
@@ -204,7 +205,7 @@ def command(job_file: Path, *words: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_ended(tmp_path: Path) -> None:
-    """Of a hundred datasets one is held, and the run killed once the others are published."""
+    """One of a hundred datasets is held, and the run is killed once the others are published."""
     release, job_file = tmp_path / "release", tmp_path / "job.yaml"
     job_file.write_text(JOB.format(release=release))
     job, deadline_s = Job.from_file(job_file), time.monotonic() + 120

@@ -1,5 +1,5 @@
-"""Lists of a REST server by a job file: runs that are killed in the middle of their commit while records come, exact in
-the end by plain Python and by the audit."""
+"""Lists of a REST server by a job file: runs are killed in mid-commit while records arrive, exact by plain Python
+and the audit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBER = {"field": "id", "type": "integer", "since": "since", "lookback": 0}
 
 
 class RestJob:
-    """A job on lists of groups of records of one number; the newest group waits."""
+    """Job on lists whose records come in groups of equal numbers; the newest group waits."""
 
     def __init__(self, folder: Path, server: RestServer, **source: Any) -> None:
         self.folder, self.path, self.server = folder, folder / "job.yaml", server
@@ -45,7 +45,7 @@ class RestJob:
         self.path.write_text(yaml.safe_dump(config))
 
     def add(self, count: int, **of: Any) -> None:
-        """Adds so many records to each list."""
+        """Add that many records to each list."""
         for name, records in self.records.items():
             begin = len(records)
             records += [(number // 3, f"{name}-{number}") for number in range(begin, begin + count)]

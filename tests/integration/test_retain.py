@@ -1,4 +1,4 @@
-"""`distcommit dataset expire` as people type it, killed in the middle of its commit and given again."""
+"""`distcommit dataset expire` by the command line, killed in the middle of its commit and repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPICS = {f"t{number:02d}": 1 for number in range(8)}
 
 
 def age_of_first_day() -> str:
-    """An age by which the first day of the records is over, and the second is not."""
+    """Return an age that the first day of the records exceeds and the second does not."""
     ends_ms = (FIRST_DAY_MS // DAY_MS + 1) * DAY_MS
     return f"{int((time.time() * 1000 - ends_ms) / 3_600_000)}h"
 
@@ -58,7 +58,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
 def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Of each topic two records are no JSON; one of them was turned away long ago."""
+    """Two records of each topic are not JSON; one of them was rejected long ago."""
     converters = [{"type": "json", "fields": {"n": "int64"}}]
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, converters=converters, on_rejected="divert") as job:
         here, age = Job.from_file(job.path, session=spark), age_of_first_day()
@@ -83,7 +83,7 @@ def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
 
 
 def produce_bad(job: KafkaJob) -> None:
-    """A record that is no JSON, to each topic, on the first day."""
+    """Produce a record that is not JSON, on the first day, to each topic."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
         producer.produce(topic, "no JSON", partition=0, timestamp=FIRST_DAY_MS)

@@ -1,5 +1,6 @@
-"""Rows of tables that are left out, or turned away and fed again, by a job that is killed in the middle of its commit:
-each is where it belongs with all of its columns, and the audit tells how many are where."""
+"""Filtered, rejected and reprocessed rows of tables, in a job that is killed in the middle of its commit.
+
+Each row is in its place with all columns, and the audit reports how many are where."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ CHECK = {"type": "regex", "column": "name", "pattern": "[a-z]+"}
 
 
 def rows(begin: int, end: int) -> list[tuple[int, str, str | None]]:
-    """Of six rows one is left out, and one turned away."""
+    """Return rows; of six, one is filtered and one rejected."""
     names, reasons = ("a", "b", "c", "d", "e", "F"), ("late", None, "none", "late", None, "torn")
     return [(n, names[n % 6], reasons[n % 6]) for n in range(begin, end)]
 
 
 class Tables:
-    """A job on tables that have a column of a name that error files use."""
+    """Job on tables that have a column with a name that error files use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path, self.file, self.count = folder, folder / "job.yaml", folder / "tables.db", 0
@@ -61,11 +62,11 @@ class Tables:
         self.count += count
 
     def killed(self, name: str) -> bool:
-        """A run, killed once its commit has begun; whether it was."""
+        """Kill a run once its commit has begun, and return whether it was caught."""
         return killed_in_commit(self.path, partial(run_of, self.path, name))
 
     def require(self, rejected: int, filtered: int) -> None:
-        """Of each table so many are turned away and left out, and all others are published as they are."""
+        """Assert how many rows of each table are rejected and filtered, and that all others are published unchanged."""
         audit = Job.from_file(self.path).audit(deep=True)
         assert (audit.exact, audit.partitions) == (True, [])
         assert audit.counted == [CountedRow(table, "main", rejected, {"filter": filtered}) for table in TABLES]

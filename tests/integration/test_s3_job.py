@@ -23,7 +23,7 @@ def _uploads(bucket: str) -> list[Any]:
 def test_a_run_killed_in_its_commit_is_finished_by_the_next(
     tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store completes an upload, the run does not hear of it, and is killed."""
+    """The store completes an upload, the run does not receive the answer, and is killed."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     bucket = s3_server.make_bucket()

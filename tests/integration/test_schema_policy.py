@@ -1,5 +1,7 @@
-"""Schemas that change while topics are read, those of a real registry and those that a converter makes: compatible ones
-go on, others are diverted or stop their dataset alone, and what was published is recorded with the sequence."""
+"""Schemas that change while topics are read, from a real registry or from a converter.
+
+Compatible changes are published; others divert their records or stop their dataset. Published schemas are recorded
+with the sequence."""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def id_of(record: bytes) -> int:
 
 
 def united(files: list[str]) -> pa.Table:
-    """All of them, as pyarrow reads them by what it makes of their schemas."""
+    """Unite the tables by the schemas that pyarrow reads from them."""
     return ds.dataset(
         files, schema=pa.unify_schemas(map(pq.read_schema, files), promote_options="permissive")
     ).to_table()
@@ -138,7 +140,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         code, log, _ = job.cli("store log", "--dataset", evolves)
         assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log
 
-        # A person lets both in.
+        # An operator admits both.
         job.write(converters=[section(registry_server, on_incompatible="accept")])
         job.run()
         code, result, errors = job.cli("dataset reprocess", diverts)
@@ -195,7 +197,7 @@ SCHEMA = {"type": "schema", "datasets": POLICIES}
 
 
 def kinds_of(folder: Path) -> set[tuple[str, ...]]:
-    """Name and type of the columns of each file of a topic that are not Kafka's."""
+    """Return name and type of the columns of a topic's files that are not Kafka's."""
     schemas = [pq.read_schema(path) for path in folder.rglob("*.parquet")]
     return {tuple(f"{f.name} {f.type}" for f in schema if f.name not in BATCH_SCHEMA.names) for schema in schemas}
 
@@ -205,7 +207,7 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
     tmp_path: Path, spark: SparkSession
 ) -> None:
     names = ("evolves", "diverts", "pins", "stops", "fails", "accepts")
-    many = [f"more-{number}" for number in range(30)]  # so that the commit lasts
+    many = [f"more-{number}" for number in range(30)]  # so that the commit takes long enough
     with kafka_job(
         tmp_path,
         dict.fromkeys([*names, *many], 1),
@@ -248,10 +250,10 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
             "pins": 1,
             "stops": 1,
             "fails": 1,
-            "accepts": 3,  # the first one was let in again, behind the other
+            "accepts": 3,  # the first one was admitted again, after the other
         }
 
-        # A person lets the others in.
+        # An operator admits the others.
         job.write(converters=[SHAPING, {"type": "schema", "on_incompatible": "accept"}])
         assert Job.from_file(job.path, session=spark).run().succeeded
         assert Job.from_file(job.path, session=spark).reprocess("diverts").succeeded

@@ -1,4 +1,4 @@
-"""A secret in each setting that may hold one is in nothing that a failing run leaves behind."""
+"""A failing run leaves none of its secrets behind, for each setting that may hold one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service of two jobs in one Spark session that is ended in the middle of both their commits, and started again."""
+"""A service of two jobs in one Spark session, ended in the middle of both their commits and started again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORDS = 3
 
 
 def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **changes: Any) -> Path:
-    """A job file in the folder `jobs`."""
+    """Write a job file in the folder `jobs`."""
     job = {
         "job": name,
         "source": {"type": "python", "class": source, "options": options},
@@ -43,7 +43,7 @@ def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **c
 
 
 def write_paused(folder: Path, name: str, **changes: Any) -> Path:
-    """One whose worker pauses as it comes to the sixth dataset of its one bucket."""
+    """Write a job whose worker pauses at the sixth dataset of its one bucket."""
     options = {"names": NAMES, "at": str(folder / name / "output" / NAMES[6])}
     options |= {what: str(folder / f"{name}-{what}") for what in ("half_way", "release")}
     return write_job(folder, name, "tests.integration.paused_source:PausedSource", options, **changes)
@@ -69,7 +69,7 @@ def published(folder: Path) -> set[str]:
 
 
 def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
-    """What DuckDB finds in a job's output: records, those that differ, datasets."""
+    """Return DuckDB's counts of a job's output: records, distinct records, datasets."""
     files = f"{folder}/{name}/output/dataset-*/**/*.parquet"
     query = 'SELECT count(*), count(DISTINCT (d, partition, "offset")), count(DISTINCT d) FROM'
     of_folder = (
@@ -117,8 +117,8 @@ def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: sign
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_whatever_becomes_of_runs_others_go_on_in_the_same_session(tmp_path: Path) -> None:
-    """One hangs in the middle of its commit and is told to end, one fails each time, workers are killed, and one is
-    paused and triggered from another process; a session that is killed itself ends the service."""
+    """One run hangs in mid-commit and is cancelled, one job fails each time, workers are killed, and one job is
+    paused and triggered from another process. A killed session ends the service."""
     good = write_job(tmp_path, "good", "tests.integration.named_source:NamedSource", {"names": NAMES})
     write_paused(tmp_path, "overlong", schedule={"interval_s": 1, "cancel_after_s": 3})
     hook = script(tmp_path, f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")

@@ -1,4 +1,4 @@
-"""The servers that other tests stand on: they answer, and they are gone afterwards, also after a crash."""
+"""The servers that other tests use: they answer, and they are gone afterwards, also after a crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.servers.spark import SparkCluster
 def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or read
+    except (FileNotFoundError, ProcessLookupError):  # the process ended before its file was opened or read
         return False
 
 

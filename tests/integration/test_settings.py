@@ -1,4 +1,4 @@
-"""Settings that give stored state its meaning: changed in the job file, refused, carried over by what is printed."""
+"""Fixed settings: changed in the job file, refused, and migrated by the printed command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(job: KafkaJob, spark: SparkSession, *overrides: str) -> RunResult:
 
 
 def typed(command: str) -> tuple[int, str]:
-    """A command as a person types it after what was printed; its exit code, and what it says without line breaks."""
+    """Run a printed command; return its exit code and its output without line breaks."""
     program, *arguments = shlex.split(command)
     assert program == "distcommit"
     done = CliRunner().invoke(app, arguments)
@@ -51,7 +51,7 @@ def overrides_in(command: str) -> list[str]:
 
 
 def published(*outputs: Path) -> Counter[tuple[str, int, int]]:
-    """How often each offset is published in some outputs together: topic, partition, offset."""
+    """Return how often topic, partition and offset are published in all of these outputs."""
     found: Counter[tuple[str, int, int]] = Counter()
     for output in outputs:
         for path in output.rglob("*.parquet"):
@@ -136,7 +136,7 @@ def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_the
         run(job, spark)
         job.write(source={"dataset": "partition"})
         assert typed(f"distcommit store rebucket {job.path}")[0] == 0
-        job.produce(5)  # of which nothing is read before the store is lost
+        job.produce(5)  # nothing of it is read before the store is lost
         shutil.rmtree(tmp_path / "store")
         code, said = typed(f"distcommit store rebuild {job.path}")
         assert code == 0, said
@@ -169,7 +169,7 @@ def test_a_store_without_a_record_takes_the_present_settings_with_its_next_run(
         job.produce(3)
         run(job, spark)
         (document,) = (tmp_path / "store" / "settings").iterdir()
-        document.unlink()  # as a store is that an older version has filled
+        document.unlink()  # as a store that an older version filled
         run(job, spark)
         (again,) = (tmp_path / "store" / "settings").iterdir()
         assert again.name == document.name
@@ -220,7 +220,7 @@ def test_store_staging_and_output_may_be_moved_together(tmp_path: Path, spark: S
 
 
 class TestTakingOver:
-    """`migrate import-watermarks NEW.yaml --from OLD.yaml`, where something is in the way."""
+    """`migrate import-watermarks NEW.yaml --from OLD.yaml` where something prevents it."""
 
     @pytest.fixture
     def job(self, tmp_path: Path, spark: SparkSession) -> Any:

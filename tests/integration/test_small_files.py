@@ -1,5 +1,4 @@
-"""Small partitions of a topic share a writer, and so a file: they are one work unit, which wins or loses as one. Large
-ones are read by several."""
+"""Small partitions of a topic share a work unit, a writer and a file; several work units read a large partition."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ PARTITIONS = 40
 
 
 def files_by_epoch(folder: Path, topic: str) -> dict[str, list[set[int]]]:
-    """The partitions that are in each file of a topic, by the epoch in its name; read by pyarrow alone."""
+    """Return the partitions in each file of a topic, by the epoch in its name; read by pyarrow alone."""
     found: dict[str, list[set[int]]] = {}
     for path in (folder / "output" / topic).rglob("*.parquet"):
         partitions = pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist()
@@ -27,7 +26,7 @@ def files_by_epoch(folder: Path, topic: str) -> dict[str, list[set[int]]]:
 
 
 def work_units(folder: Path, topic: str) -> dict[str, Counter[int]]:
-    """How many records of which partitions each work unit has published, by epoch and work unit."""
+    """Return how many records of which partitions each work unit has published, by epoch and work unit."""
     found: dict[str, Counter[int]] = {}
     for path in (folder / "output" / topic).rglob("*.parquet"):
         unit = "-".join(path.name.split("-")[:2])

@@ -18,7 +18,7 @@ from tests.servers.smb import SmbServer, renaming_request
 def test_a_run_killed_in_its_commit_is_finished_by_the_next(
     tmp_path: Path, smb_server: SmbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server renames a staged file, the run does not hear of it, and is killed."""
+    """The server renames a staged file, the run does not receive the answer, and is killed."""
     smb_server.log_in(monkeypatch)
     commit = {"min_interval_ms": 0, "durability": "none", "buckets": 4}
     with (

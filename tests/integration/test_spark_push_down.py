@@ -1,4 +1,5 @@
-"""Why the data source has no `pushFilters`: Spark 4.3 gives wrong rows then. Once this fails, it may have."""
+"""Why the data source has no `pushFilters`: Spark 4.3 returns wrong rows with it. Once this test fails, it can be
+added."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ SWITCH = "spark.sql.python.filterPushdown.enabled"
 
 
 class Numbers(DataSource):
-    """0 to 9; it pushes `n > ...` down."""
+    """The numbers 0 to 9, with push-down of `n > ...`."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,5 +1,6 @@
-"""What Spark's own readers read, by a job file: Parquet as snapshots, tables of PostgreSQL over JDBC by a watermark
-column. Killed in the middle of their commits, exact in the end by plain Python."""
+"""Spark's own readers as sources: Parquet as snapshots, and PostgreSQL over JDBC by a watermark column.
+
+Runs are killed in mid-commit; plain Python verifies the output."""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ def put(folder: Path, table: str, file: str, ids: Sequence[int | None], text: st
 
 
 def published(folder: Path, *, newest: bool = False) -> Counter[tuple[str, int, str]]:
-    """What a reader sees who knows nothing of commits: table, id and text of each row. With `newest` only of the file
-    of each table whose name has the highest epoch, as what was replaced stays until the next run."""
+    """Return table, id and text of each row, as a reader without knowledge of commits sees them.
+
+    With `newest`, only the file with the highest epoch of each table, as replaced files stay until the next run."""
     found: Counter[tuple[str, int, str]] = Counter()
     paths = sorted((folder / "output").glob("*/**/*.parquet"))
     for path in {each.parent if newest else each: each for each in paths}.values():
@@ -76,13 +78,13 @@ def problems(result: RunResult) -> str:
 
 
 def shown(path: Path) -> list[str]:
-    """The command that `status` shows for the one dataset that could not be planned, from its name on."""
+    """Return the command that `status` prints for the one dataset that could not be planned, from its name on."""
     (trouble,) = (each for each in Job.from_file(path).status().troubles if each.id == "PLAN_FAILED")
     return shlex.split(trouble.command)[1:]
 
 
 def killed(path: Path, number: int) -> bool:
-    """A run dies as soon as it has sealed something; whether it was not quicker."""
+    """Kill a run as soon as it has sealed a dataset, and return whether it was caught."""
     return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
@@ -102,7 +104,7 @@ def test_each_run_takes_the_place_of_the_one_before_also_where_nothing_is_left(
         assert "PATH_NOT_FOUND" in problems(result), "the other dataset's problem is its own"
         put(tmp_path, "t0", "a.parquet", ids, "new")
     run(path, spark)
-    run(path, spark)  # deletes what the one before has retired
+    run(path, spark)  # deletes the superseded files of the previous run
     assert published(tmp_path) == Counter()
     assert Job.from_file(path).audit(deep=True).exact
     assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
@@ -170,7 +172,7 @@ def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(t
 def test_tables_of_postgresql_are_read_over_jdbc_each_row_once_however_runs_are_killed(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
-    """By times, in another time zone than the database's and the machine's, with the password from a file."""
+    """Times in a zone other than the database's and the machine's; the password comes from a file."""
     try:
         (driver,) = jars("postgresql-jdbc").glob("postgresql*.jar")
     except ServerUnavailableError as error:

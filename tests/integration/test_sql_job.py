@@ -1,5 +1,5 @@
-"""Tables of SQLite and MariaDB by a job file: runs that are killed in the middle of their commit while rows come, exact
-in the end by plain Python."""
+"""Tables of SQLite and MariaDB by a job file: runs are killed in mid-commit while rows arrive, exact by plain
+Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLES = [f"t{number:02d}" for number in range(20)]
 
 
 class SqlJob:
-    """A job on 20 tables: those with an even number have a key, the others groups of rows with the same value."""
+    """Job on 20 tables: those with even numbers have a key, the others groups of rows with equal values."""
 
     def __init__(self, folder: Path, **source: Any) -> None:
         self.folder, self.path, self.file = folder, folder / "job.yaml", folder / "tables.db"
@@ -57,16 +57,16 @@ class SqlJob:
             self.write(f"CREATE TABLE {table} (id {key}, s TEXT)")
 
     def database(self) -> dict[str, str]:
-        """What the source says of it."""
+        """Return the database's settings for the source."""
         return {"url": f"sqlite:///{self.file}"}
 
     def write(self, statement: str, rows: Sequence[tuple[Any, ...]] = ((),)) -> None:
-        """Executes a statement for each row, all in one transaction."""
+        """Execute a statement for each row, in one transaction."""
         with closing(sqlite3.connect(self.file)) as connection, connection:
             connection.executemany(statement, rows)
 
     def add(self, rows: int) -> None:
-        """Adds so many rows to each table."""
+        """Add that many rows to each table."""
         for number, table in enumerate(TABLES):
             begin = len(self.rows[table])
             new = [(row // 3 if number % 2 else row * 2, f"{table}-{row}") for row in range(begin, begin + rows)]
@@ -77,7 +77,7 @@ class SqlJob:
         return RunProcess(["run", str(self.path), "--json"], self.folder / f"{name}.out", self.folder / f"{name}.err")
 
     def expected(self) -> Counter[tuple[int, str]]:
-        """All rows, but for the newest group of a table without a key."""
+        """Return all rows except the newest group of a table without a key."""
         return Counter(
             row
             for number, table in enumerate(TABLES)
@@ -97,7 +97,7 @@ class SqlJob:
 
 
 class MariadbJob(SqlJob):
-    """The same on a database of its own on a server."""
+    """SQL job on a MariaDB database of its own."""
 
     def __init__(self, folder: Path, server: MariadbServer) -> None:
         self.server, self.name = server, f"job_{folder.name.strip('_')}"[:60].lower()
@@ -116,8 +116,7 @@ class MariadbJob(SqlJob):
 
 
 class QueryJob(SqlJob):
-    """The same rows, but each dataset is a query that joins its table with another one; those of even numbers name a
-    key."""
+    """SQL job whose datasets are queries that join their table with another one; even-numbered ones name a key."""
 
     def __init__(self, folder: Path, **source: Any) -> None:
         queries = {table: self.query(table) for table in TABLES}
@@ -131,7 +130,7 @@ class QueryJob(SqlJob):
         return f"SELECT {table}.id, {table}.s, last.word FROM {table} CROSS JOIN last ORDER BY {table}.s DESC; -- 'all'"
 
     def change(self, table: str, query: str) -> None:
-        """Puts another query in the place of one."""
+        """Replace one dataset's query."""
         config = yaml.safe_load(self.path.read_text())
         config["source"]["queries"][table] = query
         self.path.write_text(yaml.safe_dump(config))
@@ -276,7 +275,7 @@ def test_a_writer_and_status_know_of_what_a_dataset_is_an_extract(tmp_path: Path
 
 @contextmanager
 def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
-    """All rows of a table get a new version in one transaction, again and again."""
+    """Give all rows of a table a new version in one transaction, again and again."""
     has_ended = Event()
 
     def change() -> None:
@@ -329,7 +328,7 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
     for table in tables:
         paths = sorted((tmp_path / "output" / table).glob("**/*.parquet"))
         found = [ds.dataset(str(each)).to_table() for each in paths]
-        for each in found:  # what was replaced is there until the next run: each is whole, and of one moment
+        for each in found:  # replaced files stay until the next run: each is complete and shows one moment
             assert sorted(each["i"].to_pylist()) == list(range(1, 2001))
             assert len(set(each["version"].to_pylist())) == 1
         assert found[-1]["version"][0].as_py() == versions[table]
@@ -343,7 +342,7 @@ def test_of_mariadb_too_each_row_is_there_once_in_the_end(tmp_path: Path, mariad
 
 
 def killed_and_audited(job: SqlJob) -> None:
-    """Four runs that are killed once their commit has begun, and one that is not."""
+    """Kill four runs once their commit has begun, complete a fifth, and audit."""
     kills = 0
     for attempt in range(4):
         job.add(30)

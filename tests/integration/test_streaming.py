@@ -23,7 +23,7 @@ from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 
 
 def published(folder: Path) -> list[int]:
-    """The number of each row that is published, in its own dataset."""
+    """Return the number of each published row, and check its dataset."""
     found: list[int] = []
     for path in (folder / "output").rglob("*.parquet"):
         table = pq.read_table(path, partitioning=None)
@@ -34,8 +34,10 @@ def published(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
-    """First the query dies after a commit that its checkpoint does not know; then a dataset can't be published, and the
-    query ends with its others committed. Each time it is started again."""
+    """First the query dies after a commit that its checkpoint does not know.
+
+    Then a dataset cannot be published, and the query ends with the others committed. The query is started again each
+    time."""
     job = Job.from_file(write_job(tmp_path))
     for batch in range(2):
         produce(tmp_path, batch * 100, 100)
@@ -72,7 +74,7 @@ def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, 
 
 
 def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSession) -> None:
-    """With a source of its own, a job takes a micro-batch as the sign to read what is new there."""
+    """A job with a source of its own takes a micro-batch as the signal to read new records there."""
     with kafka_job(tmp_path, {"a": 2}) as job:
         job.produce(5)
         produce(tmp_path, 0, 1)
@@ -105,7 +107,7 @@ def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, col
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_query_killed_in_mid_commit(tmp_path: Path, times: int) -> None:
-    """SIGKILL while datasets are sealed and not closed; the query is started again until it has read all."""
+    """SIGKILL while datasets are sealed and not closed; the query is started again until it has read everything."""
     path = write_job(tmp_path)
     for batch in range(6):
         produce(tmp_path, batch * 120, 120)

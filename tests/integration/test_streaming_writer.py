@@ -1,5 +1,5 @@
-"""What Spark's streaming writers in Python are told, and when: what keeps `df.writeStream.format("distcommit")` from
-being there (conf/README.md)."""
+"""Which calls Spark's Python streaming writers get, and when: why `df.writeStream.format("distcommit")` does not
+exist (conf/README.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tell(folder: str, event: str, **facts: Any) -> None:
 
 
 class Telling(DataSource):
-    """Keeps nothing, and tells what it is asked."""
+    """Writer that stores nothing and records its calls."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +62,7 @@ class TellingWriter(DataSourceStreamArrowWriter):
 
 @pytest.mark.parametrize("kind", [DataSourceStreamWriter, DataSourceStreamArrowWriter])
 def test_no_state_of_a_writer_is_ever_asked_for_or_given_back(kind: type[DataSourceStreamWriter]) -> None:
-    """So a sink's writers have none either (conf/own-parts.md)."""
+    """This is why a sink's writers have none either (conf/own-parts.md)."""
     assert {name for name in dir(kind) if not name.startswith("_")} == {"write", "commit", "abort"}
 
 

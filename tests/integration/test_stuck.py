@@ -1,4 +1,5 @@
-"""`distcommit run` on Spark where something can't be published: each dataset by its own fault, a whole job by one."""
+"""`distcommit run` on Spark with unpublishable datasets: independent datasets fail alone, `scope: job` holds all
+back."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
 
 
 def in_the_way(job: KafkaJob, topic: str) -> Path:
-    """A file where the dataset's folder has to be."""
+    """Create a file where the dataset's folder must be."""
     path = job.folder / "output" / topic
     path.parent.mkdir(exist_ok=True)
     path.write_text("not a folder")

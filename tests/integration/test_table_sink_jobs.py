@@ -1,4 +1,4 @@
-"""Kafka topics to tables by a job file: killed at random moments, exact in the end by the database's plain client."""
+"""Kafka topics to tables by a job file: killed at random moments, exact by the database's plain client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEDGER, _PROOFS = "distcommit_ledger", "distcommit_prepared"
 
 
 class Place(ABC):
-    """Where a job's rows go."""
+    """Location of a job's rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,27 +39,27 @@ class Place(ABC):
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section `sink`, with `settings` of a test's own."""
+        """Return the section `sink`, with additional settings of a test."""
 
     @abstractmethod
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """What a statement of the test's own finds."""
+        """Return the result of a test's own statement."""
 
     def named(self, table: str) -> str:
-        """A table in such a statement."""
+        """Return a table's name in such a statement."""
         return table
 
     @abstractmethod
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
-        """Partition and offset of each row, in order, by table."""
+        """Return partition and offset of each row, in order, by table."""
 
     def in_doubt(self) -> int:
-        """What is neither committed nor undone."""
+        """Return the transactions that are neither committed nor rolled back."""
         return 0
 
 
 class InSqlite(Place):
-    """A file."""
+    """SQLite file."""
 
     def sink(self) -> dict[str, Any]:
         return {"type": "sqlite", "path": str(self.folder / "rows.db")}
@@ -77,7 +77,7 @@ class InSqlite(Place):
 
 
 class InMariadb(Place):
-    """A database of its own."""
+    """MariaDB database of its own."""
 
     def __init__(self, folder: Path, server: MariadbServer) -> None:
         super().__init__(folder)
@@ -106,7 +106,7 @@ class InMariadb(Place):
         return found
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones."""
+        """Return the prepared and the open transactions."""
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
             (open_ones,) = cursor.fetchone() or (0,)
@@ -114,7 +114,7 @@ class InMariadb(Place):
 
 
 class InPostgresql(Place):
-    """A schema of its own."""
+    """PostgreSQL schema of its own."""
 
     def __init__(self, folder: Path, server: PostgresServer) -> None:
         super().__init__(folder)
@@ -147,7 +147,7 @@ class InPostgresql(Place):
             }
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones of committers."""
+        """Return the prepared transactions, and open ones of committers."""
         with self.server.connect() as connection:
             (prepared,) = connection.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() or (0,)
             asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit'"
@@ -156,7 +156,7 @@ class InPostgresql(Place):
 
 
 def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
-    """The job file, with that sink instead of files. Each partition is several work units once it has some records."""
+    """Write a job file with that sink; each partition with some records becomes several work units."""
     job.write(commit={"buckets": 4, "min_interval_ms": 0}, source={"records_per_work_unit": PER_WORK_UNIT})
     written = yaml.safe_load(job.path.read_text())
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
@@ -166,7 +166,7 @@ KINDS = ("sqlite", "mariadb", "postgresql", "mariadb, two-phase", "postgresql, t
 
 
 def _first(*kinds: str) -> list[Any]:
-    """All kinds of places; others than these only in the long profile."""
+    """Return all targets; all but these run in the long profile only."""
     return [kind if kind in kinds else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
 
 
@@ -228,13 +228,13 @@ def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path:
 
 
 def checked(least: int) -> dict[str, Any]:
-    """A flow that turns away what has a smaller number."""
+    """Return a flow that rejects records with a smaller number."""
     numbers = {"type": "json", "fields": {"n": "int64"}}
     return {"converters": [numbers], "row_checkers": [{"type": "range", "column": "n", "min": least}]}
 
 
 def produce_numbers(job: KafkaJob, each: int) -> None:
-    """Sends so many numbers to each topic, every third of them below zero."""
+    """Send that many numbers to each topic, every third of them negative."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
         for number in range(each):

@@ -1,4 +1,4 @@
-"""Plans and task states of runs are tables: other programs read their folders as they lie."""
+"""Plans and task states of runs are Parquet tables that other programs read directly."""
 
 from __future__ import annotations
 

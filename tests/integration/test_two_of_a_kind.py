@@ -1,5 +1,6 @@
-"""A fork to two targets of each kind: two locations of Delta, two catalogs of Iceberg, two files of SQLite, by
-`distcommit run`: each record is in each of them once, also after kills, by clients of their own."""
+"""A fork to two targets of each kind: two Delta locations, two Iceberg catalogs, two SQLite files, by `distcommit run`.
+
+Each target's own client finds each record once, also after kills."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ SIDES = ("east", "west")
 
 
 class Both(Target):
-    """Two of each kind, in a folder."""
+    """Two targets of a kind, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +45,7 @@ class Both(Target):
         return {"uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
 
     def branches(self) -> dict[str, Any]:
-        """Those of the job file; the first of each kind is stored by the name that it has by itself."""
+        """Return the job file's branches; the first of each kind is stored under the kind's own name."""
         found: dict[str, Any] = {}
         for side in SIDES:
             place, stored = self.folder / side, {"stored_as": side} if side == "west" else {}
@@ -58,7 +59,7 @@ class Both(Target):
         return found
 
     def each(self) -> Iterator[Counter[str]]:
-        """What is in each of them."""
+        """Return the records of each target."""
         for side in SIDES:
             place = self.folder / side
             deltas = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]

@@ -1,5 +1,6 @@
-"""`distcommit run` with a source whose one dataset can't be read: over several runs, killed as it waits to try again,
-stopped, and released by the command that `status` names."""
+"""`distcommit run` with a source of one unreadable dataset over several runs.
+
+It is killed during its retry delay, stopped, and released by the command that `status` prints."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ PACKAGE_ROOT = Path(__file__).parents[2]
 
 @dataclass
 class FailingJob:
-    """A job of `FailingSource`; dataset `bad` can't be read while `broken` names it."""
+    """Job of `FailingSource`; dataset `bad` cannot be read while `broken` names it."""
 
     folder: Path
     sizes: dict[str, int]
@@ -65,7 +66,7 @@ class FailingJob:
         return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=PACKAGE_ROOT, check=False)
 
     def states(self) -> dict[str, tuple[str, int, int]]:
-        """Of each dataset where it stands, how far it is, and how many runs in a row could not read it."""
+        """Return each dataset's status, its position, and how many consecutive runs failed to read it."""
         rows = Job.from_file(self.path).status().datasets
         return {row.dataset: (row.status, as_offset(row.positions.get("0", 0)), row.failed_runs) for row in rows}
 

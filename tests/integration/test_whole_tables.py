@@ -1,5 +1,6 @@
-"""Datasets that share a table of a database, of a job that publishes all or nothing: by `distcommit run` and on real
-servers, one that the table refuses holds the others, and in the end each record is there once."""
+"""Datasets that share a database table in a `scope: job` job, by `distcommit run` on real servers.
+
+A dataset that the table refuses holds the others, and in the end each record is there once."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class OneTable(RefusingTarget):
 
     @contextmanager
     def refusing(self, dataset: str) -> Iterator[None]:
-        """All but its first file."""
+        """Refuse all records except the first file's."""
         self._place.sql(self._begin.format(self._place.named("events")))
         yield
         self._place.sql(self._end.format(self._place.named("events")))

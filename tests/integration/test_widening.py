@@ -1,5 +1,6 @@
-"""Columns of a source that become wider, or more, in its mid-life, and tables that follow or refuse, by
-`distcommit run`: what is there is asked of the target without the sinks' code."""
+"""Source columns that widen or are added later, and tables that follow or refuse, by `distcommit run`.
+
+The target is queried without the sinks' code."""
 
 from __future__ import annotations
 
@@ -33,12 +34,10 @@ Row = tuple[int, int, float, str | None]
 
 
 class Tables(ABC):
-    """Where a job's tables are, as a client of its own finds them.
+    """Tables of a job, as an independent client sees them.
 
-    Attributes:
-        folder: an empty one of the test's.
-        widened: the types of the columns `n` and `x` once they are as wide as the records'.
-    """
+    Attributes: folder: an empty folder of the test. widened: the types of the columns `n` and `x` once they are as
+    wide as the records'."""
 
     widened: tuple[str, str]
 
@@ -47,18 +46,18 @@ class Tables(ABC):
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section of a job file."""
+        """Return the `sink` section of a job file."""
 
     @abstractmethod
     def table(self, name: str) -> pa.Table:
-        """All rows of a table, with all of its columns."""
+        """Return all rows of a table, with all of its columns."""
 
     @abstractmethod
     def types(self) -> tuple[str, str]:
-        """What the table says that the columns `n` and `x` are."""
+        """Return the table's types of the columns `n` and `x`."""
 
     def rows(self, name: str) -> list[Row]:
-        """As they were in the source; a column that has another name by now counts as the first."""
+        """Return the rows as in the source; a renamed column counts as the original one."""
         columns = ("id", "n", "x", "extra", "n_wide", "x_wide")
         found = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
         return sorted(
@@ -146,7 +145,7 @@ class InDelta(Tables):
 
 
 class WideningJob:
-    """Files of Parquet into tables, those of dataset `d` ever wider. `arrived`: the rows of each dataset so far."""
+    """Job of Parquet files into tables, in which dataset `d` widens. `arrived`: the rows of each dataset so far."""
 
     def __init__(self, folder: Path, tables: Tables) -> None:
         self.folder, self.tables, self.path = folder, tables, folder / "job.yaml"
@@ -167,7 +166,7 @@ class WideningJob:
         self.path.write_text(yaml.safe_dump(job))
 
     def arrive(self, dataset: str = "d", *, wide: bool = False, extra: bool = False) -> None:
-        """One more file, its columns `n` and `x` of 32 bits, or of 64 if they are wide; a column more with `extra`."""
+        """Add a file whose columns `n` and `x` have 32 bits, or 64 if `wide`, and an additional column with `extra`."""
         begin = self._files * ROWS
         self._files += 1
         rows: list[Row] = [
@@ -185,7 +184,7 @@ class WideningJob:
         self.arrived[dataset] = [*self.arrived.get(dataset, []), *rows]
 
     def command(self, *words: str) -> tuple[int, str]:
-        """The exit code of a command, and all that it says."""
+        """Return the exit code and the complete output of a command."""
         done = CliRunner().invoke(app, [*words[0].split(), str(self.path), *words[1:]])
         return done.exit_code, done.output if "--json" in words else " ".join(done.output.split())
 
@@ -194,7 +193,7 @@ class WideningJob:
         assert code == 0, said
 
     def assert_exact(self) -> None:
-        """By the target itself, and by the audit."""
+        """Assert that the output is exact, by the target itself and by the audit."""
         for dataset, rows in self.arrived.items():
             assert self.tables.rows(dataset) == rows
         code, said = self.command("audit", "--deep", "--json")
@@ -205,7 +204,7 @@ class WideningJob:
 
 @pytest.fixture(params=["postgresql", "sqlite", "iceberg", "delta"])
 def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[WideningJob]:
-    """One whose runs are in the Spark session that is open."""
+    """Return a job whose runs use the open Spark session."""
     kinds: dict[str, type[InSqlite | InIceberg | InDelta]] = {
         "sqlite": InSqlite,
         "iceberg": InIceberg,
@@ -219,7 +218,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> 
 
 
 def test_a_table_follows_also_in_mid_work_unit_and_takes_narrow_records_later(job: WideningJob) -> None:
-    """Delta in what it can: a column more."""
+    """Delta follows where it can: an additional column."""
     wide = not isinstance(job.tables, InDelta)
     job.write(evolve="add_columns")
     job.arrive()
