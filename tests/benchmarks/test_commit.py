@@ -42,7 +42,7 @@ def test_an_arm_publishes_the_tree(name: str, spark: SparkSession, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_result_is_no_sample(tmp_path: Path) -> None:
+def test_wrong_result_is_not_a_sample(tmp_path: Path) -> None:
     class Lossy(BareRename):
         def publish(self, shape: Shape, root: Path) -> Parts:
             parts = super().publish(shape, root)
@@ -99,7 +99,7 @@ def test_names_and_bytes_come_from_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize("files", [1, 5])
-def test_the_original_design_costs_what_is_said(files: int, tmp_path: Path) -> None:
+def test_original_design_costs_the_stated_figures(files: int, tmp_path: Path) -> None:
     """System calls per dataset, as the slope between two sizes: the interpreter's own drop out."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")

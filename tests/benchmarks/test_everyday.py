@@ -35,7 +35,7 @@ def test_an_interval_is_between_order_statistics() -> None:
     assert twelve.confidence == pytest.approx(0.9614, abs=1e-4)
 
 
-def test_pairs_cancel_what_both_sides_share() -> None:
+def test_pairs_cancel_noise_that_both_sides_share() -> None:
     drift = [1.0, 3.0, 2.0, 5.0]
     steady = compare([2 * slow for slow in drift], drift)
     assert steady.noise == ""
@@ -50,7 +50,7 @@ def test_pairs_cancel_what_both_sides_share() -> None:
         ([1.0, -0.1, 1.0], [1.0, 1.0, 1.0], "too small"),
     ],
 )
-def test_samples_that_say_nothing_give_no_ratio(above: list[float], below: list[float], reason: str) -> None:
+def test_inconclusive_samples_give_no_ratio(above: list[float], below: list[float], reason: str) -> None:
     ratios = Ratios()
     ratios.pairs("a_over_b", above, below)
     assert ratios.found == {"a_over_b": None}
@@ -69,7 +69,7 @@ def test_a_run_has_one_to_four_files_a_topic() -> None:
     assert 800 < records[len(records) // 2] < 1_250, "as many small ones as large ones, by magnitude"
 
 
-def test_requests_are_counted_where_they_are_made(tmp_path: Path) -> None:
+def test_requests_are_counted_at_their_caller(tmp_path: Path) -> None:
     fs = LocalFileSystem()
     counted = count_requests(fs)
     assert count_requests(fs) is counted, "twice is once"
@@ -84,7 +84,7 @@ def test_requests_are_counted_where_they_are_made(tmp_path: Path) -> None:
     assert not counts_of(there)["requests"], "an executor counts what is its own"
 
 
-def test_replay_goes_on_in_the_middle_of_folders_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_resumes_in_partly_published_folders(spark: SparkSession, tmp_path: Path) -> None:
     shape = Shape(datasets=8, files=3, buckets=2)
     arms = [
         Ours(spark, 2, into_folders=True),

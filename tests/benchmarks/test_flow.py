@@ -36,7 +36,7 @@ def test_a_fork_writes_them_twice(tmp_path: Path) -> None:
     assert digests_of(tmp_path) == {"parquet": EXPECTED, "avro": EXPECTED}
 
 
-def test_files_without_a_record_are_no_sample(tmp_path: Path) -> None:
+def test_files_without_a_record_are_not_a_sample(tmp_path: Path) -> None:
     fewer = replace(SOURCE, batches=[SOURCE.batches[0].slice(1)])
     with pytest.raises(WrongResultError, match="ours has"):
         in_turns([("ours", ProductFlow("ours", TYPED_JSON, fewer).make)], RECORDS, EXPECTED, 1, tmp_path, print)

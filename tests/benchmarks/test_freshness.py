@@ -31,7 +31,7 @@ def test_freshness_with_a_kill(tmp_path: Path) -> None:
         assert ratios["quiet_broker_requests_per_hour"] > 0
 
 
-def test_a_record_counts_once_it_is_below_the_position_that_is_seen() -> None:
+def test_record_counts_once_it_is_below_the_visible_position() -> None:
     with MockBroker.start({"a": 1}) as broker:
         trickle = Trickle(broker.bootstrap_servers, ["a"], rate=1, seed=1)
         trickle.send(["a", "a", "a"])

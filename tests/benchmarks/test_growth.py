@@ -48,7 +48,7 @@ def test_one_server_answers_one_after_the_other() -> None:
     assert lay_out(run, 3, Surroundings(1.0, 0.0, 0.25)).seconds == pytest.approx(1.75), "it is launched last"
 
 
-def test_a_trace_has_every_call_and_what_lies_between(tmp_path: Path) -> None:
+def test_trace_has_every_call_and_the_time_between(tmp_path: Path) -> None:
     run = traced_run(LocalFileSystem(), str(tmp_path), Load(6, 3, 2, 2), syncs=False)
     assert [len(stage) for stage, job in zip(run.stages, run.jobs, strict=True) if job][:2] == [2, 2]
     tasks = totals_of(run.tasks)

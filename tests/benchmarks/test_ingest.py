@@ -46,7 +46,7 @@ def test_ingest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [VALUES[:-1], [*VALUES, VALUES[0]], [*VALUES[:-1], VALUES[0]]])
-def test_a_copy_that_is_not_exact_is_no_sample(copied: list[bytes], tmp_path: Path) -> None:
+def test_inexact_copy_is_not_a_sample(copied: list[bytes], tmp_path: Path) -> None:
     def write(values: list[bytes]) -> None:
         pq.write_table(pa.table({"value": values}), tmp_path / "output" / "one.parquet")
 

@@ -17,7 +17,7 @@ from tests.servers.process import ServerUnavailableError
 SIZE = Size(records=10, tables=2, repeats=1, seed=1)
 
 
-def test_a_target_that_cannot_be_had_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_target_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(size: Size, folder: Path, tell: Tell) -> Answer:
         raise ServerUnavailableError("no such server here")
 
@@ -54,7 +54,7 @@ def test_delta_is_measured_against_its_own_append(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_measured_is_written_alike_or_it_is_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unequal_output_gives_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = Size(records=2_000, tables=2, repeats=1, seed=1)
     monkeypatch.setattr(question, "_CATALOG_CALL_S", 0.0)
     monkeypatch.setattr(question, "_APPENDS", 1)

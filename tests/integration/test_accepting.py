@@ -65,7 +65,9 @@ def accepted(job: FilesJob) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_was_accepted_is_rolled_back_at_once_or_by_the_next_run(tmp_path: Path, target: Preparing) -> None:
+def test_accepted_dataset_is_rolled_back_at_its_target_by_the_next_run_at_the_latest(
+    tmp_path: Path, target: Preparing
+) -> None:
     job = FilesJob(tmp_path, target, datasets=1)
     job.arrive()
     assert job.run() == 0, job.said()

@@ -17,7 +17,7 @@ SIZES = {"good": 5, "bad": 5}
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_row_of_a_killed_run_and_one_that_failed_is_told_by_all_hooks(tmp_path: Path) -> None:
+def test_killed_and_failed_runs_are_reported_by_every_alert_hook(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "broken").write_text("bad\n")
     hook = script(tmp_path, f"cat > {tmp_path}/told")

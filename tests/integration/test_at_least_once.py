@@ -51,7 +51,7 @@ def audit(path: Path, *arguments: str) -> tuple[int, dict[str, int]]:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_then_is_there_twice(
+def test_run_killed_while_publishing_loses_nothing_and_duplicates_only_its_published_files(
     tmp_path: Path,
 ) -> None:
     path, half_way = write_job(tmp_path), tmp_path / "half_way"

@@ -34,7 +34,9 @@ def error_of(job: KafkaJob, *, code: int) -> str:
     return errors[errors.rindex("error: ") :]
 
 
-def test_who_may_not_write_is_told(tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_write_permission_is_a_clear_error(
+    tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
     with job_on(tmp_path, hdfs_server.authority) as job:
         error = error_of(job, code=2)
@@ -42,7 +44,7 @@ def test_who_may_not_write_is_told(tmp_path: Path, hdfs_server: HdfsServer, monk
     assert "their permissions" in error
 
 
-def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_name_service_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with job_on(tmp_path, "nobody") as job:
         error = error_of(job, code=2)
@@ -50,7 +52,7 @@ def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: 
     assert "HADOOP_CONF_DIR" in error
 
 
-def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Path) -> None:
+def test_unknown_url_scheme_is_refused_with_the_known_schemes(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
         job.write(paths={name: f"tape://host/{name}" for name in ("store", "staging", "output")})
         error = error_of(job, code=2)

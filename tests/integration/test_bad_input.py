@@ -58,7 +58,7 @@ def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
     return Report(IngestCounts())
 
 
-def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
+def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:
     settings: Any = SimpleNamespace(run_id="run")
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
@@ -72,13 +72,13 @@ def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def test_a_misspelt_key_in_a_section_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_misspelt_key_in_a_section_is_named_with_its_section(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, source={"topcs": ["a"]}) as job, pytest.raises(ConfigurationError) as caught:
         Job.from_file(job.path)
     assert "'source.topcs', did you mean 'topics'" in str(caught.value)
 
 
-def test_a_missing_topic_is_reported_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_missing_topic_is_reported_and_other_topics_are_published(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.write(source={"topics": ["a", "nowhere"]})
         job.produce(5)
@@ -97,7 +97,7 @@ def test_an_unreachable_broker_is_one_clear_error(tmp_path: Path, spark: SparkSe
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that can't be written")
-def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, spark: SparkSession) -> None:
+def test_folder_that_cannot_be_created_is_named(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "file").write_text("not a folder")
     with (
         kafka_job(tmp_path, {"a": 1}, paths={"output": "file/output"}) as job,
@@ -148,7 +148,9 @@ def produce_json(job: KafkaJob, topic: str, *values: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fail", "divert"])
-def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, policy: str) -> None:
+def test_record_that_cannot_be_decoded_fails_its_dataset_or_is_rejected(
+    tmp_path: Path, spark: SparkSession, policy: str
+) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, on_rejected=policy) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
         produce_json(job, "bad", b'{"n":1}', b'{"n":"two"}', b"not json", None)
@@ -165,7 +167,7 @@ def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, p
 
 
 @pytest.mark.slow
-def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_path: Path, spark: SparkSession) -> None:
+def test_staged_files_of_a_failed_dataset_are_not_an_audit_finding(tmp_path: Path, spark: SparkSession) -> None:
     source = {"records_per_work_unit": 5}
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, source=source) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
@@ -193,7 +195,9 @@ def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: Sp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
-def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy: str) -> None:
+def test_expired_offset_stops_its_dataset_or_is_counted_as_lost(
+    tmp_path: Path, spark: SparkSession, policy: str
+) -> None:
     """The mock broker keeps 5 MB of a partition, so that retention really passes the watermark."""
     with kafka_job(tmp_path, {"big": 1, "small": 1}, source={"expired_offsets": policy}) as job:
         job.produce(2)
@@ -217,7 +221,7 @@ def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy:
 
 
 @pytest.mark.slow
-def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: SparkSession) -> None:
+def test_limits_keep_a_backlog_from_starving_other_datasets(tmp_path: Path, spark: SparkSession) -> None:
     """A run reads at most the limit of records or seconds of each dataset; later runs read the rest, exactly once."""
     with kafka_job(tmp_path, {"backlog": 2, "small": 1}, source={"records_per_dataset": 50}) as job:
         job.topics = {"backlog": 2}
@@ -282,7 +286,7 @@ paths: {{store: store, staging: staging, output: output}}
     assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "store", "staging", "output"}
 
 
-def test_a_second_run_of_a_live_job_is_refused_with_who_holds_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_second_run_of_a_live_job_is_refused_and_names_the_lock_holder(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         assert run(job, spark).succeeded
         store = Job.from_file(job.path).open_store(create=False)
@@ -295,7 +299,7 @@ def test_a_second_run_of_a_live_job_is_refused_with_who_holds_it(tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", None])
-def test_missing_or_old_java_is_one_line_that_says_what_to_install(
+def test_missing_or_old_java_is_a_one_line_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -311,7 +315,7 @@ def test_missing_or_old_java_is_one_line_that_says_what_to_install(
     assert version is None or version in str(caught.value)
 
 
-def test_a_store_that_lost_a_log_stops_only_the_datasets_in_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_lost_bucket_log_stops_only_its_datasets(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {f"t{n}": 1 for n in range(20)}) as job:
         job.produce(2)
         assert run(job, spark).succeeded
@@ -342,7 +346,9 @@ def by_key(port: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_registry_that_is_down(tmp_path: Path, spark: SparkSession, registry_server: RegistryServer) -> None:
+def test_registry_outage_fails_only_datasets_that_need_it(
+    tmp_path: Path, spark: SparkSession, registry_server: RegistryServer
+) -> None:
     """Its work units are retried and then fail; datasets that need no registry are published."""
     orders, server = f"orders-{uuid.uuid4().hex[:8]}", urlsplit(registry_server.url).port or 0
     records = avro_records(registry_server.url, orders, ORDER, [{"id": n} for n in range(6)])
@@ -396,9 +402,7 @@ def large_values(folder: Path, column: str) -> Iterator[tuple[int, Any, str]]:
 
 
 @pytest.mark.slow
-def test_records_of_ten_megabytes_are_published_or_diverted_in_bounded_memory(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_ten_megabyte_records_are_published_or_rejected_in_bounded_memory(tmp_path: Path, spark: SparkSession) -> None:
     job_file, peak = tmp_path / "job.yaml", tmp_path / "peak"
     options = {"records": LARGE, "peak": str(peak)}
     tree = {

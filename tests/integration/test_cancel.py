@@ -81,7 +81,7 @@ def published(folder: Path) -> set[str]:
     "told",
     [*(pytest.param(name, marks=pytest.mark.long) for name in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)), None],
 )
-def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
+def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
     told: signal.Signals | None, tmp_path: Path
 ) -> None:
     """Cancel by a signal or, if None, by `distcommit cancel` from another process; SIGKILL leaves no record of its

@@ -39,7 +39,7 @@ def command(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.slow
-def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+def test_preview_shows_records_and_leaves_the_job_unchanged(tmp_path: Path, spark: SparkSession) -> None:
     path = write_job(tmp_path)
     done = command("run", path, *CONSOLE)
     assert done.exit_code == 0, done.output
@@ -63,7 +63,7 @@ def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_p
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_leaves_its_own_folder_and_nothing_else(tmp_path: Path) -> None:
+def test_killed_preview_leaves_only_its_own_folder(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     with RunProcess(["run", str(path), *CONSOLE], tmp_path / "first.out", tmp_path / "first.err") as run:
         deadline_s = time.monotonic() + 120
@@ -80,7 +80,7 @@ def test_one_that_is_killed_leaves_its_own_folder_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
+def test_console_section_previews_all_branches_of_a_fork(tmp_path: Path) -> None:
     path = write_job(tmp_path, fork={"type": "all", "branches": {"hourly": {"sink": {"format": "orc"}}, "raw": {}}})
     done = command("run", path, *CONSOLE)
     assert done.exit_code == 0, done.output
@@ -88,7 +88,7 @@ def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
     assert "second, branch raw: 2 of 3 records" in done.stdout
 
 
-def test_no_other_command_takes_it(tmp_path: Path) -> None:
+def test_console_sink_is_refused_by_other_commands(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     for words in (["recover"], ["dataset", "reprocess"]):
         done = command(*words, path, *(["first"] if "reprocess" in words else []), *CONSOLE)

@@ -77,7 +77,9 @@ def registered(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
-def test_one_dataset_or_all_at_a_cut_and_at_an_older_one(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_reads_one_dataset_or_all_at_the_newest_and_at_an_older_snapshot(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
     place = Place(tmp_path, spark, form)
     first = place.run()
     place.run(later=[7, 8, 9])
@@ -100,9 +102,7 @@ SECOND_OF_MARCH = json.dumps([["at", ">=", "2026-03-02T00:00:00Z"]])
 
 
 @pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
-def test_columns_and_records_that_are_not_asked_for_are_not_read(
-    spark: SparkSession, tmp_path: Path, form: str
-) -> None:
+def test_unneeded_columns_and_records_are_not_read(spark: SparkSession, tmp_path: Path, form: str) -> None:
     """Unneeded data is made unreadable: pages of other columns are overwritten, then files of other days are
     deleted."""
     place = Place(tmp_path, spark, form)
@@ -147,7 +147,7 @@ def spoil(path: Path, column: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_frame_stays_at_its_snapshot_and_fails_once_that_is_deleted(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, spark)
     place.run()
     frame = place.load()
@@ -160,7 +160,7 @@ def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSess
         frame.count()
 
 
-def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_requests_are_refused_when_loaded(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, spark)
     place.run()
     store = Job.from_file(place.file).open_store(create=False)
@@ -189,7 +189,7 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
 
 
 @pytest.mark.slow
-def test_in_the_middle_of_a_commit_it_is_as_before_or_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_reader_in_mid_commit_sees_none_or_all_of_the_commit(spark: SparkSession, tmp_path: Path) -> None:
     """A run is frozen with some of its files published, then killed; the next run finishes its commit."""
     topics = {f"t{number:02d}": 2 for number in range(8)}
     with kafka_job(tmp_path, topics, commit={"min_interval_ms": 0}) as job:

@@ -125,7 +125,7 @@ def run(path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path, tables: OnDisk) -> None:
+def test_runs_killed_at_any_moment_publish_each_record_once(tmp_path: Path, tables: OnDisk) -> None:
     path, chance = write_job(tmp_path, tables.location), random.Random(17)
     for attempt in range(KILLS):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as process:
@@ -158,7 +158,7 @@ def numbers(folder: Path) -> Counter[int]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_topics_in_tables_of_their_own_are_exact_also_after_the_store_is_lost(tmp_path: Path) -> None:
+def test_topics_in_separate_tables_are_exact_also_after_a_lost_store(tmp_path: Path) -> None:
     topics, rng = {f"topic-{number:02d}": 2 for number in range(12)}, random.Random(17)
     (tmp_path / "tables").mkdir()
     with kafka_job(tmp_path, topics) as job:

@@ -90,7 +90,7 @@ class Inbox:
         assert sum(row.published + row.rejected for row in rows) == self.sent.total()
 
 
-def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_it_alone(
+def test_arriving_files_are_published_once_and_a_faulty_dataset_stops_alone(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     inbox = Inbox(tmp_path, **FLOW, source={"bytes_per_work_unit": 1})
@@ -122,7 +122,7 @@ def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_i
     assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 0
 
 
-def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spark: SparkSession) -> None:
+def test_rebuilt_store_does_not_read_files_again(tmp_path: Path, spark: SparkSession) -> None:
     inbox = Inbox(tmp_path)
     inbox.arrive(5)
     assert Job.from_file(inbox.path, session=spark).run().succeeded
@@ -141,7 +141,7 @@ def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spar
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_commits_each_row_is_there_once(tmp_path: Path) -> None:
+def test_runs_killed_in_mid_commit_publish_each_row_once(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path, **FLOW, commit={"min_interval_ms": 60_000})
     kills = 0
     for number, late in enumerate((0, 0, 50)):
@@ -177,7 +177,9 @@ def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
+def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     parquet = {"format": "parquet", "paths": [f"{tmp_path}/in/{{dataset}}/*.parquet"]}
     inbox = Inbox(
         tmp_path,
@@ -228,7 +230,7 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_killed(tmp_path: Path) -> None:
+def test_unreadable_csv_rows_are_rejected_once_in_spite_of_kills(tmp_path: Path) -> None:
     """One of ten rows has an extra column, one has a value that is not a number, and one file ends within a quote."""
     csv = {"format": "csv", "paths": [f"{tmp_path}/in/{{dataset}}/*.csv"]}
     cast = {"type": "cast", "columns": {"n": "int64"}}
@@ -264,7 +266,7 @@ def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_k
 
 
 @pytest.mark.slow
-def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its_name_whoever_is_killed(
+def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite_of_kills(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """Two hosts write `app.jsonl` into folders of their own.

@@ -141,7 +141,7 @@ def require_exact(audit: AuditResult, records: int) -> None:
     assert audit.exact, audit
 
 
-def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
+def test_each_record_has_one_outcome_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
     settings, days = copy.deepcopy(FLOW), 3
     settings["fork"]["branches"]["small"]["sink"]["target_file_bytes"] = 1  # a file for each record
     with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **settings) as job:
@@ -172,7 +172,7 @@ def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: Spark
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_commit_a_fork_is_exact_in_the_end(tmp_path: Path) -> None:
+def test_fork_killed_in_mid_commit_is_exact_in_the_end(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(30)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 60), 0
         for seed in (2, 3, 4):

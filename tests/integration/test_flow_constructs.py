@@ -214,7 +214,7 @@ def typed_published(output: Path) -> Found:
     "fork",
     [pytest.param(FIRST_MATCH, id="first match"), pytest.param(OWN_FORK, id="own class")],
 )
-def test_typed_and_checked_by_column_forked_and_killed_each_record_ends_in_one_way(
+def test_typed_checked_and_forked_records_have_one_outcome_in_spite_of_kills(
     fork: dict[str, Any], tmp_path: Path
 ) -> None:
     chance = random.Random(1)
@@ -290,7 +290,7 @@ class Shop:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_by_a_registry_and_forked_by_schema_and_killed_each_record_ends_in_one_way(
+def test_registry_records_forked_by_schema_have_one_outcome_in_spite_of_kills(
     tmp_path: Path, registry_server: RegistryServer
 ) -> None:
     run, chance = uuid.uuid4().hex[:8], random.Random(2)

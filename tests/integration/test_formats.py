@@ -116,7 +116,7 @@ def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
     assert audit.unsummed_files == 0
 
 
-def test_each_record_is_once_in_files_of_each_format_also_after_the_store_is_lost_and_what_failed_fed_again(
+def test_each_format_has_each_record_once_also_after_a_lost_store_and_reprocessing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **FLOW) as job:
@@ -142,7 +142,7 @@ def test_each_record_is_once_in_files_of_each_format_also_after_the_store_is_los
         assert job.audit().rejected == 0
 
 
-def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: SparkSession) -> None:
+def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"t0": 1}, **FLOW) as job:
         sent = produce(job, 60, 1)
         assert Job.from_file(job.path, session=spark).run().succeeded
@@ -180,7 +180,7 @@ def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
     return found
 
 
-def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_sink_that_cannot_hold_the_columns_is_refused_before_the_run(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"t0": 1}, sink={"format": "csv"}) as job:
         job.produce(3)
         code, _, errors = job.cli("run")
@@ -191,7 +191,7 @@ def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tm
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_killed_in_the_middle_of_a_commit_all_formats_are_exact_in_the_end(tmp_path: Path) -> None:
+def test_all_formats_killed_in_mid_commit_are_exact_in_the_end(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {f"t{n}": 1 for n in range(6)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 20, 1), 0
         for seed in (2, 3):

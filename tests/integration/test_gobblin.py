@@ -82,7 +82,7 @@ def test_a_converted_job_runs_and_is_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_converted_it_goes_on_real_kafka_and_hdfs(
+def test_converted_job_runs_on_real_kafka_and_hdfs(
     tmp_path: Path, kafka_server: KafkaServer, hdfs_server: HdfsServer
 ) -> None:
     topic = f"{uuid.uuid4().hex[:8]}.orders"

@@ -121,7 +121,7 @@ def live_files(folder: Path) -> set[str]:
         pytest.param("events", 4, marks=pytest.mark.long),
     ],
 )
-def test_killed_at_any_moment_each_record_is_there_once(table: str, kills: int, tmp_path: Path) -> None:
+def test_runs_killed_at_any_moment_publish_each_record_once(table: str, kills: int, tmp_path: Path) -> None:
     path, chance = write_job(tmp_path, table), random.Random(table)
     for attempt in range(kills):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as run:
@@ -145,9 +145,7 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, kills: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["{dataset}", pytest.param("events", marks=pytest.mark.long)])
-def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
-    table: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_lost_and_rebuilt_store_publishes_each_record_once(table: str, tmp_path: Path, spark: SparkSession) -> None:
     path = write_job(tmp_path, table)
     assert Job.from_file(path, session=spark).run().succeeded
     read = {row.dataset: row.positions for row in Job.from_file(path).status().datasets}
@@ -179,7 +177,7 @@ def files_with(folder: Path, dataset: str) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_dataset_that_fails_holds_the_others(
+def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_others(
     tmp_path: Path,
 ) -> None:
     path, chance = write_job(tmp_path, "events", scope="job"), random.Random(7)

@@ -75,7 +75,7 @@ def values(folder: Path, topic: str, *names: str) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_the_same(tmp_path: Path) -> None:
+def test_inferred_columns_are_fixed_by_the_first_closed_sequence_for_all_readers_of_a_dataset(tmp_path: Path) -> None:
     with kafka_job(
         tmp_path,
         {"evolves": 2, "pinned": 2},
@@ -143,7 +143,7 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         assert (audit.exact, audit.rejected, audit.records) == (True, 1, job.produced - 1), audit
 
 
-def test_columns_that_are_gone_stop_their_dataset_alone_and_say_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+def test_lost_inferred_columns_stop_only_their_dataset_with_a_remedy(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1, "b": 1}, converters=[JSON]) as job:
         for topic in job.topics:
             send(job, topic, {0: [{"id": 1}]})

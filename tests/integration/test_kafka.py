@@ -113,7 +113,7 @@ def reasons(result: RunResult) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_transaction(
+def test_job_switched_to_read_committed_waits_before_an_open_transaction(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, topics: Topics
 ) -> None:
     """The records that it read from the transaction stay published once, and its position does not move back before
@@ -223,7 +223,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory, kafka_server: KafkaServer, s
     return Lived(tmp_path_factory.mktemp("lived"), kafka_server, spark)
 
 
-def test_the_audit_of_all_of_it_is_exact(lived: Lived) -> None:
+def test_audit_of_all_irregularities_is_exact(lived: Lived) -> None:
     assert lived.first.succeeded, lived.first.totals.reasons
     assert lived.second.succeeded, lived.second.totals.reasons
     assert lived.audit.exact, lived.audit
@@ -238,13 +238,13 @@ def test_aborted_records_and_control_records_are_holes(lived: Lived) -> None:
     assert [record["value"] for record in published(lived.job, lived.transacted)] == [b"kept-0"] * 3 + [b"kept-1"] * 3
 
 
-def test_a_run_that_finds_nothing_but_holes_publishes_no_file(lived: Lived) -> None:
+def test_run_over_nothing_but_holes_publishes_no_file(lived: Lived) -> None:
     (row,) = rows(lived.audit, lived.aborted)
     assert (row.watermark, row.published, row.holes) == (3, 1, 2)
     assert len(list((lived.job.folder / "output" / lived.aborted).rglob("*.parquet"))) == 1
 
 
-def test_what_compaction_removed_are_holes(lived: Lived) -> None:
+def test_compacted_offsets_are_holes(lived: Lived) -> None:
     (row,) = rows(lived.audit, lived.compacted)
     assert row.watermark == 40
     assert row.holes > 10
@@ -252,7 +252,7 @@ def test_what_compaction_removed_are_holes(lived: Lived) -> None:
     assert published(lived.job, lived.compacted)[-1]["value"] == b"39"
 
 
-def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
+def test_partition_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
     found = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
     assert found == [(0, 0), (2, 0), (2, 1)]
     (state,) = [row for row in Job.from_file(lived.job.path).status().datasets if row.dataset == lived.grown]
@@ -260,7 +260,7 @@ def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(live
 
 
 @pytest.mark.parametrize("dataset", ["topic", "partition"])
-def test_a_partition_added_in_mid_life_is_read_from_its_beginning_whatever_start_says(
+def test_partition_added_in_mid_life_is_read_from_its_beginning_in_spite_of_start_latest(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession, dataset: str
 ) -> None:
     """`start: latest` skips the records of the very first planning of the topic, and none that come later."""
@@ -316,7 +316,7 @@ def incarnations(job: KafkaJob) -> dict[str, str]:
     return {urn: state.watermark.incarnation for urn, state in states.items() if state.watermark is not None}
 
 
-def test_null_and_empty_keys_and_values_and_headers_are_what_they_were(lived: Lived) -> None:
+def test_null_and_empty_keys_values_and_headers_stay_distinct(lived: Lived) -> None:
     null, empty, *_ = published(lived.job, lived.odd)
     assert (null["key"], null["value"], null["headers"]) == (None, None, None)
     assert (empty["key"], empty["value"]) == (b"", b"")
@@ -330,7 +330,7 @@ def test_absurd_times_are_kept_and_have_a_folder_of_their_own(lived: Lived) -> N
     assert {"1970-01-01", "2023-11-14", "time=unknown"} <= folders
 
 
-def test_the_type_of_a_timestamp_is_told(lived: Lived) -> None:
+def test_type_of_a_timestamp_is_published(lived: Lived) -> None:
     (appended,) = published(lived.job, lived.appended)
     assert appended["kafka_timestamp_type"] == "append"
     assert appended["ms"] > 1_700_000_000_000
@@ -347,7 +347,7 @@ def test_large_messages_are_read(lived: Lived) -> None:
     assert [len(record["value"]) for record in published(lived.job, lived.large)] == [8_000_000, 5]
 
 
-def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
+def test_recreated_topic_is_refused_until_an_operator_sets_its_watermark(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     again, other = topics.make("again"), topics.make("other")
@@ -374,7 +374,7 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     assert (audit.earlier_incarnations, audit.records) == (1, 7)
 
 
-def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_record(
+def test_rebuilt_store_restores_topic_ids_and_offsets_without_records(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     """One topic is recreated, and another has aborted transactions.
@@ -423,7 +423,7 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
 POLICIES = ("fail", "skip", "earliest", "latest", "nearest")
 
 
-def test_retention_that_passes_the_watermark(
+def test_retention_past_the_watermark_stops_the_dataset(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     """Ten records are read, ten more arrive, and Kafka deletes the first 15."""
@@ -459,7 +459,7 @@ def test_retention_that_passes_the_watermark(
             assert "5 offsets have expired" in reasons(result)[topic]
 
 
-def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
+def test_watermark_past_the_end_stays_until_an_operator_sets_it(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     """The watermark may have been imported, or Kafka lost its end; the reason states the watermark to set."""

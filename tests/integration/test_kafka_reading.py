@@ -102,7 +102,9 @@ def test_the_watermark_carries_the_topic_id(kafka_server: KafkaServer) -> None:
         assert again.work_units[0].expected_high == Watermark({"0": 3}, topic_id)
 
 
-def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_told(kafka_server: KafkaServer) -> None:
+def test_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_reported(
+    kafka_server: KafkaServer,
+) -> None:
     topic = make_topic(kafka_server)
     writer = Producer({"bootstrap.servers": kafka_server.bootstrap_servers, "transactional.id": topic})
     writer.init_transactions(30)
@@ -123,7 +125,7 @@ def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_t
     assert plan.work_units[0].expected_high.positions == {"0": 3}, "behind the transaction's end"
 
 
-def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: KafkaServer) -> None:
+def test_topic_recreated_during_reading_fails_the_work_unit(kafka_server: KafkaServer) -> None:
     topic = make_topic(kafka_server)
     produce(kafka_server, topic, 3)
     kafka = source(kafka_server, topic)
@@ -139,7 +141,7 @@ def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: K
 
 
 @pytest.mark.slow
-def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+def test_leader_killed_during_a_fetch_loses_no_record(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2, 1]})
     produce(kafka_pair, topic, RECORDS, 200)
     kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})
@@ -159,7 +161,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) ->
 
 
 @pytest.mark.slow
-def test_a_broker_that_comes_back_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+def test_broker_restarted_during_a_fetch_loses_no_record(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2]})
     produce(kafka_pair, topic, RECORDS, 200)
     kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})

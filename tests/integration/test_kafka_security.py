@@ -56,7 +56,7 @@ def written_below(folder: Path, *but: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
+def test_password_from_the_environment_or_a_file_is_accepted_and_never_shown(
     tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All files and output of the job are searched for the secrets."""
@@ -79,7 +79,7 @@ def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
 
 
 @pytest.mark.slow
-def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
+def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Credentials are tested by the command, certificates in this process, as each JVM start takes ten seconds or

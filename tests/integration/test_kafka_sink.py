@@ -97,7 +97,7 @@ def refused(outcome: CommitOutcome, said: str) -> None:
     assert said in outcome.reason
 
 
-def test_a_ledger_that_was_deleted_is_never_guessed(target: Target) -> None:
+def test_deleted_ledger_is_never_guessed(target: Target) -> None:
     assert target.commit(target.prepare("a", 1, 1)) == [Committed()]
     second = target.prepare("a", 2, 2, bases=(1,))
     target.delete_topic(f"{target.name}.ledger")
@@ -113,7 +113,7 @@ def test_a_ledger_that_was_deleted_is_never_guessed(target: Target) -> None:
     assert target.seen("a") == [1]
 
 
-def test_another_target_than_the_store_knows_is_refused_and_others_are_committed(target: Target) -> None:
+def test_replaced_target_is_refused_and_others_are_committed(target: Target) -> None:
     assert target.commit(target.prepare("a", 1, 1, bases=(0,))) == [Committed()]
     put_back, other = target.prepare("a", 3, 3, bases=(2,)), target.prepare("b", 3, 3)
     outcome, committed = target.commit(put_back, other)
@@ -122,7 +122,7 @@ def test_another_target_than_the_store_knows_is_refused_and_others_are_committed
     assert (target.seen("a"), target.seen("b")) == ([1], [3])
 
 
-def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -> None:
+def test_record_refused_by_a_topic_delays_only_its_dataset(target: Target) -> None:
     large, good = target.prepare("large", 1, 1, text="x" * 2_000_000), target.prepare("good", 1, 1)
     outcome, committed = target.commit(large, good)
     refused(outcome, "can't be sent to the topic")
@@ -138,9 +138,7 @@ def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -
     assert (target.seen("missing"), target.seen("large")) == ([2], [])
 
 
-def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
-    target: Target, kafka_server: KafkaServer
-) -> None:
+def test_topic_without_write_permission_delays_only_its_dataset(target: Target, kafka_server: KafkaServer) -> None:
     """The brokers refuse the whole transaction because of one topic, without naming it."""
     user = {"sasl.username": KafkaServer.user, "sasl.password": KafkaServer.password}
     client = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", **user}
@@ -165,7 +163,7 @@ def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
     assert target.seen("denied") == [1, 2]
 
 
-def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
+def test_committed_messages_of_a_topic_are_counted_and_no_others(target: Target) -> None:
     """Committed messages count, from several partitions; messages of other producers count too."""
     admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
     admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
@@ -194,9 +192,7 @@ def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: T
     assert counted("c") is None, "some may be gone"
 
 
-def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_with_a_lost_answer_is_found_in_the_ledger(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[bool] = []
 
     def loses_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
@@ -211,7 +207,7 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(
     assert target.seen("a") == [1, 2]
 
 
-def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_commits_nothing(
+def test_zombie_with_its_whole_transaction_sent_is_fenced_and_commits_nothing(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, woken = target.prepare("a", 1, 1), list[Sequence[CommitOutcome]]()
@@ -228,7 +224,7 @@ def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_com
     assert target.seen("a") == [1]
 
 
-def test_no_client_stays_open_on_any_path_whoever_keeps_committers_and_errors(
+def test_no_client_stays_open_while_committers_and_errors_are_referenced(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[object] = []

@@ -47,7 +47,7 @@ def of_topic(server: KafkaServer, topic: str) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store_is_lost(
+def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_lost_store(
     tmp_path: Path, kafka_server: KafkaServer
 ) -> None:
     rng = random.Random(17)

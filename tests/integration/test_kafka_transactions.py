@@ -35,7 +35,7 @@ def values(brokers: str, topic: str) -> list[bytes]:
     return [message.value() or b"" for message in committed_records(brokers, [topic])]
 
 
-def test_nobody_else_can_go_on_with_a_transaction_that_a_writer_has_filled(kafka_server: KafkaServer) -> None:
+def test_transaction_of_a_writer_cannot_be_continued_by_another_producer(kafka_server: KafkaServer) -> None:
     """KIP-939 is not available: the next producer of the transactional id aborts the transaction before it can query
     it."""
     brokers, topic = kafka_server.bootstrap_servers, f"t{uuid.uuid4().hex}"

@@ -33,7 +33,7 @@ class Tables(Target):
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_committed_again(
+def test_first_commit_is_not_repeated_after_a_kill_and_a_dropped_ledger(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     target = Tables(InPostgresql(tmp_path, postgres_server))

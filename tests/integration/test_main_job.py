@@ -107,7 +107,7 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
     [range(1, 3), pytest.param(range(20), marks=pytest.mark.long)],
     ids=["two of three", "twenty"],
 )
-def test_the_driver_killed_at_many_points(tmp_path: Path, points: range) -> None:
+def test_driver_killed_at_many_points_is_exact_after_the_next_run(tmp_path: Path, points: range) -> None:
     """SIGKILL to the driver's Python, to its JVM, or to the whole run, at points spread over the run.
 
     Each time the next run ends with everything published once. Of three points, the first (the whole run is killed)
@@ -136,7 +136,7 @@ def test_the_driver_killed_at_many_points(tmp_path: Path, points: range) -> None
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("victim", ["executor", "worker"])
-def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> None:
+def test_executor_killed_while_it_commits_leaves_the_run_exact(tmp_path: Path, victim: Role) -> None:
     """The run itself finishes exactly; Python workers that outlive their executor are harmless."""
     with kafka_job(tmp_path, {f"t{n:02d}": 4 for n in range(60)}, commit={"min_interval_ms": 0}) as job:
         job.produce(3, days=3)
@@ -152,7 +152,7 @@ def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> No
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_it_ends_on_one_slot(tmp_path: Path) -> None:
+def test_run_ends_on_one_slot(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
         job.produce(10, days=2)
         result = job.run("--set", "spark.master=local[1]")

@@ -130,13 +130,11 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 
 
 @pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
-def test_rows_that_the_table_does_not_take_fail_alone(
-    target: Target, columns: str, rows: pa.RecordBatch, said: str
-) -> None:
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, said: str) -> None:
     target.refuses_rows(columns, rows, said)
 
 
-def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Target) -> None:
+def test_strictest_session_by_itself_changes_some_values(target: Target) -> None:
     """This is why the sink compares values."""
     target.sql(
         "CREATE TABLE naive (t timestamp NOT NULL, d decimal(5,1), v varchar(3), s datetime(3), b binary(3))",
@@ -148,7 +146,7 @@ def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Targ
     assert (digits, text, moment, filled) == (Decimal("1.3"), "abc", datetime(2024, 1, 1), b"ab\0")
 
 
-def test_a_change_that_nobody_thought_of_is_told_by_the_servers_warnings(
+def test_unexpected_value_change_is_detected_by_the_server_s_warnings(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.sql("CREATE TABLE bad (n decimal(5,1))")
@@ -190,7 +188,7 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
     target.reads_back(columns)
 
 
-def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
+def test_rows_in_foreign_tables_keep_their_values(target: Target) -> None:
     target.sql(
         "CREATE TABLE a (n bigint, d decimal(5,1), v varchar(3), c char(2), t timestamp NULL, z datetime, m mediumint"
         " unsigned, w decimal(50,2)) DEFAULT CHARACTER SET latin1"
@@ -218,7 +216,7 @@ def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
         (pa.schema([("\U0001f600", pa.int64())]), "cannot have a column of this name"),
     ],
 )
-def test_what_no_table_can_have_is_refused_before_a_record_is_read(
+def test_columns_that_no_table_can_have_are_refused_before_a_record_is_read(
     target: Target, schema: pa.Schema, said: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
@@ -267,13 +265,13 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
 
 
 @pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
-def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
+def test_table_without_a_transactional_engine_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must use the engine InnoDB")
 
 
-def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
+def test_rolled_back_rows_stay_in_other_engines(target: Target) -> None:
     """This is why the sink checks the engine of its tables and of the ledger."""
     target.sql("CREATE TABLE naive (n bigint) ENGINE = MyISAM", "BEGIN", "INSERT INTO naive VALUES (1)", "ROLLBACK")
     assert target.rows("naive") == [(1,)]
@@ -297,9 +295,7 @@ def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) ->
         execute(connection, "CREATE TABLE y (n bigint)")
 
 
-def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_again(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deadlocked_transaction_leaves_nothing_and_is_retried(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deadlock ends the whole transaction: statements that are executed after it would be committed on their own."""
     target.sql("CREATE TABLE naive (n bigint)", "CREATE TABLE a (n bigint)")
     target.sql("CREATE TABLE held (n bigint PRIMARY KEY)", "INSERT INTO held VALUES (1)")
@@ -324,14 +320,14 @@ def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_ag
 
 
 @pytest.mark.parametrize("code", [1020, 1213, 1412])
-def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code: int) -> None:
+def test_collision_outside_of_any_dataset_is_reported_as_a_collision(target: Target, code: int) -> None:
     """The ledger's own rows or COMMIT report the collision."""
     connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(CollisionError), transaction(connection):
         raise pymysql.OperationalError(code, "in the way")
 
 
-def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as_a_whole(
+def test_transaction_lost_at_an_error_of_one_dataset_is_retried_as_a_whole(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `innodb_rollback_on_timeout` the error alone would suggest that only one dataset is affected."""
@@ -374,9 +370,7 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
     return caught.value
 
 
-def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     copy, seen = Table.copy, []
@@ -393,7 +387,7 @@ def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
+def test_committer_overtaken_in_creating_or_widening_a_table_continues(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alter, seen = MariadbCommitter._alter, list[str]()
@@ -411,7 +405,7 @@ def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
     assert seen == ["CREATE", "ALTER"]
 
 
-def test_who_is_overtaken_by_one_that_widens_more_goes_on_with_that(
+def test_committer_overtaken_by_a_wider_change_continues_with_it(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that would make the column narrower again is refused because of the other committer's rows."""
@@ -475,7 +469,7 @@ def test_a_read_only_server_is_an_outage(target: Target) -> None:
 
 
 @pytest.mark.usefixtures("mariadb_server")  # where that is impossible, the test is skipped
-def test_a_full_server_has_nothing_of_what_was_too_much_and_takes_the_rest(tmp_path: Path) -> None:
+def test_full_server_keeps_nothing_of_the_refused_dataset_and_takes_the_others(tmp_path: Path) -> None:
     with MariadbServer("--innodb-data-file-path=ibdata1:12M", "--innodb-file-per-table=0") as server:
         target = Target(server, tmp_path)
         sink = target.sink()
@@ -502,7 +496,7 @@ def test_a_server_that_commits_before_it_is_on_disk_is_refused(target: Target, f
         target.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 
 
-def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_connection_has_committed_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
     assert target.commit(sink, first) == [Committed()]
@@ -520,7 +514,7 @@ def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monke
     assert target.commit(sink, second) == [Committed()]
 
 
-def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
+def test_xa_does_not_distinguish_committed_from_rolled_back(target: Target) -> None:
     """XA alone is no proof: a finished transaction is unknown whether it was committed or rolled back, and so is one
     that another session holds."""
     unknown = []
@@ -550,7 +544,7 @@ def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
 # -- a target other than the store knows
 
 
-def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
+def test_ledger_of_tables_without_marks_stays_usable(target: Target) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]

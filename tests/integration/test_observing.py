@@ -123,7 +123,7 @@ def test_a_run_is_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession)
     assert lines[-1]["outcome"] == "succeeded"
 
 
-def test_what_watches_and_is_away_changes_nothing(
+def test_unreachable_telemetry_targets_change_nothing(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     with taking(status=400) as (url, posted):
@@ -136,7 +136,7 @@ def test_what_watches_and_is_away_changes_nothing(
     assert Job.from_file(path).audit(deep=True).exact
 
 
-def test_a_run_that_fails_says_so_and_files_take_lineage(tmp_path: Path, spark: SparkSession) -> None:
+def test_failed_run_is_exported_and_lineage_goes_to_files(tmp_path: Path, spark: SparkSession) -> None:
     events, log = tmp_path / "events.json", tmp_path / "log.json"
     (tmp_path / "broken").write_text("bad\n")
     options = {"sizes": {"bad": 5, "good": 1}, "broken": str(tmp_path / "broken"), "notes": str(tmp_path)}

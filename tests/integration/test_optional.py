@@ -70,7 +70,7 @@ def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is_mended(tmp_path: Path) -> None:
+def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS, **BROKEN, commit={"min_interval_ms": 60_000}) as job:
         produce(job, 0)
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
@@ -96,7 +96,7 @@ def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is
         assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost - RECORDS)}
 
 
-def test_a_run_says_which_branch_failed_where_and_why(tmp_path: Path) -> None:
+def test_run_reports_which_branch_failed_where_and_why(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1, "b": 1}, **BROKEN) as job:
         produce(job, 0)
         totals = job.run()["totals"]

@@ -49,9 +49,7 @@ def published(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_the_parts_of_the_page_are_exact_in_a_job_that_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_custom_parts_of_the_page_are_exact_in_a_killed_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_job(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")])))
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:

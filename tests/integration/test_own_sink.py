@@ -61,7 +61,7 @@ def pending(job: Job) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tmp_path: Path) -> None:
+def test_writer_only_sink_killed_while_writing_misses_nothing(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     tree = yaml.safe_load(path.read_text())
     lines = tmp_path / "lines"
@@ -92,7 +92,7 @@ def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tm
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path, seed: int) -> None:
+def test_sink_of_the_guide_is_exact_in_spite_of_kills(tmp_path: Path, seed: int) -> None:
     path, chance = write_job(tmp_path), random.Random(seed)
     tree = yaml.safe_load(path.read_text())
     target = tmp_path / "notes.db"
@@ -121,7 +121,7 @@ def lines_in(folder: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(tmp_path: Path) -> None:
+def test_runs_killed_in_commit_and_in_replay_publish_each_record_once(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     job = Job.from_file(path)
     for attempt in ("commit", "replay"):

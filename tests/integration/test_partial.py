@@ -41,7 +41,7 @@ def positions(job: KafkaJob) -> dict[str, int]:
     return {row.dataset: as_offset((row.positions or {"0": -1})["0"]) for row in found}
 
 
-def test_what_was_read_before_a_record_that_fails_is_published_and_the_rest_once_it_does_not(
+def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repair(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     def run() -> RunResult:
@@ -69,7 +69,7 @@ def test_what_was_read_before_a_record_that_fails_is_published_and_the_rest_once
 
 
 @pytest.mark.slow
-def test_killed_as_prefixes_are_published_each_record_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_run_killed_while_prefixes_are_published_is_exact_in_the_end(tmp_path: Path) -> None:
     topics = {f"bad{number:02d}": 1 for number in range(8)}
     with kafka_job(tmp_path, topics, **FLOW) as job:
         for topic in topics:

@@ -108,13 +108,11 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 
 
 @pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
-def test_rows_that_the_table_does_not_take_fail_alone(
-    target: Target, columns: str, rows: pa.RecordBatch, said: str
-) -> None:
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, said: str) -> None:
     target.refuses_rows(columns, rows, said)
 
 
-def test_binary_copy_by_itself_takes_a_float_for_another_number(target: Target) -> None:
+def test_binary_copy_by_itself_misreads_a_float(target: Target) -> None:
     """This is why the sink compares types: the server does not."""
     target.sql("CREATE TABLE naive (n bigint)")
     with target.server.connect() as connection, connection.cursor() as cursor:
@@ -173,14 +171,14 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
 
 
 @pytest.mark.parametrize("made", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
-def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
+def test_relation_that_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"], "version": "v"}], ids=["append", "upsert"])
-def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[str, Any]) -> None:
+def test_trigger_that_drops_rows_is_detected(target: Target, settings: dict[str, Any]) -> None:
     target.sql("CREATE TABLE bad (n bigint UNIQUE, v bigint)")
     body = "BEGIN IF NEW.n = 2 THEN RETURN NULL; END IF; RETURN NEW; END"
     target.sql(f"CREATE FUNCTION leaves() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
@@ -192,7 +190,7 @@ def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[
     assert target.rows("bad") == []
 
 
-def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Target) -> None:
+def test_rows_without_a_key_are_refused_and_not_treated_as_equal(target: Target) -> None:
     """A unique index that is not a primary key accepts any number of them."""
     target.sql("CREATE TABLE a (n bigint UNIQUE, v bigint)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
@@ -220,7 +218,7 @@ def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str =
         return acting.result()
 
 
-def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> None:
+def test_table_under_creation_by_another_session_is_waited_for(target: Target) -> None:
     """Of two concurrent CREATE TABLE statements the server refuses one, even with IF NOT EXISTS."""
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "first", 1))
@@ -232,7 +230,7 @@ def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> N
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_nothing_is_committed_without_its_ledger_row_that_somebody_has_just_deleted(target: Target) -> None:
+def test_commit_fails_if_its_ledger_row_was_just_deleted(target: Target) -> None:
     """Another committer may delete such a row once it is obsolete, because a revoked commit is allowed again."""
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
@@ -274,7 +272,7 @@ def test_without_rights_a_dataset_waits_for_them(target: Target) -> None:
     target.sql(f"DROP OWNED BY {user}; DROP ROLE {user}")
 
 
-def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target: Target) -> None:
+def test_full_disk_keeps_nothing_of_the_refused_dataset_and_takes_the_others(target: Target) -> None:
     """`/dev/full` replaces the table's file: its rows have no room, those of other tables have."""
     target.sql("CREATE TABLE large (n bigint)")
     ((path, data),) = target.sql("SELECT pg_relation_filepath('large'), current_setting('data_directory')")
@@ -294,7 +292,7 @@ def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target:
     assert target.rows("large") == [(1,), (2,), (3,)]
 
 
-def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> None:
+def test_commits_are_durable_in_spite_of_the_role_s_settings(target: Target) -> None:
     """`synchronous_commit = off` answers before anything is written: a crash would lose commits that count as done."""
     target.sql("CREATE TABLE a (n bigint, s text DEFAULT current_setting('synchronous_commit'))")
     target.sql("ALTER ROLE reader SET synchronous_commit = off")
@@ -306,7 +304,7 @@ def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> 
     assert {setting for _, setting in target.rows("a", "n, s")} == {"on"}
 
 
-def test_commit_of_a_failed_transaction_says_nothing_by_itself(target: Target) -> None:
+def test_commit_of_a_failed_transaction_raises_nothing_by_itself(target: Target) -> None:
     """This is why the tag of COMMIT is checked."""
 
     def fails(connection: psycopg.Connection) -> None:
@@ -325,9 +323,7 @@ def test_commit_of_a_failed_transaction_says_nothing_by_itself(target: Target) -
         fails(connection)
 
 
-def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     copy, seen = Table.copy, []
@@ -346,7 +342,7 @@ def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(target: Target) -> None:
+def test_column_used_by_a_view_is_not_widened_and_takes_values_that_fit(target: Target) -> None:
     target.sql("CREATE TABLE a (n integer)", "CREATE VIEW b AS SELECT n FROM a")
     sink = target.sink(evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]

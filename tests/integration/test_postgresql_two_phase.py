@@ -67,7 +67,7 @@ def rows(server: PostgresServer) -> list[int]:
 
 
 @pytest.mark.usefixtures("table")
-def test_a_failed_transaction_is_prepared_without_a_word_and_is_not_there(server: PostgresServer) -> None:
+def test_failed_transaction_is_prepared_silently_and_does_not_exist(server: PostgresServer) -> None:
     with connected(server) as connection:
         connection.tpc_begin("mine")
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -91,7 +91,7 @@ def test_rolling_back_after_a_name_was_taken_rolls_back_the_other_ones(server: P
 
 
 @pytest.mark.usefixtures("table")
-def test_one_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: PostgresServer) -> None:
+def test_transaction_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: PostgresServer) -> None:
     for name, row in (("committed", 1), ("rolled back", 2)):
         prepared(server, name, row)
     with connected(server) as connection:
@@ -105,7 +105,7 @@ def test_one_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: Postgr
 
 
 @pytest.mark.usefixtures("table")
-def test_what_a_killed_writer_has_prepared_stays_and_keeps_its_locks(server: PostgresServer) -> None:
+def test_prepared_transaction_of_a_killed_writer_stays_and_keeps_its_locks(server: PostgresServer) -> None:
     prepared(server, "killed", 1)
     server.restart()
     assert in_doubt(server) == {"killed"}
@@ -116,7 +116,7 @@ def test_what_a_killed_writer_has_prepared_stays_and_keeps_its_locks(server: Pos
 
 
 @pytest.mark.usefixtures("table")
-def test_two_of_one_dataset_are_not_atomic(server: PostgresServer) -> None:
+def test_two_prepared_transactions_of_a_dataset_are_not_atomic(server: PostgresServer) -> None:
     for name, row in (("first work unit", 1), ("second work unit", 2)):
         prepared(server, name, row)
     with connected(server) as connection:
@@ -124,7 +124,7 @@ def test_two_of_one_dataset_are_not_atomic(server: PostgresServer) -> None:
     assert rows(server) == [1], "a reader sees half of it, for as long as nobody comes back"
 
 
-def test_a_server_as_it_is_set_up_prepares_nothing(postgres_server: PostgresServer) -> None:
+def test_server_with_default_settings_prepares_nothing(postgres_server: PostgresServer) -> None:
     with connected(postgres_server) as connection:
         connection.tpc_begin("mine")
         connection.execute("SELECT 1")
@@ -165,7 +165,7 @@ class TestTwoPhase(TwoPhaseCases):
     """Run the tests that all databases share."""
 
 
-def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingPostgresql) -> None:
+def test_table_cannot_be_dropped_while_a_transaction_is_prepared_for_it(target: PreparingPostgresql) -> None:
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -173,7 +173,7 @@ def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: Preparing
     assert target.commit(sink, request) == [Committed()]
 
 
-def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPostgresql) -> None:
+def test_partly_visible_commit_is_revoked_by_its_tags(target: PreparingPostgresql) -> None:
     sink = target.sink(tags=True)
     assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
     request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
@@ -189,7 +189,7 @@ def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPost
     assert {what for what, _ in target.sql("SELECT what, epoch FROM distcommit_prepared")} == {"newest"}
 
 
-def test_a_transaction_that_has_failed_is_not_taken_for_prepared(
+def test_failed_transaction_is_not_taken_for_prepared(
     target: PreparingPostgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fails_in_silence)
@@ -212,7 +212,7 @@ def test_a_server_that_prepares_nothing_is_refused_before_a_record_is_read(
     target.sql(f"DROP SCHEMA {target.schema} CASCADE")
 
 
-def test_a_server_that_has_prepared_as_many_as_it_can_says_so(tmp_path: Path) -> None:
+def test_server_at_its_limit_of_prepared_transactions_reports_it(tmp_path: Path) -> None:
     with PostgresServer("max_prepared_transactions=1") as server:
         target = PreparingPostgresql(server, tmp_path)
         sink = target.sink()

@@ -181,7 +181,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> 
 
 
 @pytest.mark.parametrize("job", KINDS, indirect=True)
-def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob, spark: SparkSession) -> None:
+def test_failed_range_is_read_up_to_its_planned_end(job: AgainJob, spark: SparkSession) -> None:
     for known in (range(10), range(20)):
         assert job.run(spark).succeeded
         job.assert_published(known)
@@ -207,7 +207,7 @@ class KeyedTables(Tables):
         pytest.param("never", set(), marks=LONG),
     ],
 )
-def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
+def test_failed_range_of_a_table_is_retried_from_its_watermark_by_policy(
     tmp_path: Path, spark: SparkSession, retry: str, by_themselves: set[str]
 ) -> None:
     """The range begins at the watermark after the failed run, which a partially committed dataset has moved."""
@@ -230,7 +230,7 @@ def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
 @pytest.mark.parametrize(
     "job", ["files", *(pytest.param(kind, marks=pytest.mark.long) for kind in OTHERS)], indirect=True
 )
-def test_killed_in_the_commit_of_what_is_read_again_it_ends_there_and_the_next_run_goes_on(
+def test_retry_killed_in_its_commit_ends_at_the_planned_end_and_the_next_run_continues(
     job: AgainJob, spark: SparkSession
 ) -> None:
     run = partial(run_of, job.path, "killed")

@@ -110,7 +110,7 @@ def test_null_values_before_any_record_have_the_columns_of_their_topic_s_newest_
     assert converted(made, [None]) == ([[{}]], {}), "nothing of the dataset before"
 
 
-def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: RegistryServer, topic: str) -> None:
+def test_unreadable_record_is_rejected_with_its_reason(registry_server: RegistryServer, topic: str) -> None:
     good = avro_records(registry_server.url, topic, ORDER, VALUES)
     wrong_kind = register(registry_server.url, f"{topic}-json", json.dumps(ANY_JSON), "JSON")
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
@@ -142,9 +142,7 @@ def test_several_schemas_in_a_batch_come_in_pieces(registry_server: RegistryServ
     assert pieces == [[VALUES[0], VALUES[2]], [{**VALUES[1], "n": 1}, {**VALUES[3], "n": 1}]]
 
 
-def test_pin_reads_all_as_one_schema_and_turns_away_what_does_not_fit(
-    registry_server: RegistryServer, topic: str
-) -> None:
+def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
     new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
     foreign = avro_records(registry_server.url, f"{topic}-other", OTHER, [{"id": "a"}])
@@ -174,7 +172,7 @@ def test_fail_fails_at_another_schema(registry_server: RegistryServer, topic: st
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_a_pinned_schema_that_can_not_be_used_is_told_before_anything_runs(
+def test_unusable_pinned_schema_is_reported_before_the_run(
     registry_server: RegistryServer, topic: str, version: int
 ) -> None:
     register(registry_server.url, f"{topic}-value", json.dumps(ANY_JSON), "JSON")
@@ -183,14 +181,14 @@ def test_a_pinned_schema_that_can_not_be_used_is_told_before_anything_runs(
         made.convert_schema(batch_of([]).schema)
 
 
-def test_a_field_of_a_column_s_name_is_told(registry_server: RegistryServer, topic: str) -> None:
+def test_field_with_a_column_s_name_is_reported(registry_server: RegistryServer, topic: str) -> None:
     same = {**ORDER, "fields": [{"name": "offset", "type": "long"}]}
     records = avro_records(registry_server.url, topic, same, [{"offset": 1}])
     with pytest.raises(ConfigurationError, match="two columns would have one name"):
         list(converter("avro", registry_server).convert(batch_of([records[0]])))
 
 
-def test_the_column_may_stay_and_be_another(registry_server: RegistryServer, topic: str) -> None:
+def test_source_column_may_stay_and_may_be_another(registry_server: RegistryServer, topic: str) -> None:
     (record,) = avro_records(registry_server.url, topic, "string", ["a"])
     batch = pa.record_batch({"key": [record], "value": [b"v"]})
     (piece,) = converter("avro", registry_server, column="key", keep_column=False).convert(batch)
@@ -245,7 +243,7 @@ def test_protobuf_s_first_message_is_named_in_two_ways(registry_server: Registry
     assert pieces == [[{"sku": "", "count": n} for n in range(3)]]
 
 
-def test_many_protobuf_messages_among_which_some_are_none(registry_server: RegistryServer, topic: str) -> None:
+def test_invalid_protobuf_messages_among_many_are_rejected(registry_server: RegistryServer, topic: str) -> None:
     number = register(registry_server.url, f"{topic}-value", PROTO, "PROTOBUF")
     values = [framed(number, b"\0\x10" + (b"\x05" if n % 7 else b"")) for n in range(5000)]
     pieces, rejected = converted(converter("protobuf", registry_server), [*values])
@@ -299,7 +297,7 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['syntax = "proto3"; import "none.proto"; message A {}', 'syntax = "proto3";'])
-def test_protobuf_that_can_not_be_compiled_turns_its_records_away(
+def test_protobuf_schema_that_cannot_be_compiled_rejects_its_records(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
     from distcommit.constructs.registry.client import RegisteredSchema
@@ -350,7 +348,7 @@ def test_json_schema(registry_server: RegistryServer, topic: str) -> None:
         ({"$ref": "#/definitions/none"}, "which is not there"),
     ],
 )
-def test_a_json_schema_without_columns_turns_its_records_away(
+def test_json_schema_without_columns_rejects_its_records(
     registry_server: RegistryServer, topic: str, broken: Any, said: str
 ) -> None:
     schema = {**JSON, "properties": {**JSON["properties"], "price": broken}}  # type: ignore[dict-item]
@@ -384,7 +382,7 @@ def client_of(guard: GuardedRegistry, credentials: str) -> dict[str, Any]:
     return {"ssl.ca.location": str(guard.ca_file), "basic.auth.user.info": credentials, "max.retries": "0"}
 
 
-def test_tls_and_a_password_that_stays_in_its_file_and_one_question_for_each_id(
+def test_tls_and_password_file_work_and_each_schema_id_is_requested_once(
     registry_server: RegistryServer, guard: GuardedRegistry, topic: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -406,7 +404,7 @@ def test_tls_and_a_password_that_stays_in_its_file_and_one_question_for_each_id(
     assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # another test may have cached it
 
 
-def test_wrong_credentials_and_unknown_certificates_are_told_without_the_secret(
+def test_wrong_credentials_and_unknown_certificates_are_reported_without_the_secret(
     guard: GuardedRegistry,
 ) -> None:
     refused = converter("avro", guard.url, client=client_of(guard, "reader:wrong-secret"))
@@ -427,7 +425,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_that(topic: str) -> None:
+def test_unreachable_or_silent_registry_is_transient_and_not_cached(topic: str) -> None:
     (port,) = free_ports(1)
     away = converter("avro", f"http://127.0.0.1:{port}/apis/ccompat/v7")
     with pytest.raises(TransientError, match="does not answer"):
@@ -439,7 +437,7 @@ def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_t
         assert converted(away, [record]) == ([VALUES[:1]], {})
 
 
-def test_settings_that_the_client_can_not_use_are_told_without_secrets(
+def test_settings_that_the_client_cannot_use_are_reported_without_secrets(
     registry_server: RegistryServer, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -471,7 +469,7 @@ def test_settings_are_checked_before_anything_runs(settings: Any, said: str) -> 
         validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
 
 
-def test_a_column_that_is_no_binary_is_refused() -> None:
+def test_column_that_is_not_binary_is_refused() -> None:
     made = converter("avro", "http://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="can't use the type"):
         made.convert_schema(pa.schema([("value", pa.string())]))

@@ -72,7 +72,7 @@ def mended(job: KafkaJob, problem: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_repair_killed_during_replay_is_finished_by_the_repeated_command(spark: SparkSession, tmp_path: Path) -> None:
     with job_that_has_run(tmp_path, spark) as job:
         for _ in range(TRIES):
             staged = half_published(job, spark)
@@ -90,7 +90,7 @@ def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_
 
 
 @pytest.mark.slow
-def test_killed_as_it_rebuilds_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_repair_killed_during_rebuild_is_finished_by_the_repeated_command(spark: SparkSession, tmp_path: Path) -> None:
     with job_that_has_run(tmp_path, spark) as job:
         half_published(job, spark)
         newest = max((tmp_path / "store" / "log" / "bucket=00000").glob("*.seg"))

@@ -78,7 +78,7 @@ def published(folder: Path, below: str = "*") -> Counter[tuple[str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_midst(tmp_path: Path) -> None:
+def test_repeated_snapshots_replace_each_other_in_spite_of_kills(tmp_path: Path) -> None:
     path, kills = snapshot_job(tmp_path), 0
     write_tables(tmp_path, 1)
     ran(path)
@@ -101,7 +101,7 @@ def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_mi
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_what_was_turned_away_of_the_newest_snapshot_is_added_to_it(tmp_path: Path) -> None:
+def test_rejected_records_of_the_newest_snapshot_are_added_to_it(tmp_path: Path) -> None:
     path = snapshot_job(tmp_path)
     for version in (1, 2):
         write_tables(tmp_path, version)
@@ -134,7 +134,7 @@ def produce_days(job: KafkaJob, version: int, *numbers: int) -> None:
 
 
 @pytest.mark.slow
-def test_days_that_come_anew_take_the_place_of_those_days_killed_in_their_midst(tmp_path: Path) -> None:
+def test_repeated_days_replace_those_days_in_spite_of_kills(tmp_path: Path) -> None:
     flow: dict[str, Any] = {
         "sink": {"partition_by": {"granularity": "day"}, "publish": "replace_partitions"},
         "converters": [{"type": "json", "fields": {"version": "int64"}}],

@@ -60,12 +60,12 @@ def rows_of(page: Page, column: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
-def test_axe_finds_nothing_that_bars_anybody(browser: Browser, report: str, size: tuple[int, int], dark: bool) -> None:
+def test_axe_finds_no_accessibility_violation(browser: Browser, report: str, size: tuple[int, int], dark: bool) -> None:
     with shown(browser, report, size, dark=dark) as page:
         assert violations(page) == []
 
 
-def test_no_name_and_no_message_runs_or_becomes_a_part_of_the_page(browser: Browser, report: str) -> None:
+def test_hostile_names_and_messages_stay_text_on_the_page(browser: Browser, report: str) -> None:
     told: list[str] = []
     with shown(browser, "about:blank") as page:
         page.on("console", lambda message: told.append(message.text))
@@ -90,7 +90,7 @@ def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report
         assert small == 0
 
 
-def test_on_a_phone_nothing_has_to_be_moved_aside_to_see_why(browser: Browser, report: str) -> None:
+def test_on_a_phone_reasons_are_visible_without_scrolling_sideways(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
         why = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
         assert why is not None
@@ -122,7 +122,7 @@ def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str
         assert page.evaluate("document.activeElement.textContent") == "Records", "the focus stays"
 
 
-def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path) -> None:
+def test_served_pages_link_to_each_other(browser: Browser, tmp_path: Path) -> None:
     job = Job.from_file(make_reported_job(tmp_path / "job"))
     refused: list[str] = []
     with served(job) as server, shown(browser, server.url) as page:
@@ -135,7 +135,7 @@ def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path)
     assert refused == []
 
 
-def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Browser, tmp_path: Path) -> None:
+def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: Path) -> None:
     """The test writes the store's records as the run would."""
     folder = tmp_path / "job"
     job = Job.from_file(make_reported_job(folder, ended=False))
@@ -204,7 +204,7 @@ def command(job_file: Path, *words: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_ended(tmp_path: Path) -> None:
+def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None:
     """One of a hundred datasets is held, and the run is killed once the others are published."""
     release, job_file = tmp_path / "release", tmp_path / "job.yaml"
     job_file.write_text(JOB.format(release=release))

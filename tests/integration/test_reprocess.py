@@ -73,7 +73,7 @@ def rejected(job: KafkaJob) -> int:
         ("output/_rejected/bad/_*", "--all"),
     ],
 )
-def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
+def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
         job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
@@ -93,7 +93,7 @@ def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern
         assert len(list(tmp_path.glob("output/_rejected/bad/*.parquet"))) == 1
 
 
-def test_what_kafka_gave_comes_back_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+def test_reprocessed_records_keep_kafka_s_columns(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         produce(job, "bad", b'{"n":1}', b'{"n":"two"}')
         assert Job.from_file(job.path, session=spark).run().succeeded
@@ -141,7 +141,7 @@ def data(folder: Path) -> list[Path]:
     return sorted((folder / "output" / "bad").rglob("*.parquet"), key=lambda path: path.name)
 
 
-def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Path, spark: SparkSession) -> None:
+def test_refused_reprocess_is_reported_and_changes_nothing(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         with pytest.raises(ConfigurationError, match="no store"):
             Job.from_file(job.path).reprocess("bad")
@@ -187,7 +187,7 @@ def stop(store: JobStore, urn: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
+def test_records_of_an_open_sequence_are_not_reprocessed(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
         killed_once(job, "output/_rejected/bad/_*", "bad")

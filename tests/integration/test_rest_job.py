@@ -80,7 +80,7 @@ def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, 
     assert Job.from_file(job.path).audit().gaps
 
 
-def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
+def test_list_with_a_problem_keeps_its_watermark_and_others_are_published(
     tmp_path: Path, spark: SparkSession, rest_server: RestServer
 ) -> None:
     job = RestJob(tmp_path, rest_server)
@@ -106,7 +106,7 @@ def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
     assert Job.from_file(job.path).audit(deep=True).exact
 
 
-def test_the_job_file_that_is_to_be_copied_runs(
+def test_example_job_file_runs(
     tmp_path: Path, spark: SparkSession, rest_server: RestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tickets = [{"id": n, "title": f"t{n}", "updated_at": f"2024-01-31T12:00:{n // 2:02d}Z"} for n in range(9)]
@@ -124,7 +124,7 @@ def test_the_job_file_that_is_to_be_copied_runs(
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_reading_and_of_a_commit_each_record_is_there_once(
+def test_runs_killed_while_reading_and_in_mid_commit_publish_each_record_once(
     tmp_path: Path, rest_server: RestServer
 ) -> None:
     job, kills = RestJob(tmp_path, rest_server), 0

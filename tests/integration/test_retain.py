@@ -26,7 +26,7 @@ def age_of_first_day() -> str:
 
 
 @pytest.mark.slow
-def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_expire_killed_in_its_commit_is_finished_by_the_repeated_command(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}) as job:
         job.produce(4, days=2)
         here = Job.from_file(job.path, session=spark)
@@ -55,7 +55,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
+def test_expire_of_rejected_records_killed_in_mid_work_is_finished_by_the_repeated_command(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """Two records of each topic are not JSON; one of them was rejected long ago."""
@@ -91,7 +91,7 @@ def produce_bad(job: KafkaJob) -> None:
     assert producer.flush(60) == 0
 
 
-def test_only_files_that_are_added_or_replaced_by_partition_are_retained(tmp_path: Path) -> None:
+def test_expire_is_only_for_files_that_are_appended_or_replaced_by_partition(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"t": 1}, sink={"partition_by": None, "publish": "replace"}) as job:
         with pytest.raises(ConfigurationError, match=r"sink\.publish: replace"):
             Job.from_file(job.path).retain("1d", dry_run=True)

@@ -80,7 +80,7 @@ class Tables:
 
 
 @pytest.mark.slow
-def test_each_row_is_where_it_belongs_with_all_of_its_columns_however_runs_are_killed(
+def test_published_filtered_and_reprocessed_rows_keep_all_columns_in_spite_of_kills(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     job, kills = Tables(tmp_path), 0

@@ -76,7 +76,7 @@ def counted(orders: pa.Table) -> list[int]:
 
 
 @pytest.mark.slow
-def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
+def test_each_dataset_follows_its_policy_and_its_published_schema(
     tmp_path: Path, registry_server: RegistryServer
 ) -> None:
     run = uuid.uuid4().hex[:8]
@@ -154,9 +154,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
 
 
 @pytest.mark.slow
-def test_work_units_that_are_read_at_once_are_held_against_each_other(
-    tmp_path: Path, registry_server: RegistryServer
-) -> None:
+def test_schemas_of_concurrent_work_units_are_compared(tmp_path: Path, registry_server: RegistryServer) -> None:
     run = uuid.uuid4().hex[:8]
     with kafka_job(
         tmp_path,
@@ -203,9 +201,7 @@ def kinds_of(folder: Path) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_is_killed(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, spark: SparkSession) -> None:
     names = ("evolves", "diverts", "pins", "stops", "fails", "accepts")
     many = [f"more-{number}" for number in range(30)]  # so that the commit takes long enough
     with kafka_job(

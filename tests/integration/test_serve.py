@@ -82,7 +82,9 @@ def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("told", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
-def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: signal.Signals, tmp_path: Path) -> None:
+def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
+    told: signal.Signals, tmp_path: Path
+) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent
     command = ["serve", str(jobs), "--json", "--look", "0.2"]
@@ -116,7 +118,7 @@ def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: sign
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whatever_becomes_of_runs_others_go_on_in_the_same_session(tmp_path: Path) -> None:
+def test_failed_runs_do_not_disturb_other_runs_in_the_same_session(tmp_path: Path) -> None:
     """One run hangs in mid-commit and is cancelled, one job fails each time, workers are killed, and one job is
     paused and triggered from another process. A killed session ends the service."""
     good = write_job(tmp_path, "good", "tests.integration.named_source:NamedSource", {"names": NAMES})
@@ -159,7 +161,9 @@ def cli(*words: object) -> int:
         ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
     ],
 )
-def test_what_can_not_be_served_is_refused_before_spark_starts(files: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_jobs_that_cannot_be_served_are_refused_before_spark_starts(
+    files: dict[str, str], why: str, tmp_path: Path
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with RunProcess(["serve", str(tmp_path)], tmp_path / "out", tmp_path / "err") as run:

@@ -65,7 +65,7 @@ time.sleep(600)
         time.sleep(0.01)
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_server_that_does_not_start_reports_why(tmp_path: Path) -> None:
     with (
         ServerProcess("broken", ["sh", "-c", "echo no disk; exit 1"], tmp_path / "log") as process,
         pytest.raises(ServerUnavailableError, match="broken ended while it started: no disk"),
@@ -159,7 +159,7 @@ def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:
+def test_command_prints_the_server_s_address_and_ends_it(tmp_path: Path) -> None:
     jars("kafka")
     command = [sys.executable, "-m", "tests.servers", "kafka"]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:

@@ -66,7 +66,7 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("before", "after"), [("topic", "partition"), ("partition", "topic")])
-def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_command(
+def test_changed_dataset_rule_is_refused_and_migrated_by_the_printed_command(
     tmp_path: Path, spark: SparkSession, before: str, after: str
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"dataset": before}) as job:
@@ -105,7 +105,7 @@ def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_co
 
 
 @pytest.mark.parametrize(("before", "after"), [("topic", "partition"), ("partition", "topic")])
-def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
+def test_printed_command_renames_datasets_and_back_again(
     tmp_path: Path, spark: SparkSession, before: str, after: str
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"dataset": before}) as job:
@@ -128,7 +128,7 @@ def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
         assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
 
 
-def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_them(
+def test_store_lost_after_datasets_were_renamed_is_rebuilt_with_the_new_names(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
@@ -162,9 +162,7 @@ def test_a_change_by_set_is_refused_and_in_the_printed_command(tmp_path: Path, s
         assert run(job, spark, *overrides_in(command)).totals.records_published == 0
 
 
-def test_a_store_without_a_record_takes_the_present_settings_with_its_next_run(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_store_without_recorded_settings_records_them_in_its_next_run(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
         run(job, spark)
@@ -191,7 +189,7 @@ def test_another_cluster_is_refused_before_anything_is_planned(tmp_path: Path, s
         assert run(job, spark).totals.records_published == 2, "brokers may be named in another way"
 
 
-def test_what_only_changes_how_new_files_look_or_what_is_read_may_change(tmp_path: Path, spark: SparkSession) -> None:
+def test_settings_of_new_files_and_of_the_selection_may_change(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 2}) as job:
         job.produce(5)
         run(job, spark)

@@ -94,9 +94,7 @@ def ran(path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_each_run_takes_the_place_of_the_one_before_also_where_nothing_is_left(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_each_run_replaces_the_previous_one_also_with_an_empty_snapshot(tmp_path: Path, spark: SparkSession) -> None:
     put(tmp_path, "t0", "a.parquet", [1, 2, 2], "old")
     path = spark_job(tmp_path, parquet(tmp_path, ["t0", "gone"]))
     for ids in ([7, 8], []):
@@ -131,7 +129,7 @@ def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_command_that_is_shown(
+def test_changed_options_and_a_reset_column_stop_a_dataset_until_the_printed_command(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     source = {**parquet(tmp_path, ["t0"]), "watermark": "id", "lookback": 0}
@@ -155,7 +153,7 @@ def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_comm
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(tmp_path: Path) -> None:
+def test_parquet_snapshots_are_complete_and_newest_in_spite_of_kills(tmp_path: Path) -> None:
     path, kills = spark_job(tmp_path, parquet(tmp_path)), 0
     for version in range(3):
         for table in TABLES:
@@ -169,9 +167,7 @@ def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(t
 
 
 @pytest.mark.slow
-def test_tables_of_postgresql_are_read_over_jdbc_each_row_once_however_runs_are_killed(
-    tmp_path: Path, postgres_server: PostgresServer
-) -> None:
+def test_jdbc_rows_are_published_once_in_spite_of_kills(tmp_path: Path, postgres_server: PostgresServer) -> None:
     """Times in a zone other than the database's and the machine's; the password comes from a file."""
     try:
         (driver,) = jars("postgresql-jdbc").glob("postgresql*.jar")

@@ -159,7 +159,7 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     assert [told.partition(": it is gone")[0] for told in audit.altered] == [str(path.relative_to(tmp_path / "output"))]
 
 
-def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_path: Path, spark: SparkSession) -> None:
     job = SqlJob(tmp_path)
     job.add(9)
     assert Job.from_file(job.path, session=spark).run().succeeded
@@ -181,7 +181,7 @@ def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_pat
     assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "it begins anew"
 
 
-def test_the_job_file_that_is_to_be_copied_reads_postgresql(
+def test_example_job_file_reads_postgresql(
     tmp_path: Path, spark: SparkSession, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with postgres_server.connect() as connection:
@@ -209,19 +209,17 @@ def test_the_job_file_that_is_to_be_copied_reads_postgresql(
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_runs_killed_in_mid_commit_publish_each_row_once_in_the_end(tmp_path: Path) -> None:
     killed_and_audited(SqlJob(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_of_queries_too_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_query_rows_are_published_once_in_spite_of_kills(tmp_path: Path) -> None:
     killed_and_audited(QueryJob(tmp_path))
 
 
-def test_a_query_that_is_changed_stops_its_dataset_until_the_command_that_is_shown(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_changed_query_stops_its_dataset_until_the_printed_command(tmp_path: Path, spark: SparkSession) -> None:
     job = QueryJob(tmp_path)
     job.add(9)
     assert Job.from_file(job.path, session=spark).run().succeeded
@@ -258,7 +256,7 @@ def test_a_large_table_is_read_by_several_work_units(tmp_path: Path, spark: Spar
     assert job.published() == job.expected()
 
 
-def test_a_writer_and_status_know_of_what_a_dataset_is_an_extract(tmp_path: Path, spark: SparkSession) -> None:
+def test_writer_and_status_know_the_table_that_a_dataset_extracts(tmp_path: Path, spark: SparkSession) -> None:
     job = SqlJob(tmp_path, tables=["u"], table_patterns=[], schema="main", table_type="snapshot_append")
     job.write("CREATE TABLE u (id INTEGER NOT NULL, shop TEXT NOT NULL, PRIMARY KEY (shop, id))")
     job.write("INSERT INTO u VALUES (?, ?)", [(1, "a"), (1, "b"), (2, "a")])
@@ -295,7 +293,7 @@ def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Itera
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_are_killed(
+def test_postgresql_snapshots_are_consistent_and_newest_in_spite_of_kills(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     tables, path, kills = [f"snap_{number}" for number in range(8)], tmp_path / "job.yaml", 0
@@ -337,7 +335,7 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_of_mariadb_too_each_row_is_there_once_in_the_end(tmp_path: Path, mariadb_server: MariadbServer) -> None:
+def test_mariadb_rows_are_published_once_in_spite_of_kills(tmp_path: Path, mariadb_server: MariadbServer) -> None:
     killed_and_audited(MariadbJob(tmp_path, mariadb_server))
 
 

@@ -33,7 +33,7 @@ def published(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
+def test_repeated_micro_batch_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
     """First the query dies after a commit that its checkpoint does not know.
 
     Then a dataset cannot be published, and the query ends with the others committed. The query is started again each
@@ -85,7 +85,7 @@ def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSessi
         job.assert_exact()
 
 
-def test_what_is_no_micro_batch_of_a_query_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_frame_that_is_not_a_micro_batch_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     job = Job.from_file(write_job(tmp_path))
     with pytest.raises(ConfigurationError, match="not called by a streaming query"):
         job.on_batch(spark.range(3).selectExpr("'a' AS shop", "id AS n"), 0)
@@ -96,7 +96,7 @@ def test_what_is_no_micro_batch_of_a_query_is_refused(tmp_path: Path, spark: Spa
 @pytest.mark.parametrize(
     ("column", "says"), [("store", "no column that names the dataset"), ("n", "does not name each row's dataset")]
 )
-def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, column: str, says: str) -> None:
+def test_column_without_a_dataset_name_is_refused(tmp_path: Path, spark: SparkSession, column: str, says: str) -> None:
     job = Job.from_file(write_job(tmp_path), [f"source.dataset_column={column}"])
     produce(tmp_path, 0, 5)
     with pytest.raises(StreamingQueryException, match=says):
@@ -106,7 +106,7 @@ def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, col
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_a_query_killed_in_mid_commit(tmp_path: Path, times: int) -> None:
+def test_query_killed_in_mid_commit_is_exact_after_its_restart(tmp_path: Path, times: int) -> None:
     """SIGKILL while datasets are sealed and not closed; the query is started again until it has read everything."""
     path = write_job(tmp_path)
     for batch in range(6):

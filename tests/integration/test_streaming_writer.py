@@ -67,7 +67,7 @@ def test_no_state_of_a_writer_is_ever_asked_for_or_given_back(kind: type[DataSou
 
 
 @pytest.mark.slow
-def test_the_drivers_side_is_told_of_a_batch_only_once_all_is_written_and_has_no_session(
+def test_driver_side_is_called_only_after_all_tasks_wrote_and_has_no_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()

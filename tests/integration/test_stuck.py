@@ -33,7 +33,7 @@ def in_the_way(job: KafkaJob, topic: str) -> Path:
     return path
 
 
-def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
+def test_permanently_failing_datasets_are_quarantined_and_released_together(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 1}, replay={"max_attempts": 2}) as job:
@@ -64,7 +64,7 @@ def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
         job.assert_exact()
 
 
-def test_a_whole_job_is_held_back_by_a_dataset_that_can_not_be_planned_and_everybody_is_told(
+def test_whole_job_held_back_by_an_unplannable_dataset_is_reported_everywhere(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 4, "scope": "job"}) as job:

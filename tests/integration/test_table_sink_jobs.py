@@ -184,7 +184,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", _first("postgresql"), indirect=True)
-def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
+def test_runs_killed_at_random_moments_publish_each_record_once(tmp_path: Path, place: Place) -> None:
     rng, each = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
@@ -211,7 +211,7 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", _first("sqlite"), indirect=True)
-def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
+def test_lost_and_rebuilt_store_publishes_each_record_once(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
         job.produce(50)
@@ -246,9 +246,7 @@ def produce_numbers(job: KafkaJob, each: int) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
-def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_killed(
-    tmp_path: Path, place: Place
-) -> None:
+def test_reprocessed_rows_reach_their_table_once_in_spite_of_kills(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, dict.fromkeys(TOPICS, 1), **checked(0)) as job:
         produce_numbers(job, 30)
         write_job(job, place.sink())
@@ -277,7 +275,7 @@ def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_ki
     assert place.in_doubt() == 0
 
 
-def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
+def test_server_that_prepares_nothing_is_reported_before_a_record_is_read(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     place = InPostgresql(tmp_path, postgres_server)
@@ -292,7 +290,7 @@ def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
     assert place.offsets() == {}
 
 
-def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_altered(
+def test_prepared_transactions_of_a_failed_dataset_are_rolled_back_so_that_its_table_can_be_altered(
     tmp_path: Path, preparing_server: PostgresServer
 ) -> None:
     place = InPostgresql(tmp_path, preparing_server)

@@ -269,9 +269,7 @@ def _with_server(kind: str, folder: Path) -> Iterator[ServedTarget]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(
-    tmp_path: Path, target: RefusingTarget
-) -> None:
+def test_dataset_refused_by_its_target_waits_and_others_are_committed(tmp_path: Path, target: RefusingTarget) -> None:
     job = FilesJob(tmp_path, target, datasets=6)
     job.arrive()
     assert job.run() == 0, job.said()
@@ -292,7 +290,7 @@ def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["kafka", "iceberg"])
-def test_a_target_that_is_killed_in_a_run_and_comes_back_has_each_record_once(tmp_path: Path, kind: str) -> None:
+def test_target_killed_in_a_run_and_restarted_has_each_record_once(tmp_path: Path, kind: str) -> None:
     with _with_server(kind, tmp_path) as target:
         job = FilesJob(tmp_path, target, datasets=60)
         job.arrive()

@@ -92,7 +92,7 @@ def job(tmp_path: Path) -> Iterator[FilesJob]:
     close_opened()
 
 
-def test_each_record_is_in_each_of_them_once(job: FilesJob, spark: SparkSession) -> None:
+def test_each_record_is_in_both_targets_once(job: FilesJob, spark: SparkSession) -> None:
     for _ in range(2):
         job.arrive()
         result = Job.from_file(job.path, session=spark).run()
@@ -103,7 +103,7 @@ def test_each_record_is_in_each_of_them_once(job: FilesJob, spark: SparkSession)
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_and_so_it_is_after_kills_with_no_data_file_left_that_no_table_has(job: FilesJob) -> None:
+def test_both_targets_are_exact_after_kills_without_orphaned_data_files(job: FilesJob) -> None:
     rng = random.Random(4)
     for _ in range(3):
         job.arrive()

@@ -78,7 +78,7 @@ class FailingJob:
         assert (audit.exact, audit.records) == (True, sum(self.sizes.values())), audit
 
 
-def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_the_end(
+def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     policies = {"stop_after_failed_runs": 3, "retry_across_runs": "always", "attempts": 1}
@@ -115,9 +115,7 @@ def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_th
     assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(found), "from 300 up to 303, never failed"]
 
 
-def test_killed_as_a_task_waits_to_try_again_the_other_datasets_are_committed_already(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_run_killed_during_a_retry_delay_has_committed_the_other_datasets(tmp_path: Path, spark: SparkSession) -> None:
     job = FailingJob(tmp_path, {"good": 250, "bad": 300, "fine": 40}, {"attempts": 3, "retry_wait_s": 600})
     job.write("bad")
     with RunProcess(["run", str(job.path), "--json"], tmp_path / "run.out", tmp_path / "run.err") as run:

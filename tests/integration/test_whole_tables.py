@@ -67,7 +67,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> OneTable:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_one_that_its_table_refuses_holds_the_others_and_whatever_is_killed_each_record_is_there_once(
+def test_dataset_refused_by_its_table_holds_the_others_and_is_exact_in_spite_of_kills(
     tmp_path: Path, target: OneTable
 ) -> None:
     job = FilesJob(tmp_path, target, datasets=5)

@@ -217,7 +217,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> 
     close_opened()
 
 
-def test_a_table_follows_also_in_mid_work_unit_and_takes_narrow_records_later(job: WideningJob) -> None:
+def test_table_is_widened_in_mid_work_unit_and_takes_narrow_records_later(job: WideningJob) -> None:
     """Delta follows where it can: an additional column."""
     wide = not isinstance(job.tables, InDelta)
     job.write(evolve="add_columns")
@@ -235,7 +235,7 @@ def test_a_table_follows_also_in_mid_work_unit_and_takes_narrow_records_later(jo
     job.assert_exact()
 
 
-def test_what_a_table_may_not_become_is_refused_and_comes_whole_once_it_may(job: WideningJob) -> None:
+def test_refused_widening_is_committed_completely_once_allowed(job: WideningJob) -> None:
     job.arrive()
     job.arrive("other")
     job.run()
