@@ -1,4 +1,4 @@
-"""Every arm publishes the same tree, and is measured on what it says it does."""
+"""Every arm publishes the same tree, and is measured on its stated operations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_arm_publishes_the_tree(name: str, spark: SparkSession, tmp_path: Pat
     if reason := arms[name].missing():
         pytest.skip(reason)
     sample = measure(arms[name], TINY, 0, tmp_path)
-    assert sample.parts.get("wall_s", sample.seconds) > 0  # what no-op jobs took is more than so small a tree
+    assert sample.parts.get("wall_s", sample.seconds) > 0  # the time of no-op jobs exceeds that of so small a tree
     assert not list(tmp_path.iterdir())
 
 

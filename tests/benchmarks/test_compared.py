@@ -1,4 +1,4 @@
-"""Ratios say what they compare."""
+"""Names of ratios state the compared figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The everyday case is a real one, its figures are those of the runs, and a noisy machine gives no ratio."""
+"""The everyday case is realistic, its figures are those of the runs, and a noisy machine gives no ratio."""
 
 from __future__ import annotations
 

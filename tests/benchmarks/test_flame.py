@@ -1,4 +1,4 @@
-"""What is at work is drawn."""
+"""Flame graphs show the functions at work."""
 
 from __future__ import annotations
 

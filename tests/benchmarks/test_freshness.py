@@ -1,4 +1,5 @@
-"""The time from produce to visible is of records that are all there once in the end, also if the service is killed."""
+"""The time from produce to visible is measured on records that are all published once, also if the service is
+killed."""
 
 from __future__ import annotations
 

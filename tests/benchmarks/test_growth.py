@@ -1,4 +1,4 @@
-"""The model finds what it is given, and executors on virtual time take what arithmetic says."""
+"""The model finds planted costs, and executors on virtual time take the computed time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard sees what got slower, says when it can't tell, and refuses what it can't measure."""
+"""The guard detects slowdowns, reports uncertainty, and refuses trees that it cannot measure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_tree_with_more_requests_is_slower(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_commit_is_measured_in_a_temporary_worktree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = tmp_path / "repository"  # this tree need not be one
+    repository = tmp_path / "repository"  # this tree may not be a repository
     for name in ("distcommit", "benchmarks", "tests"):
         shutil.copytree(HERE / name, repository / name, ignore=shutil.ignore_patterns("__pycache__"))
     me = ("-c", "user.name=guard", "-c", "user.email=guard@localhost")

@@ -1,4 +1,4 @@
-"""Copies of Kafka topics hold each record once, and the commit's share is of the time that was spent there."""
+"""Copies of Kafka topics hold each record once, and the commit's share refers to the time of the copy."""
 
 from __future__ import annotations
 

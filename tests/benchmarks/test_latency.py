@@ -1,4 +1,4 @@
-"""Operations wait where they are made, in every arm, and are counted by one server."""
+"""Operations wait at their caller, in every arm, and one server counts them."""
 
 from __future__ import annotations
 
@@ -95,5 +95,7 @@ def test_latency(spark: SparkSession, tmp_path: Path) -> None:
     )
     if "manifest" in results.skipped:
         pytest.skip(results.skipped["manifest"])
-    assert "latency_ours_over_manifest" in results.ratios  # without Spark's own part, which is no less than noise
+    assert (
+        "latency_ours_over_manifest" in results.ratios
+    )  # without Spark's own part, which is at least as large as noise
     assert results.ratios["operations_per_dataset_bare_2p_2t"] >= 5

@@ -1,4 +1,4 @@
-"""Looking at a large store is measured in processes that do what people do."""
+"""Inspection of a large store is measured in the processes that a user starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison with peers: its audit tells what is lost or doubled, its table who is better, and it really runs."""
+"""The comparison with peers: its audit finds losses and duplicates, its table the better peer, and it really runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOPICS = 2
 
 
 def write(folder: Path, topic: int, *numbers: int, text: bool = False) -> Path:
-    """A file of a topic with these records; values are bytes, or text as some peers have it."""
+    """Write a file of a topic with these records; values are bytes, or text for some peers."""
     path = folder / f"p.{topic_token(topic)}" / f"{'-'.join(map(str, numbers))}.parquet"
     path.parent.mkdir(exist_ok=True)
     values = [f"{number:012d} {1000 + number:013d} filler".encode() for number in numbers]
@@ -117,7 +117,7 @@ def test_file_names_in_the_log_of_sparks_file_sink_are_read(tmp_path: Path) -> N
     batch("0", "a%20b")
     batch("1", "c")
     assert committed_files(tmp_path) == {Path("/out/a b"), Path("/out/c")}
-    batch("2.compact", "a%20b", "d")  # as it is compacted, what is too old goes
+    batch("2.compact", "a%20b", "d")  # compaction drops entries that are too old
     batch("2", "z")
     batch("3", "e")
     (tmp_path / ".4.tmp").touch()

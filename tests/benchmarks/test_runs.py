@@ -1,4 +1,4 @@
-"""Questions about whole runs, tiny."""
+"""Questions about whole runs, at a tiny size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of sinks: a target that can't be had is missing with the reason, and never a figure."""
+"""Sink figures: an unavailable target is missing with the reason, and never has a figure."""
 
 from __future__ import annotations
 

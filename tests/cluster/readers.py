@@ -1,10 +1,9 @@
-"""Readers in a loop while runs commit and are killed: does anybody see a part of a dataset, or a torn cut of many?
+"""Readers in a loop while runs commit and are killed: no reader may see a partial dataset or an inconsistent snapshot.
 
 The job publishes all of its datasets or none. Each round adds one batch to each dataset, of two input files, which
-become two published files; a run is killed as soon as something of it is sealed, or a little later, and another one
-finishes. What is seen is counted by pyarrow from the files that `distcommit.read` names, and held against what was
-produced: a batch is there whole or not at all, none goes again, all datasets have the same, and a cut that is read
-again is what it was.
+become two published files. A run is killed once something of it is sealed, or a little later, and another one finishes.
+pyarrow counts the records of the files that `distcommit.read` names. A batch must be complete or absent, no batch
+disappears, all datasets agree, and a snapshot that is read again is unchanged.
 """
 
 from __future__ import annotations
@@ -35,9 +34,11 @@ Batches = dict[int, int]
 
 
 class ReadersResult(msgspec.Struct):
-    """What was seen. `views`: of one dataset, of which `partial` had a part of a batch, or went back; `cuts`: of all
-    datasets, of which `torn` had a part, half a job, one that went back, or were not what they had been; `gone`: that
-    were deleted meanwhile, which was told. `kills`: of runs, of which `in_commit` had sealed and not closed something.
+    """Counts of reads.
+
+    `views`: of one dataset; `partial` of them had a part of a batch, or went back. `cuts`: of all datasets; `torn` of
+    them were partial, showed half a job, went back, or had changed. `gone`: snapshots deleted meanwhile, which was
+    reported. `kills`: killed runs; `in_commit` of them had open sealed sequences.
     """
 
     datasets: int
@@ -54,7 +55,7 @@ class ReadersResult(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody has seen a part, and in the end everybody all."""
+        """Return whether no reader saw a partial commit, and the newest batch was seen in the end."""
         return not (self.partial or self.torn or self.problems) and self.newest_batch_seen == self.batches - 1
 
 
@@ -72,7 +73,8 @@ def _wrong(found: Batches, before: Batches) -> str:
 
 
 class Reader(threading.Thread):
-    """Reads until it is stopped: datasets by themselves, all of them at the newest cut, and at one that it knows."""
+    """Thread that reads until stopped: single datasets, all of them at the newest snapshot, and at a known older
+    one."""
 
     def __init__(self, path: Path, seed: int, result: ReadersResult) -> None:
         super().__init__(daemon=True)
@@ -86,7 +88,7 @@ class Reader(threading.Thread):
         while not self.stopped.is_set():
             try:
                 self.look()
-            except (CutGoneError, FileNotFoundError):  # a file that goes after it was named
+            except (CutGoneError, FileNotFoundError):  # a file that was deleted after it was named
                 self.result.gone += 1
             except NotSettledError:
                 self.stopped.wait(0.05)
@@ -95,7 +97,7 @@ class Reader(threading.Thread):
                 raise
 
     def look(self) -> None:
-        """One look."""
+        """Read once."""
         cut = distcommit.read(self._path)
         if not cut.datasets:
             self.stopped.wait(0.05)
@@ -157,7 +159,7 @@ def _produce(folder: Path, datasets: int, batch: int) -> None:
 
 
 def _strike(path: Path, number: int, wait_s: float, result: ReadersResult) -> None:
-    """Kills a run some time after it has sealed something, unless it is quicker."""
+    """Kill a run some time after it has sealed a dataset, unless it ends earlier."""
     watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
     with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
         while not run.has_ended and not watcher.pending():
@@ -177,11 +179,7 @@ def _finish(path: Path) -> None:
 
 
 def run_readers(folder: Path, say: Say, *, datasets: int, rounds: int, readers: int, seed: int) -> ReadersResult:
-    """Reads in so many threads while runs of the job come and go.
-
-    Returns:
-        what all of them saw, added up.
-    """
+    """Read in that many threads while runs of the job come and go; return the sum of all threads' results."""
     path, chance = _job_file(folder), random.Random(seed)
     Job.from_file(path).open_store(create=True)
     total = ReadersResult(datasets, batches=rounds)

@@ -1,5 +1,7 @@
-"""Sinks' main jobs at size: topics from Kafka to a target by `distcommit run`, killed from outside at random moments,
-then run to the end. What is visible is counted at the target, by queries that share no code with the sink.
+"""Sinks' main jobs at size: topics from Kafka to a target by `distcommit run`, killed at random moments, then run to
+the end.
+
+Queries that share no code with the sink count the visible records at the target.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ _TRIES = 3
 
 
 class TargetResult(msgspec.Struct):
-    """What was seen at a target; of several, each record counts at each of them.
+    """Counts at a target; if there are several, each record counts at each of them.
 
-    `in_doubt`: what neither is committed nor has gone: open transactions, data files of no table. `kills`: of whole
-    runs, by SIGKILL. `pending`: datasets whose sequence is not done.
+    `in_doubt`: open transactions and data files of no table. `kills`: of whole runs, by SIGKILL. `pending`: datasets
+    with an open sequence.
     """
 
     produced: int = 0
@@ -47,12 +49,12 @@ class TargetResult(msgspec.Struct):
 
     @property
     def is_exact(self) -> bool:
-        """Whether each record is there once, and nothing is left in between."""
+        """Return whether each record is there once, and nothing is left unfinished."""
         return not (self.duplicates or self.missing or self.in_doubt or self.pending)
 
 
 class SinksResult(msgspec.Struct):
-    """`left_out`: targets that were not run, with the reason."""
+    """Results of all targets. `left_out`: skipped targets, with the reason."""
 
     targets: dict[str, TargetResult] = {}
     left_out: dict[str, str] = {}
@@ -60,26 +62,26 @@ class SinksResult(msgspec.Struct):
 
     @property
     def is_exact(self) -> bool:
-        """Of all targets that were run."""
+        """Return whether all targets that ran are exact."""
         return bool(self.targets) and all(target.is_exact for target in self.targets.values())
 
 
 def run_sinks(
     folder: Path, say: Say, *, topics: int, records: int, kills: int, seed: int = 1, only: Sequence[str] = ()
 ) -> SinksResult:
-    """Runs the main jobs of all targets, or of those that are named.
+    """Run the main jobs of all targets, or of the named ones.
 
     Args:
-        folder: takes job files and what runs print.
-        say: told what happens, a line each.
-        topics: how many each job reads.
+        folder: for job files and the runs' output.
+        say: receives each event, a line each.
+        topics: the number that each job reads.
         records: of all topics together, produced a share before each run.
         kills: how many runs are killed.
-        seed: chooses when.
+        seed: chooses the moments.
         only: names of targets.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker to be had.
+        ServerUnavailableError: if no Kafka broker is available.
     """
     result = SinksResult()
     with KafkaServer(heap_mb=1024) as broker:

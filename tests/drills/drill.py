@@ -1,4 +1,4 @@
-"""A job that is broken, and somebody on call who types what `distcommit status` prints."""
+"""A broken job, and an operator who types the commands that `distcommit status` prints."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _END_S = 900.0
 
 
 class NotBrokenError(Exception):
-    """The situation could not be made: the drill says nothing."""
+    """The situation could not be created; the drill has no result."""
 
 
 class Typed(msgspec.Struct):
-    """A command as it was typed, and its exit code."""
+    """A typed command and its exit code."""
 
     command: str
     exit_code: int
@@ -61,15 +61,15 @@ def line_of(problem: dict[str, Any]) -> str:
 
 
 def nothing() -> None:
-    """No act outside the system, and nothing to see to afterwards."""
+    """Do nothing: no action outside of the system, no follow-up."""
 
 
 @dataclass
 class Situation:
-    """A job with its file, the values that it was given, and the shell of who is on call.
+    """A job with its file, its input values, and the operator's shell.
 
-    `shell`: what the shell is started by; `seen_at`: where the job's folders are for who counts, if not where the job
-    has them.
+    `shell`: the command that starts the shell. `seen_at`: the job's folders as the test process sees them, if they
+    differ.
     """
 
     folder: Path
@@ -92,14 +92,14 @@ class Situation:
         return (self.seen_at or self.folder) / "staging"
 
     def write(self, **sections: Any) -> None:
-        """Write the job file; sections come to those of before, and those that are None go."""
+        """Write the job file; sections replace or add to the previous ones, and None removes one."""
         paths = {name: name for name in ("store", "staging", "output")}
         base: dict[str, Any] = {"job": "drill", "paths": paths, "spark": {"master": "local[2,4]"}, **self.config}
         self.config = {name: section for name, section in {**base, **sections}.items() if section is not None}
         self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
 
     def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Types a command, as it is, into a shell."""
+        """Run a command in a shell, exactly as printed."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         return subprocess.run(
@@ -113,14 +113,14 @@ class Situation:
         )
 
     def run(self, code: int, **env: str) -> str:
-        """A run as a schedule starts it, which has to end with that exit code; what it said."""
+        """Run the job as a schedule does; require that exit code, and return the output."""
         done = self.type(f"distcommit run {self.path} --json", **env)
         if done.returncode != code:
             raise NotBrokenError(f"a run ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-3000:]}")
         return done.stdout
 
     def start(self, command: str = "run") -> RunProcess:
-        """Starts a run, and does not wait for it."""
+        """Start a run in the background."""
         self.started += 1
         name = self.folder / f"run-{self.started}"
         return RunProcess([command, str(self.path), "--json"], name.with_suffix(".out"), name.with_suffix(".err"))
@@ -131,7 +131,7 @@ class Situation:
         return found
 
     def told(self, *words: str) -> dict[str, Any]:
-        """What a command that looks says, as JSON."""
+        """Return the JSON output of an inspection command."""
         done = self.type(" ".join(["distcommit", words[0], str(self.path), *words[1:], "--json"]))
         lines = done.stdout.strip().splitlines()
         if not lines:
@@ -140,8 +140,7 @@ class Situation:
         return told
 
     def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
-        """The values in all files of the output, and in those of records that were turned away: read by pyarrow, by the
-        files' own names alone."""
+        """Return the values in the output files and in the error files, read by pyarrow, by file names alone."""
         found: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
         for path in self.output.rglob("*.parquet"):
             within = path.relative_to(self.output).parts
@@ -152,18 +151,18 @@ class Situation:
 
 
 class KafkaSituation(Situation):
-    """One whose topics are on a broker."""
+    """Situation whose topics are on a broker."""
 
     brokers = ""
 
     def on(self, brokers: str, topics: Sequence[str], **sections: Any) -> None:
-        """Writes the job file for these topics."""
+        """Write the job file for these topics."""
         self.brokers = brokers
         source = {"type": "kafka", "brokers": brokers, "topics": list(topics)}
         self.write(**{"source": source, "sink": {"partition_by": {"granularity": "day"}}, **sections})
 
     def produce(self, topic: str, *values: bytes, days: int = 1, first: int = 0) -> None:
-        """Gives records to a topic's first partition, spread over days from that one on."""
+        """Produce records to a topic's first partition, spread over days from `first` on."""
         producer = Producer({"bootstrap.servers": self.brokers, "linger.ms": 5})
         for number, value in enumerate(values):
             producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + (first + number % days) * DAY_MS)
@@ -172,7 +171,7 @@ class KafkaSituation(Situation):
         self.given.update(values)
 
     def numbers(self, topic: str, records: int, days: int = 1) -> None:
-        """Gives so many records that no other is equal to."""
+        """Produce that many records with distinct values."""
         begin = self.given.total()
         values = [b'{"topic":"%s","n":%d}' % (topic.encode(), begin + number) for number in range(records)]
         self.produce(topic, *values, days=days)
@@ -187,16 +186,15 @@ def drilled(
     rejected: Counter[bytes] | None = None,
     gone: Counter[bytes] | None = None,
 ) -> Drilled:
-    """What somebody on call does: looks, does what is to be done outside the system, and types what is printed until
-    nothing is wrong.
+    """Act as the operator: inspect, act outside of the system, and type the printed commands until no problem is left.
 
     Args:
-        situation: what is broken.
-        cause: how the line that names the cause looks, a regular expression.
-        act: what a person has to do outside the system before.
-        afterwards: what else comes before it is counted.
-        rejected: what is to be among the records that were turned away.
-        gone: what the source has lost before it was read.
+        situation: the broken job.
+        cause: a regular expression for the line that names the cause.
+        act: the operator's action outside of the system, before the commands.
+        afterwards: further actions before the output is counted.
+        rejected: the expected rejected values.
+        gone: the values that the source lost before they were read.
     """
     result = Drilled()
     troubles = situation.troubles()
@@ -229,7 +227,7 @@ def drilled(
 
 
 def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
-    """Holds what is published against what was given."""
+    """Compare the published values with the input."""
     before = list(result.problems)
     audit = situation.told("audit", "--deep")
     if not audit.get("exact"):

@@ -1,4 +1,4 @@
-"""Commands that are refused, and name the one that has to come first, or the one that was meant."""
+"""Commands that are refused, and name the command that must come first or was meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.drills.registry import drill
 
 
 def _knows(printed: Printed, command: str, word: str = "a") -> None:
-    """Type a command that lists datasets, which must name one."""
+    """Type a command that lists datasets; it must list one."""
     if word not in printed.type(command):
         printed.result.problems.append(f"{command} does not name {word}")
 
@@ -84,7 +84,7 @@ def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
         situation.write(converters=[])
         printed.type(command)
         situation.run(0)
-        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        situation.given[b"poison"] += 1  # the error file stays beside the published files
         return printed.ended(rejected=Counter([b"poison"]))
 
 

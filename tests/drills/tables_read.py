@@ -1,4 +1,4 @@
-"""Tables of a database and lists that Spark reads, whose rows or settings have changed under their watermarks."""
+"""Tables and lists whose rows or settings have changed under their watermarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.rest import RestServer
 
 @dataclass
 class TablesHere(Here):
-    """A job that reads tables of SQLite."""
+    """Job that reads tables of SQLite."""
 
     key: str = "INTEGER PRIMARY KEY"
 
@@ -33,12 +33,11 @@ class TablesHere(Here):
         self.write(source={**base, "watermark": "id", "lookback": 0, **source}, commit={"buckets": 2})
 
     def do(self, statement: str, *values: object) -> None:
-        """Execute a statement."""
         with closing(sqlite3.connect(self.folder / "tables.db")) as connection, connection:
             connection.execute(statement, values)
 
     def insert(self, table: str, *ids: int, mark: str = "") -> None:
-        """Give a table rows."""
+        """Insert rows into a table."""
         for number in ids:
             value = f"{table}{mark}-{number}".encode()
             self.do(f"INSERT INTO {table} VALUES (?, ?)", number, value)
@@ -46,7 +45,7 @@ class TablesHere(Here):
 
 
 def _resolved(situation: Here, cause: str, command: str = "") -> Drilled:
-    """Run into it, type what is printed, and run again."""
+    """Run the job, type the printed command, and run again."""
     situation.run(1)
     printed = Printed(situation)
     found = printed.problem(cause)
@@ -200,7 +199,7 @@ def reader_exchanged(folder: Path) -> Drilled:
     situation.write(source={**source, "datasets": {"t": path}}, commit={"buckets": 2})
     situation.run(0)
     _parquet(situation, "t", 4, 5)
-    del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may come
+    del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may arrive
     situation.write(source={**source, "datasets": {"t": {**path, "pathGlobFilter": "*.parquet"}}})
     return _resolved(situation, "t could not be planned: the dataset was read by another reader")
 

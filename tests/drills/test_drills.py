@@ -1,4 +1,4 @@
-"""Each remedy that the product can print has a drill, and each drill is resolved by what is printed for it."""
+"""Each remedy that the product can print has a drill, and each drill is resolved by its printed remedy."""
 
 from __future__ import annotations
 

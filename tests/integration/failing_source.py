@@ -22,7 +22,8 @@ class FailingSource(Source):
     """Source that reads its options in each run.
 
     `sizes`: records by dataset. `broken`: a file with the names of datasets that cannot be read. `notes`: a folder
-    that records the states given to planning and the batches read."""
+    that records the states given to planning and the batches read.
+    """
 
     provenance = Provenance("partition", "offset")
 

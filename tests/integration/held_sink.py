@@ -17,7 +17,8 @@ class HeldSink(SqliteSink):
     """Sink that blocks in the middle of a commit batch.
 
     `half_way`: a file that is created when half of a batch is committed. `release`: the file that the committer
-    waits for. Ten datasets form a commit group."""
+    waits for. Ten datasets form a commit group.
+    """
 
     grouped_by: ClassVar[str] = "dataset-N"
 

@@ -16,7 +16,8 @@ class PausedSource(NamedSource):
     """Source that pauses the worker when its committer reaches an output folder.
 
     `at`: that folder of the output. `half_way`: a file that is created when the pause begins. `release`: the file
-    that the worker waits for. The worker observes its committer by Python's audit events."""
+    that the worker waits for. The worker observes its committer by Python's audit events.
+    """
 
     def __init__(self, names: list[str], at: str, half_way: str, release: str) -> None:
         super().__init__(names)

@@ -21,7 +21,8 @@ RELEASE = "release"
 class PlainSink(WriterSink):
     """Sink of lines below `folder`.
 
-    If the job is to be held, the writers of dataset-20 create the file HALF_WAY and wait for RELEASE."""
+    If the job is to be held, the writers of dataset-20 create the file HALF_WAY and wait for RELEASE.
+    """
 
     name: ClassVar[str] = "plain"
 

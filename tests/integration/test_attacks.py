@@ -1,7 +1,8 @@
 """Hostile schemas, records, files and servers in whole jobs.
 
 Nothing hostile is executed, each case fails or is rejected alone with its bound in the reason, and all other
-datasets of the job are published in the same run."""
+datasets of the job are published in the same run.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def is_below(above: int, pid: int, parents: Mapping[int, int]) -> bool:
 def bounded_workers() -> Iterator[None]:
     """Assert bounds on the memory of each Python worker and on the processor time of all of them.
 
-    Wall-clock time would depend on the other load of the machine."""
+    Wall-clock time would depend on the other load of the machine.
+    """
     for worker in python_workers():
         (worker / "clear_refs").write_text("5")  # reset the peak
     before_s = seconds_of_workers()

@@ -271,7 +271,8 @@ def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite
 ) -> None:
     """Two hosts write `app.jsonl` into folders of their own.
 
-    A run publishes the readable part of one file (`partial`), and the next run is killed while it commits the rest."""
+    A run publishes the readable part of one file (`partial`), and the next run is killed while it commits the rest.
+    """
     hosts = [f"{tmp_path}/in/{host}/{{dataset}}/*.jsonl" for host in ("host1", "host2")]
     broken = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 5000}}
     flow: dict[str, Any] = {"on_rejected": "divert", "converters": [FLOW["converters"][0], broken]}

@@ -1,7 +1,8 @@
 """Job files with the constructs that other jobs of these tests lack, forked into three branches and killed in
 mid-commit.
 
-pyarrow, fastavro and gzip read the published files; plain Python computes the expected records."""
+pyarrow, fastavro and gzip read the published files; plain Python computes the expected records.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A job that forks to files of all formats, in folders by fields and by hour.
 
 Each record is published once in each branch after kills in mid-commit, a lost store, and the reprocessing of
-rejected records."""
+rejected records.
+"""
 
 from __future__ import annotations
 

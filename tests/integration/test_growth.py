@@ -1,6 +1,7 @@
 """What sinks leave at their targets for each dataset and commit: bounded after a thousand runs.
 
-`pytest -m long -rP tests/integration/test_growth.py` prints the figures that the sinks' pages state."""
+`pytest -m long -rP tests/integration/test_growth.py` prints the figures that the sinks' pages state.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class Client:
     """Client of the product.
 
     `host`: the host that it is configured with. `connect`: connects there and sends the secret; it trusts the given
-    authority file, which this machine trusts too."""
+    authority file, which this machine trusts too.
+    """
 
     protocol: Protocol
     host: str

@@ -1,6 +1,7 @@
 """A job of JSON without declared fields: columns are inferred once for a dataset, by its first work unit.
 
-They are fixed with the first closed sequence, in spite of kills."""
+They are fixed with the first closed sequence, in spite of kills.
+"""
 
 from __future__ import annotations
 

@@ -379,7 +379,8 @@ def test_rebuilt_store_restores_topic_ids_and_offsets_without_records(
 ) -> None:
     """One topic is recreated, and another has aborted transactions.
 
-    The store is lost, and lost again after the topic was recreated between runs."""
+    The store is lost, and lost again after the topic was recreated between runs.
+    """
     again, holed = topics.make("again"), topics.make("holed")
     job = job_of(tmp_path, kafka_server, again, holed)
     topics.produce(again, *[b"old"] * 4)

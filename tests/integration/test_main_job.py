@@ -111,7 +111,8 @@ def test_driver_killed_at_many_points_is_exact_after_the_next_run(tmp_path: Path
     """SIGKILL to the driver's Python, to its JVM, or to the whole run, at points spread over the run.
 
     Each time the next run ends with everything published once. Of three points, the first (the whole run is killed)
-    is left to the tests of other file systems and sinks, and to the demo."""
+    is left to the tests of other file systems and sinks, and to the demo.
+    """
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(24)}, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))

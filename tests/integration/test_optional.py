@@ -1,7 +1,8 @@
 """A fork with an optional branch whose converter fails, by its command line.
 
 The other branch is committed, and the missing records are error records that are reprocessed once the converter is
-repaired."""
+repaired.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ NATIVE = {**ENDLESS, "class": "tests.integration.breaking_converter:Native"}
 def test_converter_in_native_code_that_never_returns_fails_its_datasets_alone(tmp_path: Path) -> None:
     """A signal does not interrupt native code: the worker is killed, and the next attempt skips the work unit.
 
-    One task has more such work units than Spark's attempts at a task, so that the ingest job is launched again."""
+    One task has more such work units than Spark's attempts at a task, so that the ingest job is launched again.
+    """
     flow = {**FLOW, "converters": [*FLOW["converters"], NATIVE]}
     spark = {"master": "local[2,2]", "partitions": 1}
     inbox = Inbox(tmp_path, **flow, limits={"construct_seconds": 4}, spark=spark)

@@ -356,7 +356,8 @@ def test_column_used_by_a_view_is_not_widened_and_takes_values_that_fit(target: 
 def test_a_table_costs_four_calls_whether_it_is_new_or_not(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """The calls come beside a savepoint and its COPY: a lookup, create and lock, the columns, and the ledger's row.
 
-    A run may be the first of thousands of tables, each with a long round trip to the server."""
+    A run may be the first of thousands of tables, each with a long round trip to the server.
+    """
     sink, execute, calls = target.sink(), psycopg.Connection.execute, list[object]()
 
     def counted(connection: psycopg.Connection, query: Any, *more: Any, **options: Any) -> Any:

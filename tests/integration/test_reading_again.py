@@ -1,6 +1,7 @@
 """`task.retry_across_runs` for files, tables, REST lists and Spark's readers.
 
-The next run reads the failed range again, up to its planned end, in spite of kills in between."""
+The next run reads the failed range again, up to its planned end, in spite of kills in between.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ NOW_S = 1_700_000_000
 class Read(ABC):
     """Input of a job: datasets with equal records numbered by `n`.
 
-    `waits`: whether the newest record waits for a later one."""
+    `waits`: whether the newest record waits for a later one.
+    """
 
     waits = False
     converters: Sequence[dict[str, Any]] = ()

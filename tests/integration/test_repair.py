@@ -33,7 +33,8 @@ def job_that_has_run(folder: Path, spark: SparkSession) -> Iterator[KafkaJob]:
 def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
     """Run once more so that some datasets are sealed with no file published, because a file blocks their folders.
 
-    Return the staged files of these datasets."""
+    Return the staged files of these datasets.
+    """
     job.produce(DAYS, days=DAYS)
     folders = [job.folder / "output" / topic for topic in STUCK]
     for path in folders:

@@ -1,6 +1,7 @@
 """Jobs with a replacing publisher, by the command line, killed in mid-commit.
 
-Only the newest snapshot is visible, and of daily partitions the newest version of each day."""
+Only the newest snapshot is visible, and of daily partitions the newest version of each day.
+"""
 
 from __future__ import annotations
 

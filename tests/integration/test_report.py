@@ -1,6 +1,7 @@
 """The run report in a real browser: only its own script runs, and it is usable by keyboard, phone and screen reader.
 
-The pages of a real job that is killed and run again are tested as well."""
+The pages of a real job that is killed and run again are tested as well.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Filtered, rejected and reprocessed rows of tables, in a job that is killed in the middle of its commit.
 
-Each row is in its place with all columns, and the audit reports how many are where."""
+Each row is in its place with all columns, and the audit reports how many are where.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Schemas that change while topics are read, from a real registry or from a converter.
 
 Compatible changes are published; others divert their records or stop their dataset. Published schemas are recorded
-with the sequence."""
+with the sequence.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Spark's own readers as sources: Parquet as snapshots, and PostgreSQL over JDBC by a watermark column.
 
-Runs are killed in mid-commit; plain Python verifies the output."""
+Runs are killed in mid-commit; plain Python verifies the output.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def put(folder: Path, table: str, file: str, ids: Sequence[int | None], text: st
 def published(folder: Path, *, newest: bool = False) -> Counter[tuple[str, int, str]]:
     """Return table, id and text of each row, as a reader without knowledge of commits sees them.
 
-    With `newest`, only the file with the highest epoch of each table, as replaced files stay until the next run."""
+    With `newest`, only the file with the highest epoch of each table, as replaced files stay until the next run.
+    """
     found: Counter[tuple[str, int, str]] = Counter()
     paths = sorted((folder / "output").glob("*/**/*.parquet"))
     for path in {each.parent if newest else each: each for each in paths}.values():

@@ -37,7 +37,8 @@ def test_repeated_micro_batch_publishes_nothing_twice(tmp_path: Path, spark: Spa
     """First the query dies after a commit that its checkpoint does not know.
 
     Then a dataset cannot be published, and the query ends with the others committed. The query is started again each
-    time."""
+    time.
+    """
     job = Job.from_file(write_job(tmp_path))
     for batch in range(2):
         produce(tmp_path, batch * 100, 100)

@@ -1,7 +1,8 @@
 """Jobs whose target refuses one dataset or is unavailable for a while, by `distcommit run` on real systems.
 
 The other datasets are committed, nothing is half committed, and in the end each record is there once, by queries
-that do not use the sinks' code."""
+that do not use the sinks' code.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Target(ABC):
 class RefusingTarget(Target):
     """Target that can refuse one dataset.
 
-    Attributes: refusal: the reason that is reported for that dataset."""
+    Attributes: refusal: the reason that is reported for that dataset.
+    """
 
     refusal: ClassVar[str]
 

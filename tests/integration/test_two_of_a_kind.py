@@ -1,6 +1,7 @@
 """A fork to two targets of each kind: two Delta locations, two Iceberg catalogs, two SQLite files, by `distcommit run`.
 
-Each target's own client finds each record once, also after kills."""
+Each target's own client finds each record once, also after kills.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`distcommit run` with a source of one unreadable dataset over several runs.
 
-It is killed during its retry delay, stopped, and released by the command that `status` prints."""
+It is killed during its retry delay, stopped, and released by the command that `status` prints.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Datasets that share a database table in a `scope: job` job, by `distcommit run` on real servers.
 
-A dataset that the table refuses holds the others, and in the end each record is there once."""
+A dataset that the table refuses holds the others, and in the end each record is there once.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Source columns that widen or are added later, and tables that follow or refuse, by `distcommit run`.
 
-The target is queried without the sinks' code."""
+The target is queried without the sinks' code.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Tables(ABC):
     """Tables of a job, as an independent client sees them.
 
     Attributes: folder: an empty folder of the test. widened: the types of the columns `n` and `x` once they are as
-    wide as the records'."""
+    wide as the records'.
+    """
 
     widened: tuple[str, str]
 

@@ -1,5 +1,8 @@
-"""A run with everything that a report shows, left by the product's own store classes, with names and messages of the
-worst kind: `python -m tests.jobs.reported_run FOLDER DATASETS` makes the store, for people who want to see the page."""
+"""A run with everything that a report shows, written by the product's own store classes, with hostile names and
+messages.
+
+`python -m tests.jobs.reported_run FOLDER DATASETS` creates the store, for a view of the page.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,10 @@ EPOCH = 1
 
 
 def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -> Path:
-    """The job file of a job with one run of so many datasets, one after the other of which is large; the first have
-    hostile names, and every twentieth has failed. Without `ended` the run died."""
+    """Create a job with one run of that many datasets, and return its job file.
+
+    One dataset is large, the first have hostile names, and every twentieth has failed. Without `ended` the run died.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     job_file = folder / "job.yaml"
     job_file.write_text(JOB)

@@ -1,4 +1,4 @@
-"""Which process of a run is which, so that one of them can be killed or stopped from outside."""
+"""Roles of a run's processes, so that one of them can be killed or stopped from outside."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
 
 
 def find(run: RunProcess, role: Role, others: Iterable[int] = ()) -> list[int]:
-    """Process ids of that role, among the run's live processes. In local mode no executor has a JVM of its own.
+    """Return the run's live processes of that role. In local mode no executor has a JVM of its own.
 
     Args:
         run: the run.
-        role: whom to find.
-        others: processes of a cluster, which are not the run's; its executors and workers are among them.
+        role: the role to find.
+        others: processes of a cluster outside of the run; its executors and workers are among them.
     """
     own = run.processes()
     commands = {pid: _command(pid) for pid in (*own, *(others if role in {"executor", "worker"} else ()))}
@@ -48,7 +48,7 @@ def find(run: RunProcess, role: Role, others: Iterable[int] = ()) -> list[int]:
 def strike(
     run: RunProcess, role: Role, what: signal.Signals, rng: random.Random, others: Iterable[int] = ()
 ) -> list[int]:
-    """Sends a signal to one process of that role (to every process for "all"); returns whom it reached."""
+    """Send a signal to one process of that role (to every process for "all"); return the reached ones."""
     found = find(run, role, others)
     chosen = found if role == "all" else [rng.choice(found)] if found else []
     reached = []

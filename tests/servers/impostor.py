@@ -1,7 +1,7 @@
-"""A server with a certificate of any kind that asks its clients for their secrets, and keeps all that they send.
+"""A server with a certificate of any kind that asks its clients for their secrets, and records what they send.
 
-It speaks as much of each protocol as a client needs to be told before it gives its password away. Tests require that a
-client which must verify the certificate sends none of it, and, as a control, that one which need not does.
+It speaks as much of each protocol as a client needs before it sends its password. Tests require that a client which
+must verify the certificate sends no secret. As a control, a client without verification must send it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Authority:
     """A certificate authority. `file` holds its certificate, for clients that trust it.
 
     Args:
-        folder: where its files go.
+        folder: for its files.
         name: of its files.
     """
 
@@ -76,7 +76,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
 
 @dataclass
 class Impostor:
-    """A running server. `received`: all that clients have sent, outside of TLS and inside."""
+    """A running server. `received`: all bytes from clients, outside of TLS and inside."""
 
     port: int
     received: bytearray = field(default_factory=bytearray)
@@ -91,11 +91,11 @@ class Conversation:
 
     @property
     def has_tls(self) -> bool:
-        """Whether the server offers TLS."""
+        """Return whether the server offers TLS."""
         return self._context is not None
 
     def receive(self, size: int = 1 << 16) -> bytes:
-        """Return what the client sends next; empty if it has gone."""
+        """Return the next bytes from the client; empty if it has gone."""
         got = self._connection.recv(size)
         self._server.received += got
         return got
@@ -105,7 +105,7 @@ class Conversation:
         self._connection.sendall(data)
 
     def start_tls(self) -> None:
-        """Go over to TLS, if the server has it."""
+        """Switch to TLS, if the server has it."""
         if self._context is not None:
             self._connection = self._context.wrap_socket(self._connection, server_side=True)
 
@@ -116,7 +116,7 @@ class Conversation:
 
 @contextmanager
 def impostor(protocol: Protocol, certificate: Path | None) -> Iterator[Impostor]:
-    """A server on all addresses of this machine; without a certificate it has no TLS."""
+    """Serve on all addresses of this machine, without TLS if there is no certificate."""
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -155,7 +155,7 @@ def impostor(protocol: Protocol, certificate: Path | None) -> Iterator[Impostor]
 
 
 def http(talk: Conversation) -> None:
-    """Speak HTTPS: take one request, refuse it."""
+    """Speak HTTPS: take one request and refuse it."""
     talk.start_tls()
     head = b""
     while b"\r\n\r\n" not in head and (got := talk.receive()):
@@ -221,6 +221,6 @@ def postgresql(talk: Conversation) -> None:
 
 
 def kafka(talk: Conversation) -> None:
-    """Go over to TLS, and take one request: the next one would have the password."""
+    """Switch to TLS, and take one request: the next one would have the password."""
     talk.start_tls()
     talk.receive()

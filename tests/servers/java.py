@@ -23,16 +23,17 @@ NO_NEWER_JAVA = "there is no newer Java"
 
 
 def cache_folder() -> Path:
-    """Where jars are kept: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
+    """Return the folder for jars: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distcommit"
 
 
 @functools.cache
 def jars(server: str) -> Path:
-    """A folder with the jars of `maven/<server>.xml`. The first call on a machine takes them from Maven Central.
+    """Return a folder with the jars of `maven/<server>.xml`; the first call on a machine downloads them from Maven
+    Central.
 
     Raises:
-        ServerUnavailableError: if Maven is missing or can't get them.
+        ServerUnavailableError: if Maven is missing or cannot download them.
     """
     pom = _POMS / f"{server}.xml"
     folder = cache_folder() / f"{server}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
@@ -48,7 +49,7 @@ def jars(server: str) -> Path:
         open(folder.parent / ".maven-lock", "w", encoding="utf-8") as lock,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as new,
     ):
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's local repository is not made for two processes at once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's local repository does not support two concurrent processes
         if folder.is_dir():
             return folder
         command = [maven, "-q", "-B", "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={new}/jars"]
@@ -62,7 +63,7 @@ def jars(server: str) -> Path:
 
 
 def _take_jars(archive: Path) -> None:
-    """Puts the jars of an archive, from whichever folder of it, in its place."""
+    """Move the jars of an archive, from whichever folder of it, to their place."""
     with tarfile.open(archive) as opened:
         for member in opened:
             if member.isfile() and member.name.endswith(".jar"):
@@ -80,16 +81,16 @@ def java_command(
     least: int = 17,
     for_long: bool = False,
 ) -> list[str]:
-    """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
+    """Return the command that runs a server's main class, in a small heap; warnings go to the standard error.
 
     Args:
-        server: which of `maven/`.
+        server: a file of `maven/`.
         main_class: the class to run.
-        *arguments: what it is told.
+        *arguments: its arguments.
         conf_dir: a folder of settings that come first on the class path.
         heap_mb: the largest heap, in megabytes.
-        least: the version of Java that it needs.
-        for_long: whether its code is compiled as well as Java can, which takes a minute of a processor.
+        least: the lowest Java version.
+        for_long: whether Java compiles its code fully, which takes a minute of a processor.
 
     Raises:
         ServerUnavailableError: if there is no such Java, or as `jars`.
@@ -111,7 +112,7 @@ def java_command(
 
 
 def keytool(*arguments: str) -> None:
-    """Runs the JDK's tool for keys and certificates.
+    """Run the JDK's tool for keys and certificates.
 
     Raises:
         ServerUnavailableError: if there is no Java, or keytool fails.
@@ -123,7 +124,7 @@ def keytool(*arguments: str) -> None:
 
 @functools.cache
 def _newer_java(least: int) -> str:
-    """Any Java on this machine of that version or a later one."""
+    """Return any Java on this machine of that version or a later one."""
     for program in (_program("java"), *sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")))):
         done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
         found = re.search(r'version "(\d+)', done.stderr)

@@ -1,4 +1,4 @@
-"""What readers of committed records see in Kafka topics, by a plain consumer."""
+"""The records that read-committed consumers receive from Kafka topics, by a plain consumer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMEOUT_S = 60.0
 
 
 def committed_records(brokers: str, topics: Iterable[str]) -> Iterator[Message]:
-    """All of them in these topics, of which some may be missing; up to the first transaction that is still open."""
+    """Return the records of these topics, some of which may be missing, up to the first open transaction."""
     conf = {"bootstrap.servers": brokers, "group.id": "readers", "isolation.level": "read_committed", "log_level": 0}
     consumer = Consumer({**conf, "enable.partition.eof": True, "fetch.wait.max.ms": 10, "enable.auto.commit": False})
     try:

@@ -24,8 +24,11 @@ _SETTINGS = ("listen_addresses=127.0.0.1", "fsync=off", "log_min_messages=warnin
 
 
 class PostgresServer(Server):
-    """Takes one user with a password. As root it runs as Debian's user `postgres`, since PostgreSQL refuses root.
-    `settings`: more of the server's, as `name=value`."""
+    """PostgreSQL server with one user and password.
+
+    As root it runs as Debian's user `postgres`, since PostgreSQL refuses root. `settings`: more server settings, as
+    `name=value`.
+    """
 
     password = _PASSWORD
 
@@ -35,16 +38,16 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """The database, without the password."""
+        """Return the URL of the database, without the password."""
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/postgres"
 
     def connect(self) -> psycopg.Connection:
-        """A connection that commits each statement, unless it is told not to."""
+        """Return a connection in autocommit mode unless set otherwise."""
         where = {"host": "127.0.0.1", "port": self.port, "user": _USER, "password": _PASSWORD, "dbname": "postgres"}
         return psycopg.connect(**where, autocommit=True)  # type: ignore[arg-type]
 
     def kill(self) -> None:
-        """SIGKILL to the server, and to those of its processes that serve connections: they are no group of its own."""
+        """Kill the server and its connection processes, which are not a process group, by SIGKILL."""
         self._process.kill()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -52,7 +55,7 @@ class PostgresServer(Server):
                     os.kill(int(process.name), signal.SIGKILL)
 
     def restart(self) -> None:
-        """Kills it, and starts it again on its port and folder, once nothing of it is left."""
+        """Kill the server, and start it again on its port and folder once all its processes are gone."""
         self.kill()
         (self._folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # its process may be left as a zombie
         for _ in range(_TRIES - 1):
@@ -97,7 +100,7 @@ class PostgresServer(Server):
 
 
 def _programs() -> Path:
-    """The folder of the newest server's programs, or that of those on PATH.
+    """Return the folder of the newest server's programs, or of those on PATH.
 
     Raises:
         ServerUnavailableError: if there are none.

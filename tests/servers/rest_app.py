@@ -1,16 +1,16 @@
-"""`python rest_app.py PORT`: lists of records over HTTP, in each way of paging, and what may go wrong with them.
+"""`python rest_app.py PORT`: lists of records over HTTP, with each way of paging and its possible faults.
 
-`PUT /lists/NAME` has all that is known of a list, as JSON:
+`PUT /lists/NAME` takes the definition of a list, as JSON:
 
-    rows      the JSON of each record, as text, in the order in which they are given
-    field     the field that `since` and `until` are of; `is_number` whether it holds numbers
+    rows      the JSON of each record, as text, in the order of the answers
+    field     the field that `since` and `until` refer to; `is_number` whether it holds numbers
     limit     how many records an answer has
-    exclusive whether `since` leaves out its own value
-    first     answers that are given before all others: [status, headers, body]
-    header    a header and its value, without which all is refused
-    delay_s   how long each answer takes
+    exclusive whether `since` excludes its own value
+    first     answers that are sent before all others: [status, headers, body]
+    header    a header and its value, without which every request is refused
+    delay_s   the duration of each answer
 
-`GET /lists/NAME/asked` has the requests for it, with their headers. `GET /PAGING/NAME` gives an answer.
+`GET /lists/NAME/asked` returns the requests for it, with their headers. `GET /PAGING/NAME` returns a page.
 """
 
 from __future__ import annotations
