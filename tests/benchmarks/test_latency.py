@@ -97,5 +97,5 @@ def test_latency(spark: SparkSession, tmp_path: Path) -> None:
         pytest.skip(results.skipped["manifest"])
     assert (
         "latency_ours_over_manifest" in results.ratios
-    )  # without Spark's own part, which is at least as large as noise
+    )  # without Spark's own part, which may be mere noise
     assert results.ratios["operations_per_dataset_bare_2p_2t"] >= 5

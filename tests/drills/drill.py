@@ -38,9 +38,12 @@ class Typed(msgspec.Struct):
 
 
 class Drilled(msgspec.Struct):
-    """What came of a drill. `told`: the line that names the cause; `command`: the one below it, which was typed first;
-    `typed`: all of them, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and
-    by a count that shares no code with it. `seen`: the texts that were printed."""
+    """Result of a drill.
+
+    `told`: the line that names the cause. `command`: the command below it, which was typed first. `typed`: all typed
+    commands, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and by a count
+    that shares no code with it. `seen`: the printed texts.
+    """
 
     cause_told: bool = False
     told: str = ""

@@ -1,4 +1,4 @@
-"""What readers see of a simulated job at each cut that is kept, held against what they have to see."""
+"""The content of each snapshot of a simulated job, compared with the required content."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ Seen = Mapping[str, tuple[int, int, int]]
 
 
 def datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:
-    """How far the datasets of a cut are. Raises as `read_chain`."""
+    """Return the positions of a snapshot's datasets.
+
+    Raises as `read_chain`.
+    """
     chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
     return {urn: seen for chain in chains for urn, seen in chain.items()}
 
 
 def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
-    """What a reader gets at each cut that is kept, the newest first. Raises if one can't be read."""
+    """Return a reader's result at each existing snapshot, the newest first; raise if one cannot be read."""
     for root in valid_manifests(store.fs, store.roots.store, store.job_log().refresh()):
         yield (
             root.name,
@@ -45,8 +48,11 @@ def _passed(seen: DatasetSnapshot) -> int:
 
 
 def cut_violation(store: JobStore) -> str:
-    """What is wrong with the cuts that are kept; empty if each can be read, none shows a dataset behind the one before
-    it, and that of a run that has ended last shows what the logs say."""
+    """Return a violation of the existing snapshots.
+
+    Each must be readable, none may show a dataset behind the previous one, and that of the last ended run must agree
+    with the logs.
+    """
     newer: dict[str, DatasetSnapshot] | None = None
     fold = store.job_log().refresh()
     has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch

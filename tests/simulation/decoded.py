@@ -1,4 +1,4 @@
-"""Reads stored bytes once: recoveries from crashes of one run find the same segments and tables again and again."""
+"""A cache of decoded bytes: recoveries from crashes of one run read the same segments and tables repeatedly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ changes."""
 
 @contextmanager
 def decoded_once() -> Iterator[None]:
-    """What was decoded once is given again in here. Bytes that can't be read are looked at each time."""
+    """Cache decoded values in the block; unreadable bytes are decoded each time."""
     with ExitStack() as stack:
         for module, name, kept in _DECODERS:
             stack.enter_context(patch.object(module, name, functools.lru_cache(kept)(getattr(module, name))))

@@ -1,21 +1,23 @@
-"""Histories with a fault: every operation of every scenario's run goes wrong, one at a time. Whatever the run says, an
-undisturbed run afterwards must make all exact. The same for every operation of what people do by hand: afterwards the
-next run and the command once more, in this order or the other, must make all right; what was answered is durable.
+"""Histories with a fault: every operation of every scenario's run fails, one at a time.
 
-A history in its printed form is `name:KIND@N`, of a scenario or of a program by hand; N counts operations. KIND is
+Whatever the outcome of that run, an undisturbed run afterwards must make everything exact. Every operation of operator
+commands fails too. Afterwards the next run and the repeated command, in either order, must repair everything, and
+confirmed effects are durable.
+
+A history in its printed form is `name:KIND@N`, of a scenario or of an operator's program; N counts operations. KIND is
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
-  and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
-- `unsynced`: the N-th sync fails, and what it was to write is given up, as kernels do: a later sync succeeds and does
-  not write it; with `+` all syncs fail from there on. The power fails when all is over, or at one of a few places
-  before, and keeps nothing unsynced;
-- `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
-  nothing are not counted, and the error must say that nothing was written;
-- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
-  run comes that wants the lock, too (scenarios alone: people take no lock);
-- a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+  and only the answer is an error; with `/C` the power fails later, at the C-th of the tried crashes;
+- `unsynced`: the N-th sync fails, and its bytes are dropped, as kernels do: a later sync succeeds without writing them;
+  with `+` all syncs fail from there on. The power fails at the end, or at one of a few places before, and keeps nothing
+  unsynced;
+- `full`, `readonly`: from there on the storage accepts no more bytes, or no change; it can be read. Operations that
+  change nothing are not counted, and the error must state that nothing was written;
+- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set meanwhile, and another run
+  competes for the lock (scenarios alone: operator commands take no lock);
+- a kind of damage: the N-th read of a file of the store returns damaged bytes; with `+` so do all from there on.
 
-Faults one upon another are in turn with these (see `fault_chains`), in the order of `fault_orders`.
+Chains of faults take turns with these (see `fault_chains`), in the order of `fault_orders`.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ CRASHES = 4
 
 
 def replay(history: str) -> str:
-    """Plays one history and returns what was violated, if anything."""
+    """Play one history, and return the violation, if any."""
     if NEXT in history:
         return CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
@@ -94,7 +96,7 @@ def replay(history: str) -> str:
 def _violation_without_power(
     name: str, machine: SimulatedPosix, run: Callable[[], _Played], fault: Fault, history: str
 ) -> str:
-    """What is wrong if the power fails once all is over, or somewhere after the fault; nothing unsynced is left."""
+    """Return a violation if the power fails at the end, or somewhere after the fault, and nothing unsynced is left."""
     rng = random.Random(history)
     places: list[SimulatedPosix] = []
 
@@ -122,14 +124,14 @@ def _powerless(machine: SimulatedPosix) -> SimulatedPosix:
 
 
 def _violation_after(name: str, machine: SimulatedPosix) -> str:
-    """What is wrong once undisturbed runs came, or the command was given again."""
+    """Return a violation after undisturbed runs, or after the repeated command."""
     if name in PEOPLE:
         return _violation_by_hand(PEOPLE[name], machine)
     return _violation_of_runs(SCENARIOS[name], machine)
 
 
 def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
-    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
+    """Return a violation after some runs: the next run retries a failed replay."""
     wrong = ""
     for _ in range(scenario.world.max_attempts):
         wrong = recovery_violation(scenario, machine)
@@ -139,14 +141,14 @@ def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
 
 
 def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
-    """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
+    """Return an error of a full or read-only storage that does not report that nothing was written."""
     refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)
     return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
 
 
 def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
-    """What is wrong once the command was given again and a run came, and once a run came first."""
+    """Return a violation after the repeated command and a run, and after a run alone."""
     other = machine.after_kill()
     wrong = program_violation(program, machine)
     if not wrong:
@@ -162,7 +164,7 @@ def _watermarks(name: str, machine: SimulatedPosix) -> dict[str, Watermark]:
 
 
 def lost_answer(machine: SimulatedPosix) -> str:
-    """Which state a power loss takes back of those that the command was answered on."""
+    """Return a state after a power loss that has lost an effect which the command had confirmed."""
     now = _states(machine)
     for survivor in machine.after_power_loss(random.Random(0), 5, 6):
         then = _states(survivor)
@@ -186,7 +188,7 @@ def _found(name: str) -> SimulatedPosix:
 
 
 def _subject(name: str) -> Subject:
-    """A scenario or program as chains of faults strike it."""
+    """Return a scenario or program as a subject of fault chains."""
     if name in SCENARIOS:
         scenario = SCENARIOS[name]
         return Subject(
@@ -210,7 +212,7 @@ CHAINS = Chains({name: _subject(name) for name in NAMES})
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Whether there was an answer, or else the error."""
+    """Whether the command confirmed its effect, or else the error."""
 
     answered: bool
     error: Exception | None = None
@@ -219,8 +221,10 @@ class _Played:
 def _disturbed(
     name: str, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
 ) -> tuple[Fault, Callable[[], _Played]]:
-    """The fault, and the scenario's run, or what the person does, with it, which tells whether there was an answer; it
-    may fail instead, with a typed error."""
+    """Play the scenario's run or the operator's command with the fault; it may fail, with a typed error.
+
+    The result tells whether the command confirmed its effect.
+    """
     clock = SimulatedClock()
 
     def act(calls: PosixCalls) -> None:
@@ -275,7 +279,7 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def sites(name: str, kind: str) -> list[str]:
-    """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
+    """Yield the kinds of operations and places that the fault may strike in an undisturbed run, one by one."""
     if kind in (UNSYNCED, *REFUSING):
         return _traced(name, kind)
     return _traced(name, "cut" if kind in WHOLE else "slow" if kind in TIMES else "EIO")
@@ -289,7 +293,7 @@ def _traced(name: str, kind: str) -> list[str]:
 
 
 def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, number: int) -> SimulatedPosix:
-    """What a power loss leaves at one of a few places in that run."""
+    """Return the machine after a power loss at one of a few places in that run."""
     rng = random.Random(history)
     crashes = [
         survivor for crash, survivor, _ in crashes_of(machine, lambda calls: run(), rng, _few(rng)) if crash.state

@@ -1,5 +1,7 @@
-"""What stands in the logs, held against the reference model: each record is valid where it stands and of the epoch of
-who wrote it, each checkpoint is what the records below it say, and so is the product's own fold.
+"""The content of the logs, compared with the reference model.
+
+Each record is valid at its place and of its writer's epoch, each checkpoint agrees with the records below it, and so
+does the product's own fold.
 """
 
 from __future__ import annotations
@@ -44,30 +46,30 @@ _OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)
 
 
 class LogWatch:
-    """Every record that was ever put into the logs of a store, also of segments that were truncated since; in logs
-    of every generation.
+    """Every record that was ever put into the logs of a store, including truncated segments and logs of all
+    generations.
 
     Args:
-        store: the store as it is when the watch begins.
+        store: the store at the beginning of the watch.
     """
 
     def __init__(self, store: JobStore) -> None:
         self._records = {log.folder: _standing(log) for log in _logs(store)}
 
     def saw(self, path: str, data: bytes) -> None:
-        """Takes in that somebody has put a file. Of a number that was truncated away nobody takes notice."""
+        """Record that a file was put. A segment of a truncated number is ignored."""
         folder, _, name = path.rpartition("/")
         number, records = segment_number(name), self._records.setdefault(folder, [])
         if number is not None and (not records or number > records[-1][0]):
             records.append((number, decode_segment(data, path)))
 
     def violation(self, store: JobStore) -> str:
-        """What is wrong with the logs, if anything."""
+        """Return a violation of the logs, if any."""
         return _violation(store, self._records)
 
 
 def log_violation(store: JobStore) -> str:
-    """What is wrong with the logs as they stand, if anything."""
+    """Return a violation of the present logs, if any."""
     return _violation(store, {log.folder: _standing(log) for log in _logs(store)})
 
 
@@ -76,7 +78,7 @@ def _logs(store: JobStore) -> list[CommitLog]:
 
 
 def _standing(log: CommitLog) -> list[Placed]:
-    """The segments from the lowest checkpoint on of which all up to the newest are there, and sound."""
+    """Return the segments from the lowest checkpoint on that are sound and without a gap up to the newest."""
     found: list[Placed] = []
     for number, segment in log.segments():
         if found and number != found[-1][0] + 1:
@@ -143,8 +145,7 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
 
 
 def _decided(records: Sequence[Placed]) -> dict[int, bool]:
-    """Whether an epoch was decided on, of those whose fence stands in the job log: a decision comes after it, and older
-    ones are forgotten once nobody needs them."""
+    """Return whether an epoch with its fence in the job log was decided; unneeded older decisions are truncated."""
     found: dict[int, bool] = {}
     for _, segment in records:
         match segment.record:
@@ -156,7 +157,7 @@ def _decided(records: Sequence[Placed]) -> dict[int, bool]:
 
 
 def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:
-    """Held sequences are published if and only if their epoch was decided."""
+    """Return a violation unless held sequences are published exactly if their epoch was decided."""
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
@@ -170,7 +171,7 @@ def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> s
 
 
 def set_back(store: JobStore) -> int:
-    """How many records, by the logs as they stand, people have let be read a second time."""
+    """Return how many records operators have made runs read a second time, by the present logs."""
     records = 0
     for log in map(store.bucket_log, range(store.buckets)):
         model = LogModel()
@@ -187,7 +188,7 @@ def set_back(store: JobStore) -> int:
 
 
 def lost_files(store: JobStore) -> str:
-    """A file of a sequence that is to be finished, and is neither staged nor published; empty if there is none."""
+    """Return a file of an open sequence that is neither staged nor published; empty if there is none."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     for bucket in range(store.buckets):
         for state in store.bucket_log(bucket).refresh().datasets.values():

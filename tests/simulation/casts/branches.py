@@ -1,4 +1,4 @@
-"""In which branches and error branches of a forked flow records are, as files have them, and where they have to be."""
+"""Places of a forked flow's records: the branches and error branches in which they are, and in which they must be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Places = Callable[[str, int], Iterable[str]]
 
 
 def _live(store: JobStore) -> dict[str, list[str]]:
-    """By value, where it is live."""
+    """Return the live places of each value."""
     done, found = known_states(store), dict[str, list[str]]()
     for folder in read_published(store.fs, store.roots.output):
         for file in folder.live(done[folder.dataset_urn].done_epoch):
@@ -32,7 +32,7 @@ def _live(store: JobStore) -> dict[str, list[str]]:
 
 
 def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
-    """What is wrong with where records are live: each has to be as one of these flows says, and there are no others."""
+    """Return a misplaced record, if any: each must be where one of these flows puts it, and no others may exist."""
     found = _live(store)
     for urn, dataset in source.datasets.items():
         for partition, end in dataset.partitions.items():
@@ -45,11 +45,11 @@ def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
 
 
 def by_offset(_: str, offset: int) -> Iterable[str]:
-    """The places of `model_flow`."""
+    """Return the places of `model_flow` by offset."""
     return places_of(offset)
 
 
 def violation_of_branches(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """What is wrong where `model_flow` stands between source and sink."""
+    """Return a violation of `model_flow`'s places between source and sink."""
     wrong = violation_of(cast, machine, before)
     return wrong or misplaced(cast.world.store(machine), cast.source, by_offset)

@@ -1,4 +1,4 @@
-"""Casts for the interleaver: flows that fork and turn records away, and errors that are fed again."""
+"""Casts for the interleaver: flows that fork and reject records, and errors that are reprocessed."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def _forks_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _optional(flow: TaskFlow, *, fails: bool) -> TaskFlow:
-    """The flow with a right that is optional, and may fail."""
+    """Return the flow with an optional branch `right` that may fail."""
     left, right = flow.branches
     stages = (Stage("broken", Broken()),) if fails else right.stages
     return replace(flow, branches=(left, replace(right, stages=stages, optional=True)))
 
 
 def _forks_optional(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """In one attempt an optional branch fails, so that its records are errors; in the other it does not."""
+    """In one attempt an optional branch fails, so that its records are errors; in the other one it does not."""
     settings = new_run(machine, _FORKS, _OFFSETS)
     whole, without = (replace(settings, flow=_optional(settings.flow, fails=fails)) for fails in (False, True))
     return {"owner": ingests(without), "twin": ingests(whole), "drain": drains(settings)}
 
 
 def _without_right(_: str, offset: int) -> tuple[str, ...]:
-    """Where what a right that fails would have been given is an error of its."""
+    """Return the places when `right` fails: its records are errors of that branch."""
     places = places_of(offset)
     lost = (error_branch_of(RIGHT),) if {RIGHT, error_branch_of(RIGHT)} & set(places) else ()
     return *(place for place in places if place not in (RIGHT, error_branch_of(RIGHT))), *lost
 
 
 def _violation_of_either(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """Each record is where one of the attempts has it, and nowhere else."""
+    """Return a record that is where neither of the attempts puts it."""
     wrong = violation_of_exact(cast, machine, before)
     return wrong or misplaced(cast.world.store(machine), cast.source, by_offset, _without_right)
 
@@ -104,13 +104,13 @@ _reprocess = reprocesses(_MENDED, _MORE)
 
 
 def _feeding(machine: SimulatedPosix) -> RunSettings:
-    """A run that is about to feed what was turned away."""
+    """Begin a run that is about to reprocess rejected records."""
     _TURNING_AWAY.run(machine, _READ)
     return planned(_MENDED.begin_again(machine, _READ, ""))
 
 
 def _feeds(settings: RunSettings) -> Act:
-    """Attempts at its tasks, each of which reads the error files as its actor sees them."""
+    """Ingest its tasks; each reads the error files as its actor sees them."""
 
     def act(store: JobStore, scene: Scene) -> None:
         errors = ReprocessSource(store.fs, ROOTS.output, settings.flow)
@@ -126,13 +126,13 @@ def _finishes_feeding(settings: RunSettings) -> Act:
 
 
 def _reprocess_beside_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A run is about to read more while all errors are fed again."""
+    """A run is about to read more while all errors are reprocessed."""
     _TURNING_AWAY.run(machine, _READ)
     return {"zombie": finishes(new_run(machine, _MENDED, _MORE)), "reprocess": _reprocess}
 
 
 def _zombie_of_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Errors are about to be fed again while a run comes, and feeds them once more."""
+    """A reprocess is about to begin while a run comes and reprocesses the errors too."""
 
     def runs_and_feeds(store: JobStore, scene: Scene) -> None:
         runs(_MENDED, _MORE)(store, scene)
@@ -152,7 +152,7 @@ def _two_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _run_and_feed(cast: Cast, machine: SimulatedPosix) -> bool:
-    """A run, and all errors fed again once it has come."""
+    """Run, then reprocess all errors."""
     succeeded = cast.world.run(machine, cast.source).succeeded
     return cast.world.reprocess(machine, cast.source, "").succeeded and succeeded
 

@@ -1,4 +1,4 @@
-"""Casts for the interleaver: runs whose files take the place of a dataset's files, or of those of its partitions."""
+"""Casts for the interleaver: runs whose files replace a dataset's files, or those of its partitions."""
 
 from __future__ import annotations
 
@@ -72,20 +72,23 @@ def _twins(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _zombie(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A run is about to replace what an earlier one has put in the place of files that go now; then there is more, and
-    a newer run replaces all of that."""
+    """A run is about to replace the files of an earlier one, whose own replaced files are deleted now.
+
+    Then there is more to read, and a newer run replaces all of that.
+    """
     _about_to_replace(world, machine, _FIRST, _SECOND)
     return {"zombie": finishes(new_run(machine, world, _THIRD)), "run": runs(world, _FOURTH)}
 
 
 def _beside_reprocess(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Errors of two datasets are fed again while a run is about to replace the files of one of them, these too."""
+    """Errors of two datasets are reprocessed while a run is about to replace the files of one of them, errors
+    included."""
     replace(world, flow=TurningAway(frozenset({"a/0/1", "b/0/0"}))).run(machine, _SECOND)
     return {"zombie": finishes(new_run(machine, world, _MORE_OF_A)), "reprocess": reprocesses(world, _MORE_OF_A)}
 
 
 def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -> RunSettings:
-    """A run that has recovered, and is about to delete what was replaced, and to plan."""
+    """Return a run that has recovered, and is about to delete replaced files and to plan."""
     found: list[RunSettings] = []
 
     def stopping(launch: Launch) -> Launch:
@@ -110,8 +113,10 @@ def _dies_as_it_publishes(operation: Operation) -> None:
 
 
 def _late_twin(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Who planned could delete nothing of what was replaced, and who read was killed as it began to publish. A twin of
-    the one deletes folders in which nothing is left, and the drain publishes into these again."""
+    """The planning task could delete no replaced file, and the reading task was killed as it began to publish.
+
+    A twin of the first deletes empty folders, and the drain publishes into these folders again.
+    """
     _about_to_replace(world, machine, *_IN_TURN[:-1])
     begun = _about_to_plan(world, machine, _IN_TURN[-1])
     undeletable = Fault(errno.EIO, 0, _EVER, concerns=lambda name, _: name == "unlink")
