@@ -30,7 +30,7 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 @app.callback()
 def main() -> None:
     """Check the commit protocol, or the checkers. Exit 1 on a violation, or on a planted fault that is missed."""
-    logging.disable(logging.CRITICAL)  # crashes are what is done here; the product would report each
+    logging.disable(logging.CRITICAL)  # crashes are intended here; the product would report each
 
 
 @app.command("explore")
@@ -109,7 +109,10 @@ def mutants_command(
     keeps: Annotated[bool, typer.Option("--remember", help="Keep which tests notice what takes long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
+    """Break the product's code in hundreds of ways, each in a copy.
+
+    Exit with 1 if an unexplained change is not noticed.
+    """
     before = json.loads(after.read_text(encoding="utf-8")) if after is not None else None
     found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
     if to is not None:
@@ -135,8 +138,11 @@ def planted_command(
     to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page for people.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
-    each, or its tests; they begin with what was measured to come to it. Exits 1 if one is not found."""
+    """Plant faults one at a time and measure the time to find each.
+
+    Explore, interleave and faults look for it, or its tests do; they begin with the histories that were measured to
+    reach it. Exit with 1 if one is not found.
+    """
     found = planted(seconds, seed, processes, only, say=_say)
     if to is not None:
         before = to.read_text(encoding="utf-8") if to.exists() else ""
@@ -154,7 +160,7 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="Chooses whom, when and how.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Kills or freezes the main job on a real Spark, over and over, and audits it after each."""
+    """Kill or freeze the main job on a real Spark; audit after each strike."""
     start_cheaply()
     with tempfile.TemporaryDirectory(prefix="distcommit-soak-") as folder:
         result = soak(kills, seed, Path(folder), _say)
@@ -175,7 +181,10 @@ def peers_command(
     seed: Annotated[int, typer.Option(help="Chooses among the states of a power loss.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """Holds the same checker against the published rules of others; each has a violation, or this exits 1."""
+    """Run the same checker on the published rules of other systems.
+
+    Each rule has a violation; exit with 1 if one is not found.
+    """
     found = peers(seed)
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
@@ -192,7 +201,10 @@ def coverage_command(
     at_least: Annotated[float, typer.Option(help="Fail if less is reached in a package, in percent.")] = 95,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measures how much of the protocol's code explorer, interleaver and fault injector reach, lines and branches."""
+    """Measure the protocol's lines and branches that the checkers reach.
+
+    The checkers are explorer, interleaver and fault injector.
+    """
     found = coverage_of_checkers(seconds, seed)
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
@@ -211,7 +223,10 @@ def fuzz_command(
     seconds: Annotated[float, typer.Option(help="Stop after this long.")] = 3600,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Gives damaged bytes to every reader of stored bytes: only the documented errors may come back, and soon."""
+    """Give damaged bytes to every reader of stored bytes.
+
+    Readers may answer only with the documented errors, and soon.
+    """
     found = fuzz(inputs, seed, seconds)
     if as_json:
         typer.echo(json.dumps(found))

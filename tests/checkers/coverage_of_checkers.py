@@ -1,4 +1,4 @@
-"""How much of the commit protocol's code the explorer, the interleaver and the fault injector reach, by branch."""
+"""The part of the commit protocol's code that the explorer, the interleaver and the fault injector reach, by branch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _NEVER = (r"case _:\n\s+assert_never\(", r"assert_never\(", "raise AssertionErro
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """What was reached. `percent` and `whole` count lines and branches alike; `left` has the lines, and the branches
-    `from->to`, that were not reached, by file."""
+    """The reached code.
+
+    `percent` and `whole` count lines and branches alike. `left`: the unreached lines, and branches `from->to`, by file.
+    """
 
     whole: float
     percent: dict[str, float]
@@ -35,7 +37,7 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
     """Run each checker in a process of its own that is measured from its first import on, two at a time.
 
     Raises:
-        ConfigurationError: if a checker fails, or the package `coverage` is not there.
+        ConfigurationError: if a checker fails, or the package `coverage` is missing.
     """
     package = Path(distcommit.__file__).parent
     with tempfile.TemporaryDirectory(prefix="distcommit-coverage-") as folder:

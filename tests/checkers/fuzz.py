@@ -1,7 +1,7 @@
-"""Fuzzing: damaged bytes to every reader of stored bytes. Each must answer with a value or with the error it documents,
-soon, and without taking memory for what a length field says.
+"""Fuzzing: damaged bytes to every reader of stored bytes.
 
-Each input follows from the seed and its number, so that a failure is replayed by `input_of(seed, number)`.
+Each must return a value or raise its documented error, soon, and must not allocate memory for what a length field
+claims. Each input follows from the seed and its number, so that `input_of(seed, number)` replays a failure.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class _TooLongError(BaseException):
-    """The reader took too long. Not an Exception: no reader may handle it."""
+    """The reader exceeded its time. Not an Exception: no reader may handle it."""
 
 
 def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
-    """Gives readers damaged bytes, in a process of its own with bounded memory.
+    """Give readers damaged bytes, in a process of its own with bounded memory.
 
     Args:
-        inputs: how many.
+        inputs: their number.
         seed: chooses them.
-        seconds: when to stop even if fewer were tried.
+        seconds: a time limit.
 
     Returns:
-        plain values: `inputs` tried, `readers` with inputs of each, `failures` (different ones), `seconds`,
-        `refused` (inputs answered by a documented error), `peak_bytes` (growth of the process's resident memory).
+        plain values: `inputs` tried, `readers` with inputs of each, `failures` (different ones), `seconds`, `refused`
+            (inputs answered by a documented error), `peak_bytes` (growth of the process's resident memory).
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -87,7 +87,7 @@ def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
 
 
 def input_of(seed: int, number: int) -> tuple[Reader, bytes]:
-    """The reader and the bytes of one input."""
+    """Return the reader and the bytes of one input."""
     rng = random.Random(f"{seed}:{number}")
     reader = READERS[number % len(READERS)]
     if reader.name in INNER and rng.random() < 0.5:
@@ -96,7 +96,7 @@ def input_of(seed: int, number: int) -> tuple[Reader, bytes]:
 
 
 def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
-    """What the reader did that it does not document, if anything; and whether it refused the bytes."""
+    """Return the reader's undocumented answer, if any, and whether it refused the bytes."""
     try:
         reader.read(data)
     except reader.may_raise as error:
@@ -112,7 +112,7 @@ def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
 
 def _read_all(inputs: int, seed: int, seconds: float, place: Any, sender: Connection) -> None:
     logging.disable(logging.CRITICAL)
-    for reader in READERS:  # imports and pools first: they are not the inputs' memory
+    for reader in READERS:  # imports and pools first: their memory is not the inputs'
         wrong_answer(reader, reader.samples[0])
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_bytes() + _MEMORY_BYTES, resource.RLIM_INFINITY))
     signal.signal(signal.SIGALRM, _too_long)
@@ -154,7 +154,7 @@ def _failure(reader: Reader, number: int, error: str, data: bytes) -> Failure:
 
 
 def smallest(reader: Reader, data: bytes, same: Callable[[str], bool]) -> bytes:
-    """Cuts parts out of the input as long as the reader's wrong answer stays the same."""
+    """Remove parts of the input as long as the reader's wrong answer stays the same."""
     step = max(1, len(data) // 2)
     while True:
         place = 0

@@ -1,7 +1,7 @@
 """Small wrong changes to the product, made from its syntax trees, one at a time.
 
-Dropped storage operations, neighbouring ones in the wrong order, and comparisons that say the opposite: each is a
-hazard that some test must notice.
+Dropped storage operations, neighbouring ones in the wrong order, and inverted comparisons: each is a hazard that some
+test must notice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)
 
 _ANY, _LOG, _SELF = r".*", r"(.*log.*|self)$", r"(self|committer|BucketCommitter.*)$"
 _NEUTRAL: dict[str, tuple[str, str]] = {
-    # what it is called on, and what stands in its place
+    # the names that it is called on, and its replacement
     **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
     **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
     **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
@@ -87,9 +87,10 @@ _BOUNDARY = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One wrong product. `id` names it by module, function, kind of change and operation, not by where these stand.
+    """One wrong product.
 
-    `sources` are whole files, by path below the repository.
+    `id` names it by module, function, kind of change and operation, not by their position. `sources` are whole files,
+    by path below the repository.
     """
 
     id: str
@@ -99,20 +100,20 @@ class Mutant:
 
     @property
     def is_named(self) -> bool:
-        """Whether it was written by hand."""
+        """Return whether it was written by hand."""
         return self.id.split(":")[2] == "named"
 
 
 def path_of(module: str) -> str:
-    """The file of a module, below the repository."""
+    """Return the file of a module, below the repository."""
     return f"distcommit/{module.replace('.', '/')}.py"
 
 
 @cache
 def generated_mutants(root: Path) -> tuple[Mutant, ...]:
-    """All mutants of the product below `root`, in the order of modules and lines, no two of them the same program.
+    """Return all distinct mutants of the product below `root`, in the order of modules and lines.
 
-    Making them takes seconds; they are kept, as the modules do not change under a process.
+    Generating them takes seconds; they are cached, as the modules do not change during a process.
     """
     found: list[Mutant] = []
     for module in dict.fromkeys(MODULES):
@@ -130,7 +131,7 @@ def generated_mutants(root: Path) -> tuple[Mutant, ...]:
 
 
 def diff_of(path: str, before: str, after: str) -> str:
-    """The change, as a unified diff with little around it."""
+    """Return the change, as a unified diff with little context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
     return "\n".join(lines)
 
@@ -142,7 +143,7 @@ class _Module:
         self.module, self.text, self.source = module, text, Source(text)
 
     def drops(self) -> Iterator[Mutant]:
-        """Each storage operation left out, with a neutral value of its type in its place."""
+        """Yield mutants without one storage operation, which a neutral value of its type replaces."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
                 text, place, instead = self._text(node), self.source.place(node), value
@@ -157,7 +158,7 @@ class _Module:
                 )
 
     def swaps(self) -> Iterator[Mutant]:
-        """Neighbouring statements that both store something, the second one first."""
+        """Yield mutants with two neighbouring storing statements exchanged."""
         for node in ast.walk(self.source.tree):
             for _, body in ast.iter_fields(node):
                 if not isinstance(body, list) or not all(isinstance(part, ast.stmt) for part in body):
@@ -175,7 +176,7 @@ class _Module:
                     )
 
     def comparisons(self, *, boundaries: bool) -> Iterator[Mutant]:
-        """Each comparison turned round, and with `boundaries` also moved by one."""
+        """Yield mutants with one comparison inverted, and with `boundaries` also moved by one."""
         for node in ast.walk(self.source.tree):
             if not isinstance(node, ast.Compare):
                 continue
@@ -221,7 +222,7 @@ class _Module:
         return _on_one_line(self.source.text(*self.source.place(node)))
 
     def _line(self, node: ast.stmt) -> str:
-        """A statement in short: its first line, or all of a simple one."""
+        """Return a short form of a statement: its first line, or all of a simple one."""
         lines = self.text.splitlines()[node.lineno - 1 : node.end_lineno]
         return _on_one_line(" ".join(lines) if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign) else lines[0])
 
@@ -237,7 +238,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _neutral(node: ast.Call) -> str | None:
-    """What may stand in place of a storage operation; None if it is none."""
+    """Return the replacement of a storage operation; None if the call is not one."""
     called_on, value = _NEUTRAL.get(_called(node), ("", ""))
     receiver = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     if not value or bool(receiver) != bool(called_on) or not re.match(called_on, receiver):
@@ -246,14 +247,14 @@ def _neutral(node: ast.Call) -> str | None:
 
 
 def _operation(node: ast.stmt) -> ast.Call | None:
-    """The first storage operation in a statement, if there is one. What a nested function does counts not."""
+    """Return the first storage operation in a statement, if any, outside of nested functions."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return None
     return next((part for part in ast.walk(node) if isinstance(part, ast.Call) and _neutral(part)), None)
 
 
 def _swappable(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether the second one may come first: it does not need what the first one names."""
+    """Return whether the second one may come first: it does not need a name that the first one binds."""
     if isinstance(second, ast.Return | ast.Raise):
         return False
     bound = {part.id for part in ast.walk(first) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
@@ -265,12 +266,12 @@ def _on_one_line(text: str) -> str:
 
 
 def _names(node: ast.AST) -> str:
-    """An operation by what it mentions."""
+    """Return a name for an operation from the names that it mentions."""
     return " ".join(name for name in mentioned(node) if name != "self")
 
 
 def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
-    """Numbers those that have the same id as an earlier one."""
+    """Number those whose id equals an earlier one."""
     seen: Counter[str] = Counter()
     told = []
     for mutant in mutants:

@@ -1,7 +1,7 @@
-"""The explorer's checker on the published rules of other systems: it must find what is wrong with them.
+"""The explorer's checker on the published rules of other systems: it must find their violations.
 
-A checker that finds nothing in the product says something only if it finds what is known to be broken. The programs are
-in `peer_rules`, with sound ones in which nothing may be found.
+A checker that finds nothing in the product is evidence only if it finds known faults. The programs are in `peer_rules`,
+with sound ones in which nothing may be found.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ _RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class PeerFinding(msgspec.Struct, frozen=True):
-    """What is wrong with a peer's rule. `violation` and `history` are empty if nothing was found.
+    """A violation of a peer's rule.
 
-    `history`: the operations of the run that crashed, the crash, and the recovery. `crash`: its place as the explorer
-    writes it. `states_tried`: distinct states that a crash may leave, up to the first that violates.
+    `violation` and `history` are empty if nothing was found. `history`: the operations of the run that crashed, the
+    crash, and the recovery. `crash`: its place as the explorer writes it. `states_tried`: distinct states that a crash
+    may leave, up to the first that violates.
     """
 
     peer: str
@@ -54,16 +55,16 @@ class PeerFinding(msgspec.Struct, frozen=True):
 
 
 def peers(seed: int = 1) -> list[PeerFinding]:
-    """Crashes each peer's program at every operation, in the states that a kill or a power loss may leave.
+    """Crash each peer's program at every operation, in the states that a kill or a power loss may leave.
 
     Args:
-        seed: chooses among the states after a power loss where there are too many.
+        seed: chooses among the states after a power loss if there are too many.
     """
     return [first_violation(program, seed) for program in PROGRAMS]
 
 
 def first_violation(program: Program, seed: int = 1) -> PeerFinding:
-    """The violation with the shortest history."""
+    """Return the violation with the shortest history."""
     seen: set[int] = set()
     for crash, machine, made in _crashed_runs(program, random.Random(seed)):
         key = xxh3_64_intdigest(_RUN_ID.sub("#", repr([item[1:] for item in machine.files()])).encode())
@@ -79,7 +80,8 @@ def first_violation(program: Program, seed: int = 1) -> PeerFinding:
 
 
 def _crashed_runs(program: Program, rng: random.Random) -> Iterator[tuple[Crash, SimulatedPosix, list[str]]]:
-    """What a crash before each mutating operation of the second run may leave, with the operations before it."""
+    """Yield the states after a crash before each mutating operation of the second run, with the operations before
+    it."""
     machine = SimulatedPosix()
     for folder in (ROOT, OUTPUT, STAGING, STORE, STATE):
         machine.mkdir(folder)
@@ -103,7 +105,7 @@ def _crashed_runs(program: Program, rng: random.Random) -> Iterator[tuple[Crash,
 
 
 def _violation(program: Program, machine: SimulatedPosix) -> str:
-    """What is wrong at the crash or after recovery: as the product is judged by `World.violation`."""
+    """Return the violation at the crash or after recovery, by the rules of `World.violation`."""
     fs = LocalFileSystem(machine)
     before = program.watermark(fs) or 0
     missing = set(range(before)) - set(_published(fs) or ())
@@ -138,7 +140,7 @@ def _violation(program: Program, machine: SimulatedPosix) -> str:
 
 
 def _published(fs: LocalFileSystem) -> Counter[int] | None:
-    """How often each record is in the output; None if a file is torn."""
+    """Return how often each record is in the output; None if a file is truncated."""
     counted: Counter[int] = Counter()
     for entry in fs.list_folder(OUTPUT):
         if entry.name.startswith(TEMPORARY):
@@ -151,7 +153,7 @@ def _published(fs: LocalFileSystem) -> Counter[int] | None:
 
 
 def _shown(operation: Operation, machine: SimulatedPosix) -> str:
-    """The operation with the path for a descriptor (an inode number, here), and no ids."""
+    """Return the operation with the path for a descriptor (an inode number, here), and without ids."""
     path = operation.path
     if path.startswith("<"):
         path = next((known for known, inode in machine.walk("/") if f"<{inode}>" == path), path)

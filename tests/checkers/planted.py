@@ -1,12 +1,15 @@
-"""How long the checkers take to see a fault that somebody has made: faults are planted one at a time, and the same
-checkers run on each, from the same seed and with the same budget, until a history breaks.
+"""The time that the checkers take to see a planted fault.
 
-First it is measured which scenarios, programs and casts come to where each fault is, and whether it would make a
-difference there (`reach`): a fault's search begins with these, whatever fault it is. The sound product has to
-pass all that is played for that. Each fault has a process of its own, forked from one that has only imported the
-product; who has not found it gets more time once all others had theirs. What is found is played once more on the sound
-product: a history that breaks there, too, finds nothing. Where the checkers do not come to a fault, its tests are run
-instead, until one fails.
+Faults are planted one at a time, and the same checkers run on each, with the same seed and budget, until a history
+breaks.
+
+First it is measured which scenarios, programs and casts reach the place of each fault, and whether it would make a
+difference there (`reach`). A fault's search begins with these. The sound product must pass all histories of that
+measurement.
+
+Each fault has a process of its own, forked from one that has only imported the product. A search without a result gets
+more time once all others had theirs. A finding is played once more on the sound product: a history that breaks there,
+too, does not count. If the checkers do not reach a fault, its tests run instead, until one fails.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ _Answer = TypeVar("_Answer")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What became of one search. Without a `violation` nothing was seen. `history` is empty where the checker itself
-    broke before it had one."""
+    """Result of one search. Without a `violation` nothing was seen. `history` is empty if the checker itself failed
+    before."""
 
     checker: str
     history: str
@@ -54,8 +57,10 @@ class Found(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """A fault to be looked for in so many seconds of processor time, with a seed: histories to be played once more, and
-    names of others; and what was tried for it before."""
+    """A fault to look for, with seconds of processor time and a seed.
+
+    It has histories to be played once more, names of others, and the count of earlier tries.
+    """
 
     fault: Planted
     again: Sequence[tuple[str, str]]
@@ -83,20 +88,20 @@ def planted(
     say: Callable[[str], None] = lambda text: None,
     names: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Plants faults and lets the checkers look for each.
+    """Plant faults and let the checkers look for each.
 
     Args:
-        seconds: wall time for all; what is not found by then is not found.
-        seed: what the checkers choose.
-        processes: how many faults at a time.
+        seconds: wall time for all; later searches count as not found.
+        seed: the checkers' choices.
+        processes: the number of faults at a time.
         only: those whose name or class contains one of these texts, separated by commas.
-        budget_s: processor time for each, before it is the next one's turn.
-        say: told what became of each, a line each.
-        names: the checkers and what each is to choose from; all by default.
+        budget_s: processor time for each turn.
+        say: receives each result, a line each.
+        names: the checkers and the names each may choose; all by default.
 
     Returns:
         plain values: `planted`, `found`, `seconds_to_find` and `by` (checker, history and violation) by fault,
-        `not_found`, `sound` (what the unplanted product has passed as reach was measured), `seconds`, `seed`.
+            `not_found`, `sound` (what the unplanted product has passed as reach was measured), `seconds`, `seed`.
 
     Raises:
         ConfigurationError: if the sound product does not pass, or no fault is meant.
@@ -119,10 +124,10 @@ def planted(
 def reach_of(
     faults: Sequence[Planted], seed: int, processes: int, names: Sequence[tuple[str, str]] = ()
 ) -> list[Reached]:
-    """What each (checker, name) comes to, of all there are or of these.
+    """Return the faults that each (checker, name) reaches, of all or of these.
 
     Raises:
-        ConfigurationError: if a history breaks the sound product, or a fault can't be planted.
+        ConfigurationError: if a history breaks the sound product, or a fault cannot be planted.
     """
     chosen = names or [(checker, name) for checker, group in NAMES.items() for name in group]
     edits = {fault.name: fault.edits for fault in faults}
@@ -146,7 +151,7 @@ def reach_of(
 
 
 def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
-    """What became of each fault. Who has not found one waits for another turn, and then has more time."""
+    """Yield each fault's result. An unsuccessful search waits for another turn, and then has more time."""
     results: dict[str, Found] = {}
     searches: dict[Connection, tuple[_Aim, _Child]] = {}
     while (waiting or searches) and time.monotonic() < until:
@@ -206,7 +211,7 @@ def _told(fault: Planted, found: Found) -> str:
 
 
 def _forked(work: Callable[[Connection], object], *, has_children: bool = False) -> _Child:
-    """Start a process. One that has children of its own, as tests have, does not end with this one by itself."""
+    """Start a process. If it has children of its own, as tests have, it does not end with this one by itself."""
     answers, theirs = _fork.Pipe(duplex=False)
     process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=not has_children)
     process.start()
@@ -248,10 +253,10 @@ def _search(aim: _Aim, answers: Connection) -> None:
 
 
 def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:
-    """What a process answers.
+    """Return a process's answer.
 
     Raises:
-        ConfigurationError: if it died without an answer, as it does where a fault can't be planted.
+        ConfigurationError: if it died without an answer, such as for a fault that cannot be planted.
     """
     try:
         return msgspec.msgpack.decode(child.answers.recv_bytes(), type=kind)
@@ -272,14 +277,14 @@ def _end(child: _Child) -> None:
 
 
 def _wrong_again(found: Found) -> str:
-    """What is wrong with the sound product after the same history, or by the same test."""
+    """Return the violation of the sound product after the same history, or by the same test."""
     if found.checker == "tests":
         return first_failure([found.history])[1]
     return play_again(found.checker, found.history)
 
 
 def _confirmed(found: Found) -> Found:
-    """The same, or nothing if the sound product breaks on that history, too."""
+    """Return the finding, or nothing if the sound product breaks on that history, too."""
     if not found.violation or not found.history:
         return found
     again = _forked(lambda answers: answers.send(_wrong_again(found)), has_children=found.checker == "tests")

@@ -1,4 +1,4 @@
-"""The result of planting faults, as a page: which check notices each, and how fast."""
+"""The result of planting faults, as a page: the check that notices each, and its time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ROW = re.compile(r"^\| [^|]+ \| ([^|]+) \| ", re.MULTILINE)
 
 
 def planted_table(result: dict[str, Any], before: str = "") -> str:
-    """Return a page of a result of `planted`, a row a fault; `before`: the page of earlier ones, for other faults."""
+    """Return a page of a result of `planted`, a row for each fault; `before`: the page of earlier results, for other
+    faults."""
     rows = {match[1]: line for line in before.splitlines() if (match := _ROW.match(line))}
     kinds = {fault.name: fault for fault in PLANTED}
     for name in (*result["by"], *result["not_found"]):

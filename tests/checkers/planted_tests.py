@@ -1,7 +1,7 @@
-"""Runs tests in this process until one notices a planted fault.
+"""Tests in this process until one notices a planted fault.
 
-For faults in code that explorer, interleaver and fault injector do not come to, as sinks with targets of their own, the
-audit, and the lock of a job.
+They are for code that explorer, interleaver and fault injector do not reach, such as sinks with targets of their own,
+the audit, and the lock of a job.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _OWN = (
 
 
 class _First:
-    """The first test that fails, and why; how many have run."""
+    """The first failing test and its error; the number of tests that ran."""
 
     def __init__(self) -> None:
         self.id, self.why, self.ran = "", "", 0
 
     def pytest_configure(self) -> None:
-        """Keep no examples: what breaks a planted fault says nothing of the sound product."""
+        """Store no examples: an example that breaks a planted fault is no evidence about the sound product."""
         import hypothesis
 
         now = hypothesis.settings.get_profile(hypothesis.settings.get_current_profile_name())
@@ -48,7 +48,7 @@ class _First:
 
 
 def first_failure(tests: Sequence[str]) -> tuple[str, str, int]:
-    """Return the id of the first test that fails, why, and how many have run; without an id if none fails."""
+    """Return the id of the first failing test, its error, and how many have run; without an id if none fails."""
     found = _First()
     logging.disable(logging.NOTSET)
     os.chdir(ROOT)

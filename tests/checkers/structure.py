@@ -31,7 +31,10 @@ class Longest(msgspec.Struct, frozen=True):
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """What was counted. `lines` and `modules` are by package, without the demonstration and `distcommit.testing`."""
+    """Structure counts.
+
+    `lines` and `modules` are by package, without the demonstration and `distcommit.testing`.
+    """
 
     lines: dict[str, int]
     modules: dict[str, int]

@@ -1,5 +1,6 @@
-"""A reference model of one commit log in plain Python, written from the table of records in the design's section on the
-commit log, not from `protocol.validity`, so that a mistake in either shows as a difference.
+"""A reference model of one commit log in plain Python, written from the design's table of records.
+
+It is independent of `protocol.validity`, so that a mistake in either shows as a difference.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _NEEDS_AND_GIVES = {
 
 @dataclass(slots=True)
 class LogDataset:
-    """One dataset as the log model sees it."""
+    """One dataset's state in the log model."""
 
     status: str = "idle"
     sequence: SealedSequence | None = None
@@ -65,7 +66,7 @@ class LogDataset:
 
     @classmethod
     def of(cls, state: DatasetState) -> LogDataset:
-        """A dataset of which nothing is known but what is stored of it."""
+        """Return a dataset from its stored state alone."""
         return cls(
             state.status.value,
             state.sequence,
@@ -81,12 +82,12 @@ class LogDataset:
         )
 
     def has(self, epoch: int, *statuses: str) -> bool:
-        """Whether the sequence of that epoch is there, in one of these statuses."""
+        """Return whether the sequence of that epoch is present with one of these statuses."""
         return self.sequence is not None and self.sequence.epoch == epoch and self.status in statuses
 
 
 class LogModel:
-    """What one commit log means: feed it every record ever appended, in the order of their numbers."""
+    """The meaning of one commit log: append every record of the log, in the order of their numbers."""
 
     def __init__(self) -> None:
         self.fence = 0
@@ -101,7 +102,7 @@ class LogModel:
 
     @classmethod
     def beginning_at(cls, record: Checkpoint) -> LogModel:
-        """The model of a log whose segments below a checkpoint are gone: it is believed."""
+        """Return the model of a log that begins at a checkpoint, which is trusted."""
         model = cls()
         model.fence, model.run_id, model.decided = record.fence_epoch, record.fence_run_id, set(record.decided_epochs)
         model.datasets = {state.dataset_urn: LogDataset.of(state) for state in record.datasets}
@@ -111,11 +112,11 @@ class LogModel:
         return model
 
     def dataset(self, urn: str) -> LogDataset:
-        """The dataset; one never heard of is idle."""
+        """Return the dataset; an unknown one is idle."""
         return self.datasets.get(urn) or LogDataset()
 
     def append(self, record: Record) -> bool:
-        """Moves the model past a record; False if the record is not valid there, and so changes nothing."""
+        """Apply a record; return False if the record is invalid there, and so changes nothing."""
         if self.moved_to:
             return False
         match record:
@@ -160,7 +161,7 @@ class LogModel:
                 return self._rebuilt(record)
 
     def difference(self, fold: Fold) -> str:
-        """How a fold of the same records differs from the model; empty if it does not."""
+        """Return the difference between a fold of the same records and the model; empty if there is none."""
         mine = (self.fence, self.run_id, self.decided)
         theirs = (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs))
         if mine != theirs:
@@ -330,7 +331,7 @@ class LogModel:
 
 
 def _left_unread(unread: ReadFailure | None, low: Watermark | None, high: Watermark) -> ReadFailure | None:
-    """Of what was not read the partitions that a sequence, from which something was left out, has not moved."""
+    """Return the read failure for the partitions that an incomplete sequence has not moved."""
     if unread is None or low is None or high.incarnation != unread.expected_high.incarnation:
         return None
     ends = unread.expected_high.positions

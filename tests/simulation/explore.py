@@ -179,7 +179,7 @@ def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[His
         _in_turns([_of_scenario(SCENARIOS[name], first, found) for name in names if name in SCENARIOS]),
     ]
     if any(name in SCENARIOS for name in names):
-        kinds.append(_of_recoveries(first, random.Random(seed), found))  # the other kinds have provided one before its first turn
+        kinds.append(_of_recoveries(first, random.Random(seed), found))  # the others come before it
     return _in_turns(kinds)
 
 

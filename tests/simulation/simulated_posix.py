@@ -1,6 +1,6 @@
-"""A POSIX file system in memory that knows what would survive a power loss (`durable_tree`).
+"""A POSIX file system in memory that knows which parts would survive a power loss (`durable_tree`).
 
-It stands below `LocalFileSystem` in place of the kernel.
+It serves `LocalFileSystem` in place of the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SimulatedPosix(DurableTree):
     """The system calls of `PosixCalls` on an in-memory tree.
 
     Args:
-        gate: called before each mutating call; may raise `Crashed` or an OSError, or let other actors go first.
+        gate: called before each mutating call; may raise `Crashed` or an OSError, or let other actors proceed first.
     """
 
     def __init__(self, gate: Gate | None = None) -> None:
@@ -151,7 +151,7 @@ class SimulatedPosix(DurableTree):
         return real or "/"
 
     def symlink(self, target: str, path: str) -> None:
-        """A symbolic link at `path`, as somebody else's program makes it."""
+        """Create a symbolic link at `path`, as a foreign program does."""
         self._begin("symlink", path)
         folder, name = self._parent(path)
         inode = next(self._numbers)
@@ -160,8 +160,10 @@ class SimulatedPosix(DurableTree):
         self._change(folder, name, inode)
 
     def give_up(self, call: str, where: object) -> None:
-        """A sync (by name and argument) could not write: as in the kernel, its bytes count as clean from then on.
-        They can still be read, and no later sync that succeeds makes them durable."""
+        """Drop the bytes of a failed sync (by name and argument): as in the kernel, they count as clean from then on.
+
+        They can still be read, and no later successful sync makes them durable.
+        """
         concerned = list(self._inodes) if call == "syncfs" else []
         if call == "fsync":
             concerned = [self._open[int(str(where))]]

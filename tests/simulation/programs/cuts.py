@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: what readers see at cuts, wherever a run dies that makes more of them, finishes a
-whole job, or deletes what was replaced."""
+"""Programs for the crash explorer: the content of snapshots, wherever a run dies that adds some, finishes a whole
+job, or deletes replaced files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _ran(world: World, *ends: int) -> SimulatedPosix:
 
 
 def _named(world: World, passed: int) -> int:
-    """How many records a cut names of a dataset that is so far: all, or those since the run before."""
+    """Return the number of records that a snapshot shows of a dataset at that position: all, or those since the
+    previous run."""
     before = 0 if world.files.publish == "append" else max([0, *(end for end in _ENDS if end < passed)])
     return passed - before
 
@@ -52,7 +53,7 @@ def _wrong_at(name: SnapshotName, seen: Seen, world: World) -> str:
 def _look(
     machine: SimulatedPosix, world: World, before: Mapping[SnapshotName, Seen]
 ) -> tuple[dict[SnapshotName, Seen], str]:
-    """What is seen at each cut, and what is wrong with that: one is another than it was, or a part."""
+    """Read each snapshot, and return a violation: one has changed or is partial."""
     store = world.store(machine)
     found = dict(seen_at_cuts(store))
     other = [name for name, seen in found.items() if before.get(name, seen) != seen]
@@ -61,7 +62,7 @@ def _look(
 
 
 def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, half: bool = False) -> Program:
-    """Looks at all cuts after the crash, and after each of two runs that follow."""
+    """Return a program that reads all snapshots after the crash, and after each of two runs that follow."""
 
     def find() -> SimulatedPosix:
         machine = _ran(world, *find_ends)

@@ -1,5 +1,5 @@
 """Programs for the crash explorer: small files of a job's folders are damaged, and repaired as `distcommit store
-rebuild` does it first."""
+rebuild` does first."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _paths(machine: SimulatedPosix) -> dict[str, str]:
 
 
 def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
-    """A run has ended, and these files are cut short."""
+    """End a run, and truncate these files."""
     machine = new_machine()
     run_pinned(_WORLD, machine, SOURCE, _folders(machine).pinned())
     for path, name in _paths(machine).items():
@@ -84,15 +84,15 @@ def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
 
 
 def _repair(machine: SimulatedPosix) -> None:
-    """Everything that is damaged is told and mended at once."""
+    """Require that every damage is reported and repaired at once."""
     told = repair_files(_folders(machine), new_run_id(), dry_run=True)
     if not told or repair_files(_folders(machine), new_run_id(), dry_run=False) != told:
         raise AssertionError(f"it is not mended what was told: {told}")
 
 
 def _repair_and_run(machine: SimulatedPosix) -> str:
-    """A repair that died is done again, once its lease has run out; then the job goes on, with its settings as they
-    were."""
+    """Require that a repair that died is repeated once its lease has expired; then the job continues with unchanged
+    settings."""
     for path in files_below(machine, f"{ROOTS.store}/lock"):
         machine.unlink(path)
     if repair_files(_folders(machine), new_run_id(), dry_run=True):
@@ -109,12 +109,12 @@ def _repair_and_run(machine: SimulatedPosix) -> str:
 
 
 def _repair_what_nobody_knows(machine: SimulatedPosix) -> None:
-    """Nothing says whose the store is: it is refused, and nothing is changed."""
+    """Require that a store without any owner record is refused and unchanged."""
     require_refused([partial(repair_files, _folders(machine), new_run_id(), dry_run=False)], CorruptError)
 
 
 def _put_back(machine: SimulatedPosix) -> str:
-    """Somebody puts back what was damaged, from a backup."""
+    """Restore the damaged files from a backup."""
     _repair_what_nobody_knows(machine)
     require_refused([partial(_WORLD.store, machine)], CorruptError)
     for path in _paths(machine):

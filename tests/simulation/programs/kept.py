@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: what runs keep for people to look at, and for later runs to read records by."""
+"""Programs for the crash explorer: records that runs keep for operators, and schemas that they keep for later runs."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def _lived() -> SimulatedPosix:
 
 
 def _runs_and_is_to_end(machine: SimulatedPosix) -> None:
-    """A run, and somebody who wants it to end when it just has."""
+    """Run, and request the end of the run when it has just ended."""
     epoch = _WORLD.run(machine, _MORE).epoch
     put_cancel(_WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0))
 
 
 def _each_is_told(machine: SimulatedPosix) -> str:
-    """Whatever a run has left, it is read; then another one goes on, and all that are kept are as they were."""
+    """Require that the records of the crashed run are readable; then another run continues, and all records are
+    unchanged."""
     store, clock = _WORLD.store(machine), SimulatedClock()
     before = {row.epoch: row.status for row in read_runs(store, clock).runs}
     for epoch in recorded_epochs(store.fs, ROOTS.store):
@@ -78,7 +79,7 @@ def _each_is_told(machine: SimulatedPosix) -> str:
 
 
 def _damaged(machine: SimulatedPosix, epoch: int) -> str:
-    """What can't be read of a run stands for itself alone."""
+    """Require that unreadable records of a run affect only themselves."""
     store = _WORLD.store(machine)
     asked = CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0)
     if not put_cancel(store, asked) or put_cancel(store, asked):
@@ -100,7 +101,7 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
 
 
 def _unreadable(machine: SimulatedPosix) -> str:
-    """A store is opened without its job file, too; a bucket whose log can't be read is named, and others are not."""
+    """Open a store without its job file; a bucket with an unreadable log is reported, and others are not."""
     store = _WORLD.store(machine)
     if open_any_store(store.fs, ROOTS) != store:
         return "without its job file the store is another one"
@@ -123,7 +124,7 @@ def _kept(machine: SimulatedPosix, epoch: int) -> SchemaStore:
 
 
 def _inferred() -> SimulatedPosix:
-    """A run has put columns that came to nothing."""
+    """Put columns by a run that published nothing."""
     machine = new_machine()
     kept = _kept(machine, 5).of("a", "json")
     kept.put_next(kept.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
@@ -132,7 +133,7 @@ def _inferred() -> SimulatedPosix:
 
 
 def _infers(machine: SimulatedPosix) -> None:
-    """Two tasks of a run, the first of which is told what it puts, and so is the second."""
+    """Infer columns by two tasks of a run: the first one gets its own columns, and the second one the same."""
     one, two = (_kept(machine, 7).of("a", "json") for _ in range(2))
     number, schema = one.put_next(0, _FIRST)
     put_file(machine, _TOLD, repr((number, dict(schema))).encode())
@@ -141,7 +142,7 @@ def _infers(machine: SimulatedPosix) -> None:
 
 
 def _agrees(machine: SimulatedPosix) -> str:
-    """Who goes on in that run is told what others were; who runs later knows what is named, and nothing else."""
+    """Require that tasks of that run get the same columns, and later runs only those that are named."""
     told = [data for _, path, data in machine.files() if path == _TOLD]
     number, schema = _kept(machine, 7).of("a", "json").put_next(0, _FIRST)
     if (number, schema) != (7000, _FIRST):
@@ -158,7 +159,7 @@ def _agrees(machine: SimulatedPosix) -> str:
 
 
 def _asks(machine: SimulatedPosix) -> None:
-    """Somebody pauses the job, wants it to run, and lets it go on."""
+    """Pause the job, trigger it, and resume it."""
     store = _WORLD.store(machine)
     put_pause(store, "ann@host", 1)
     put_trigger(store, "bob@host", 2)
@@ -167,7 +168,8 @@ def _asks(machine: SimulatedPosix) -> None:
 
 
 def _is_asked(machine: SimulatedPosix) -> str:
-    """What was asked is there or is not, and can be asked again; a pause that can't be read is one. Runs go on."""
+    """Require that each request is present or absent and repeatable. An unreadable pause counts as one. Runs
+    continue."""
     store = _WORLD.store(machine)
     if (before := paused_by(store.fs, ROOTS.store)) not in ("", "ann@host"):
         return f"it is paused by {before}"

@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: a whole newer run comes between two steps of a run, which then has to give up; and
-what people are told of a run while it goes on."""
+"""Programs for the crash explorer: a whole newer run between two steps of a run, which must then stop; and the
+events of a run in progress."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _half_done(world: World) -> SimulatedPosix:
 
 
 def _overtaken(world: World, before: _Executors, machine: SimulatedPosix) -> None:
-    """A run begins and ends just before the executors' function of that name is launched: the older one publishes
-    nothing more, and says why."""
+    """Begin and end a run just before the executors' function of that name starts: the older run publishes nothing
+    more, and reports why."""
     published: list[dict[str, object]] = []
 
     def overtaking(launch: Launch) -> Launch:
@@ -68,7 +68,7 @@ def _output(machine: SimulatedPosix) -> dict[str, object]:
 
 
 def _late_tasks(machine: SimulatedPosix) -> None:
-    """Tasks of a run go on after a newer one has ended: each is told that it is fenced."""
+    """Continue tasks of a run after a newer one has ended: each fails as fenced."""
     settings = _WORLD.begin(machine, SOURCE)
     _WORLD.run(machine, SOURCE)
     before = _output(machine)
@@ -89,7 +89,7 @@ class _Failing:
 
 
 class _Hearing:
-    """An observer that keeps what it is told."""
+    """An observer that records its events."""
 
     def __init__(self) -> None:
         self.told: list[Event] = []
@@ -99,7 +99,7 @@ class _Hearing:
 
 
 def _run_told(machine: SimulatedPosix) -> None:
-    """A run of which two are told: one of them fails, and neither the run nor the other notices."""
+    """Run with two observers: one fails, and neither the run nor the other is affected."""
     hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
     with (
         recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as told,
@@ -112,7 +112,7 @@ def _run_told(machine: SimulatedPosix) -> None:
 
 
 def _run_told_and_failing(machine: SimulatedPosix) -> None:
-    """As `_run_told`, of a source that can't be reached: the error is told, and raised."""
+    """Run with these observers and an unreachable source: the error is reported and raised."""
     hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
     try:
         with recorded_run(settings, "run", "person", hearing) as told:
@@ -126,7 +126,7 @@ def _run_told_and_failing(machine: SimulatedPosix) -> None:
 
 
 def _ingest_watched(machine: SimulatedPosix) -> None:
-    """Somebody reads the progress that a task writes; one of the files is damaged."""
+    """Ingest while the progress files are read, one of which is damaged."""
     settings = _WATCHED.begin(machine, SOURCE)
     folder = progress_folder(ROOTS.store, settings.run_id)
     with watched(settings, _Hearing(), look=False):

@@ -1,5 +1,7 @@
-"""Programs for the crash explorer: publishers that replace a dataset's files, or those of partitions; killed anywhere,
-given up in its midst, their store lost, and beside records that are fed again."""
+"""Programs for the crash explorer: publishers that replace a dataset's files or those of partitions.
+
+They are killed anywhere, abandoned halfway, lose their store, and run beside reprocessed records.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ _Live = dict[str, dict[str, list[tuple[int, int]]]]
 
 
 def _seen(world: World, *steps: ModelSource) -> _Live:
-    """What is live once each of these was read to its end, one after the other."""
+    """Return the live records after each of these sources was read to its end in turn."""
     seen: _Live = {}
     reached: dict[str, dict[str, int]] = {}
     for step in steps:
@@ -64,7 +66,7 @@ def _seen(world: World, *steps: ModelSource) -> _Live:
 
 
 def _live(machine: SimulatedPosix, world: World) -> _Live:
-    """What a committed reader sees."""
+    """Return the records that a snapshot reader sees."""
     store = world.store(machine)
     done = known_states(store)
     found: _Live = {}
@@ -77,14 +79,13 @@ def _live(machine: SimulatedPosix, world: World) -> _Live:
 
 
 def _wrong(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """What is wrong after a whole run."""
+    """Return a violation after a whole run."""
     world.run(machine, histories[0][-1])
     return violation_of_live(machine, world, *histories)
 
 
 def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """What is wrong: of each dataset that is live which one of these histories leaves, of what was read to its end one
-    after the other."""
+    """Return a violation: the live records of each dataset must be those that one of these histories leaves."""
     source = histories[0][-1]
     audit = audit_store(world.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
@@ -100,7 +101,7 @@ def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[M
 
 
 def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """The same; and two runs later nothing is left of what was replaced."""
+    """Return a violation, also if replaced files are still there two runs later."""
     wrong = _wrong(machine, world, *histories) or _wrong(machine, world, *histories)
     left = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
     return wrong or (f"{left} retired files are left" if left else "")
@@ -116,7 +117,7 @@ def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 
 def _half_published(world: World, *steps: ModelSource) -> SimulatedPosix:
-    """A run dies that replaces what these have read, with one file published."""
+    """Let a replacing run die with one file published, after these sources were read."""
     machine, left = _found(world, *steps), [1]
 
     def gate(operation: Operation) -> None:
@@ -145,7 +146,7 @@ def _abandon(machine: SimulatedPosix) -> None:
 
 
 def _accept_and_abandon(machine: SimulatedPosix) -> None:
-    """As old and new would be read, it is not accepted."""
+    """Require that accept is refused, as it would expose old and new records together."""
     require_refused(
         (partial(operator_actions.accept, _FOLDER.store(machine), unsettled(machine).dataset_urn, "person"),)
     )

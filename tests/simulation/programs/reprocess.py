@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: records that were turned away are fed again, killed anywhere, given up in its midst,
-and beside what else runs do."""
+"""Programs for the crash explorer: rejected records are reprocessed, killed anywhere, abandoned halfway, and beside
+other runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _audit(machine: SimulatedPosix) -> AuditResult:
 
 
 def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
-    """What is wrong after a whole run: each record is in one place, and so many of dataset a are errors."""
+    """Return a violation after a whole run: each record is in one place, and that many of dataset a are errors."""
     before = world.watermarks(machine)
     world.run(machine, source)
     audit = _audit(machine)
@@ -66,7 +66,7 @@ def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected:
 
 
 def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
-    """The same, and that two runs later nothing is left of what was retired."""
+    """Return a violation, also if superseded files are still there two runs later."""
     wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
     left = _audit(machine).retired
     return wrong or (f"{left} retired files are left" if left else "") or _left_staged(machine)
@@ -90,7 +90,7 @@ def _run_and_reprocess(machine: SimulatedPosix) -> str:
 
 
 def _reprocess_at_once(machine: SimulatedPosix) -> str:
-    """The command once more, without a run in between."""
+    """Repeat the command, without a run in between."""
     _reprocess(machine)
     return _wrong(machine, _NOW, _MORE, (1,)) or _deleted(machine, _NOW, _MORE, (1,))
 
@@ -104,7 +104,7 @@ def _ingest_again(machine: SimulatedPosix) -> str:
 
 
 def _quarantined() -> SimulatedPosix:
-    """A reprocess dies in its commit, with one file published; a person stops the dataset."""
+    """Let a reprocess die in its commit, with one file published; an operator quarantines the dataset."""
     machine = _turned_away()
     left = [1]
 
@@ -150,7 +150,7 @@ def _mended(machine: SimulatedPosix) -> None:
 
 
 def _mended_again(machine: SimulatedPosix) -> str:
-    """The command until nothing of the branch is among its errors but what it turns away itself."""
+    """Repeat the command until the branch has only errors that it rejects itself."""
     before = _WITH_RIGHT.watermarks(machine)
     _WITH_RIGHT.run(machine, _OFFSETS)
     _mended(machine)

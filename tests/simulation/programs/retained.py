@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: files that are too old are taken away, killed anywhere, given up in its midst, their
-store lost; and beside records that come late."""
+"""Programs for the crash explorer: old files are expired, killed anywhere, abandoned halfway, with a lost store, and
+beside late records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BEFORE_MS = 10 * _YEAR_MS
 
 @dataclass(frozen=True, slots=True)
 class _Timed(Converter):
-    """Gives each record a time, by its partition."""
+    """A converter that gives each record a time, by its partition."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema.append(pa.field("time", pa.timestamp("ms", tz="UTC")))
@@ -86,8 +86,8 @@ def _found(*steps: ModelSource) -> SimulatedPosix:
 
 
 def retain_old(machine: SimulatedPosix) -> None:
-    """The command, as `app.admin.expire` has it: it says what is to go, a run retires it, and one drops older cuts
-    and deletes."""
+    """Expire old files as `app.admin.expire` does: record the cutoff, retire them by a run, drop older snapshots and
+    delete."""
     store = TIMED.store(machine)
     put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
     said = readable_expiry_request(store)
@@ -99,7 +99,7 @@ def retain_old(machine: SimulatedPosix) -> None:
 
 
 def _live(machine: SimulatedPosix) -> _Ranges:
-    """What a committed reader sees, in partition 0."""
+    """Return the records of partition 0 that a snapshot reader sees."""
     store = TIMED.store(machine)
     done = known_states(store)
     found: _Ranges = {}
@@ -111,7 +111,7 @@ def _live(machine: SimulatedPosix) -> _Ranges:
 
 
 def _left(machine: SimulatedPosix) -> list[str]:
-    """Files of records that are retired, and still there."""
+    """Return the files of superseded records that are still there."""
     store = TIMED.store(machine)
     done = {urn: state.done_epoch for urn, state in known_states(store).items()}
     folders = read_published(store.fs, store.roots.output)
@@ -120,7 +120,7 @@ def _left(machine: SimulatedPosix) -> list[str]:
 
 
 def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: bool) -> str:
-    """What is wrong: all is exact up to the source's end, and of partition 0 what is live begins there."""
+    """Return a violation: all must be exact up to the source's end, and live records of partition 0 begin there."""
     audit = audit_store(TIMED.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in TIMED.watermarks(machine).items()}
@@ -139,7 +139,7 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
 
 
 def _retain_again(machine: SimulatedPosix) -> str:
-    """The same command once more finishes what it has begun; then late records come, and are not taken for those."""
+    """Require that the repeated command finishes; then late records arrive, which are not treated as expired."""
     retain_old(machine)
     wrong = _wrong(machine, _FIRST, low=2, deleted=True)
     if wrong:
@@ -149,14 +149,14 @@ def _retain_again(machine: SimulatedPosix) -> str:
 
 
 def _once_more(machine: SimulatedPosix) -> str:
-    """What came late goes with the next retention."""
+    """Require that late records go with the next expiry."""
     retain_old(machine)
     return _wrong(machine, _SECOND, low=3, deleted=True) or _untold(machine)
 
 
 def _untold(machine: SimulatedPosix) -> str:
-    """Who reads as of a run whose cut went with what was taken is told who had it taken; and that it is gone, if what
-    was said of that is damaged."""
+    """Require that a reader at a deleted snapshot learns who expired it, or only that it is gone if that record is
+    damaged."""
     told = _gone_cut(machine)
     if "expired: somebody requested" not in told:
         return f"who has it taken is not told: {told}"
@@ -168,7 +168,7 @@ def _untold(machine: SimulatedPosix) -> str:
 
 
 def _gone_cut(machine: SimulatedPosix) -> str:
-    """What is said of the first run's cut; empty if it is there."""
+    """Return the record of the first run's expired snapshot; empty if it exists."""
     try:
         choose_snapshot(TIMED.store(machine), 1)
     except CutGoneError as error:
@@ -177,7 +177,7 @@ def _gone_cut(machine: SimulatedPosix) -> str:
 
 
 def _run_instead(machine: SimulatedPosix) -> str:
-    """Nobody gives the command again: runs finish what was sealed, and the rest is as it was."""
+    """Run instead of the command: runs finish the sealed sequences, and everything else is unchanged."""
     TIMED.run(machine, _SECOND)
     store = TIMED.store(machine)
     audit = audit_store(store, _SECOND.provenance, deep=True)
@@ -187,7 +187,7 @@ def _run_instead(machine: SimulatedPosix) -> str:
 
 
 def _half_published() -> SimulatedPosix:
-    """The command dies as it publishes its second tombstone."""
+    """Let the command die as it publishes its second tombstone."""
     machine, left, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
 
     def gate(operation: Operation) -> None:

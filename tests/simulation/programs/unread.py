@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: a dataset that can't be read is counted, stopped, and read once it is let go."""
+"""Programs for the crash explorer: a dataset that cannot be read is counted, stopped, restarted and read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _fail_again(machine: SimulatedPosix) -> None:
 
 
 def _stopped_and_let_go(machine: SimulatedPosix) -> str:
-    """Wherever the run died that could not read it for the last time: the next one counts it, or finds it counted."""
+    """Require that the run after the crash counts the last failure, or finds it counted."""
     _WORLD.run(machine, _BROKEN)
     left = _unread(machine)
     found = left and (left.failed_runs, left.stopped, left.expected_high.positions)
@@ -45,7 +45,7 @@ def _stopped_and_let_go(machine: SimulatedPosix) -> str:
 
 
 def _let_go(machine: SimulatedPosix) -> str:
-    """It is read up to where it was to end, by itself, then up to its end."""
+    """Require that it is read up to its planned end automatically, then up to its end."""
     operator_actions.retry_all(_WORLD.store(machine), "person")
     if (left := _unread(machine)) is not None and left.stopped:
         return f"it was let go, and is {left}"
