@@ -85,7 +85,7 @@ def _standing(log: CommitLog) -> list[Placed]:
             found.clear()
         if isinstance(segment, Segment):
             found.append((number, segment))
-        else:  # where it matters the product says so
+        else:  # the product reports this if it matters
             found.clear()
     while found and not isinstance(found[0][1].record, Checkpoint):
         found.pop(0)

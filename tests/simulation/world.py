@@ -251,7 +251,7 @@ class World:
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
         rows = [
             row for row in audit.partitions if not row.incarnation
-        ]  # of other incarnations only the files' records count
+        ]  # of others only the files' records count
         found = audit.records + audit.rejected_records
         found += 0 if records_of else sum(row.skipped + row.holes for row in rows)
         wrong_count = found < records if self.at_least_once else found != records

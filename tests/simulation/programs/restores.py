@@ -72,7 +72,7 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
         if kinds == {
             LostError.__name__,
             "skipped, quarantined",
-        }:  # files that were sealed, published, and lost by the restore
+        }:  # sealed files, published and lost by the restore
             return ""
         if kinds != {LostTailError.__name__, "not fenced"}:
             return f"the run did not succeed: {result.totals.reasons}"
