@@ -1,4 +1,4 @@
-"""One store file for each step, durable before the step runs: write-ahead in its plainest form."""
+"""One store file for each step, durable before the step runs: the plainest form of write-ahead."""
 
 from __future__ import annotations
 

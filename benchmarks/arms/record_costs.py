@@ -1,4 +1,4 @@
-"""Where the processor time of a record goes on its way from Kafka to Parquet: reading alone, and step by step."""
+"""Processor time of a record from Kafka to Parquet: reading alone, and step by step."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ Place = tuple[str, int]
 
 
 class ConsumeOnly(TopicsArm):
-    """librdkafka in as many processes as a run has slots, each with half of the partitions: messages are counted, and
-    nothing is made of them. No client of the broker that goes by confluent-kafka reads faster here."""
+    """librdkafka in as many processes as a run has slots, each with half of the partitions.
+
+    Messages are counted and dropped. No client on top of confluent-kafka reads faster here.
+    """
 
     name = "consume_only"
 
@@ -53,7 +55,7 @@ class ConsumeOnly(TopicsArm):
 
 
 def _read(topics: TypedTopics, places: Sequence[Place], begin: Any, answers: Any) -> None:
-    """Answers when it began and ended, by the clock that all processes have, and with its processor time."""
+    """Return the beginning and the end, by the clock of all processes, and the processor time."""
     consumer = _consumer(topics.brokers)
     begin.wait(60)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -76,9 +78,10 @@ def _consume(consumer: Consumer, places: Sequence[Place], records: int) -> None:
 
 
 def record_costs(topics: TypedTopics, root: Path) -> Parts:
-    """Microseconds of processor time that a record of the first partition takes in one process: of a whole task attempt
-    (`task`), of its parts one after the other, each by itself, and of what is left (`rest`). The first time that it is
-    asked, what is loaded and compiled once counts as well.
+    """Return the microseconds of processor time of a record of the first partition in one process.
+
+    They are those of a whole task attempt (`task`), of each of its parts alone, and of the difference (`rest`). The
+    first call includes loading and compiling.
 
     Raises:
         WrongResultError: if the attempt fails.
@@ -126,7 +129,7 @@ def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.Rec
 
 
 def broker_seconds() -> Callable[[], float]:
-    """A clock of the processor time of the brokers that this process has started."""
+    """Return a clock of the processor time of the brokers that this process has started."""
     started = psutil.Process().children(recursive=True)
     brokers = [process for process in started if "kafka.Kafka" in _command(process)]
 

@@ -19,7 +19,7 @@ _OPEN = ("java.lang", "java.net", "java.io", "java.nio", "java.text", "java.time
 
 
 class FlinkFiles(Peer):
-    """A mini cluster of two slots in one JVM. It goes on from the newest checkpoint that is complete."""
+    """A mini cluster of two slots in one JVM, which resumes from the newest complete checkpoint."""
 
     name = "flink_files"
     system = "Apache Flink 2.2.0, FileSink, connector for Kafka 5.0.0"
@@ -71,7 +71,7 @@ def _newest_checkpoint(place: Place) -> Path | None:
 
 @functools.cache
 def _classes() -> Path:
-    """The folder with the program's classes, compiled once for each process.
+    """Return the folder with the program's classes, compiled once for each process.
 
     Raises:
         ServerUnavailableError: if there are no jars, or no compiler.

@@ -19,7 +19,10 @@ _FIGURES = (
 
 
 def plot(results: PeerResults, path: Path) -> None:
-    """One PNG: a row for each figure, a column for each number of topics. Paler: of one that had not shown all."""
+    """Draw a PNG with a row for each figure, and a column for each number of topics.
+
+    Bars of peers with missing records are paler.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")

@@ -1,5 +1,8 @@
-"""What do typed flows cost: a chain next to plain pyarrow, Avro by a registry next to Spark's own, a fork next to its
-writers; and how many megabytes a second go from Kafka through one?"""
+"""The cost of typed flows: a chain beside plain pyarrow, Avro by a registry beside Spark's own, a fork beside its
+writers.
+
+It also measures the megabytes a second from Kafka through a flow.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def flow(
     folder: Path,
     tell: Tell,
 ) -> Results:
-    """Times flows in memory, then runs from Kafka.
+    """Measure flows in memory, then runs from Kafka.
 
     Args:
         records: in memory, for chain and fork.
@@ -69,15 +72,15 @@ def flow(
         topics: of JSON, and of Avro.
         partitions: of each topic.
         topic_records: records of each partition of Avro.
-        typed_records: records of each partition of JSON: many, so that what any run costs is little of it.
+        typed_records: records of each partition of JSON: many, so that a run's fixed cost is small.
         repeats: samples of each arm in memory.
         kafka_repeats: samples of each arm that reads from Kafka.
-        seed: what values are made from.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        seed: of the values.
+        folder: on the measured disk.
+        tell: receives each sample.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker or registry to be had.
+        ServerUnavailableError: if no Kafka broker or registry is available.
     """
     samples, value_bytes = _in_memory(records, note_bytes, repeats, seed, folder, tell)
     with ExitStack() as stack:
@@ -121,7 +124,7 @@ def flow(
 def _in_memory(
     records: int, note_bytes: int, repeats: int, seed: int, folder: Path, tell: Tell
 ) -> tuple[list[Sample], float]:
-    """Chain and fork, and the mean size of a value."""
+    """Measure chain and fork, and return the mean size of a value too."""
     made = partial(events, records, seed, note_bytes)
     source = HeldSource(as_batches(as_json(made())))
     expected = expected_digest(made(), with_noise=False)
@@ -134,7 +137,7 @@ def _in_memory(
 
 
 def _connectors() -> tuple[dict[str, str], str]:
-    """What a session needs for Spark's Kafka source and Avro functions, or why it can't be had."""
+    """Return the packages of a session for Spark's Kafka source and Avro functions, or why they are unavailable."""
     try:
         found = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
     except ServerUnavailableError as error:
@@ -143,7 +146,7 @@ def _connectors() -> tuple[dict[str, str], str]:
 
 
 def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
-    """Medians of quotients within a turn."""
+    """Return the medians of quotients within a turn."""
     turns: dict[int, dict[str, Sample]] = {}
     for sample in samples:
         turns.setdefault(sample.repeat, {})[sample.arm] = sample

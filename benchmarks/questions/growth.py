@@ -1,4 +1,4 @@
-"""What will it cost past this machine? A model of calls, bytes and processor time, and executors on virtual time."""
+"""The cost beyond this machine: a model of calls, bytes and processor time, and executors on virtual time."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _NOTES = [
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How much is traced.
+    """Extent of the traces.
 
     Attributes:
         unit: datasets of the smallest run are 8 times that.
-        datasets, buckets: of the runs that are laid out on executors, each dataset with one file.
+        datasets, buckets: of the runs that are simulated on executors, each dataset with one file.
         executors: their numbers; the speed-up is over one.
         on_hdfs, on_s3: whether the model is fitted there, too.
-        hdfs_ms, s3_ms: what a call takes there.
+        hdfs_ms, s3_ms: the duration of a call there.
         service_ms, launch_ms: see `Surroundings`.
     """
 
@@ -84,7 +84,7 @@ class Asked:
 
 
 class Model:
-    """Costs as sums over what a run has: `costs[cost]` are those of a run, a task, a bucket, a dataset, a file."""
+    """Costs as sums over a run's parts: `costs[cost]` are those of a run, a task, a bucket, a dataset, a file."""
 
     def __init__(self, loads: Sequence[Load], found: Sequence[dict[str, float]]) -> None:
         rows = np.array([_features(load) for load in loads])
@@ -96,7 +96,7 @@ class Model:
             self.costs[cost] = [float(value) for value in solved]
 
     def of(self, load: Load) -> dict[str, float]:
-        """What such a run costs."""
+        """Return the costs of such a run."""
         return {cost: max(0.0, float(np.dot(_features(load), np.array(each)))) for cost, each in self.costs.items()}
 
 
@@ -105,15 +105,15 @@ def _features(load: Load) -> list[float]:
 
 
 def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
-    """Fits the model, checks it, tells what it says of a large job, and lays runs out on executors.
+    """Fit the model, check it, print its result for a large job, and simulate runs on executors.
 
     Args:
-        asked: how much of what.
+        asked: the extent.
         folder: best in memory: nothing is synced there.
-        tell: told each run.
+        tell: receives each run.
 
     Raises:
-        WrongRunError: if a run did not commit what it had to.
+        WrongRunError: if a run did not commit its datasets.
     """
     ratios, samples = Ratios(), list[Sample]()
     _fit_disk(asked, folder, ratios, samples, tell)
@@ -139,7 +139,7 @@ def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
 
 
 def _plain(value: int | float | bool | tuple[int, ...]) -> int | float | list[int]:
-    """As results hold it."""
+    """Return the values for results."""
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
 
 
@@ -184,7 +184,7 @@ def _fit(
     samples: list[Sample],
     tell: Tell,
 ) -> dict[str, Model]:
-    """The models of tasks and driver there; what they say by dataset and so on, and how wrong they are."""
+    """Fit the models of tasks and driver there; return them with their costs by dataset and so on, and their errors."""
     loads = [Load(datasets * unit, *rest) for datasets, *rest in (*_FITTED, *_CHECKED)]
     found: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
     for number, load in enumerate(loads):
@@ -213,7 +213,7 @@ def _fit(
 def _tabulate(
     place: str, models: dict[str, Model], latency_s: float, rate_per_s: float, parallel: int, ratios: Ratios
 ) -> None:
-    """The large job there."""
+    """Print the costs of the large job there."""
     tasks, driver = models["tasks"].of(_TARGET), models["driver"].of(_TARGET)
     for cost in _COSTS:
         ratios.count(f"table_{place}_{cost}", tasks[cost] + driver[cost])
@@ -226,7 +226,7 @@ def _tabulate(
 
 
 def _simulate(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:
-    """Runs of one size on each number of executors, with as many tasks as the product takes for so many slots."""
+    """Simulate runs of one size on each number of executors, with the product's number of tasks for that many slots."""
     around = Surroundings(asked.hdfs_ms / 1000, asked.service_ms / 1000, asked.launch_ms / 1000)
     alone, bend = 0.0, 0
     for executors in (1, *asked.executors):

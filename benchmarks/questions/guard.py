@@ -1,4 +1,4 @@
-"""Has anything got slower? Today's tree next to a commit, in small paired samples."""
+"""Slowdowns of today's tree against a commit, in small paired samples."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def guard(
     tell: Tell,
     trees: Mapping[str, Path] | None = None,
 ) -> Results:
-    """Measures both trees.
+    """Measure both trees.
 
     Args:
-        against: the commit that is the measure.
+        against: the reference commit.
         pairs: of samples of each kind.
         datasets: of each sample.
         only: kinds of samples; empty for all.
-        folder: on the disk that is measured.
-        tell: told each pair.
-        trees: folders of `today` and `against`, if they are there; `against` is not looked for in Git then.
+        folder: on the measured disk.
+        tell: receives each pair.
+        trees: existing folders of `today` and `against`, which are then not taken from Git.
 
     Raises:
         UnmeasurableError: if there is no such commit.
@@ -102,7 +102,7 @@ def _pairs(kind: str, trees: Mapping[str, Path], pairs: int, datasets: int, fold
 
 
 def _judge(kind: str, samples: Sequence[Sample], ratios: Ratios) -> str:
-    """What the pairs of a kind say, in a line."""
+    """Return the conclusion from the pairs of a kind, in a line."""
     today, against = f"{kind}_today", f"{kind}_against"
     ratios.pairs(f"{kind}_wall_today_over_against", seconds_of(samples, today), seconds_of(samples, against))
     sides = seconds_of(samples, today, "cpu_s"), seconds_of(samples, against, "cpu_s")

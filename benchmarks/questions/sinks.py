@@ -1,7 +1,7 @@
-"""How fast do sinks bring records to their targets, next to what each target's own client does with the same data?
+"""The speed of sinks to their targets, beside each target's own client with the same data.
 
-Each sink's question is a function of its own, listed in `_QUESTIONS` with the figures it answers. One whose target
-can't be had, or which is not asked, is reported as missing with the reason, and never as a figure.
+Each sink's question is a function, listed in `_QUESTIONS` with its figures. If a target is unavailable or not
+requested, its figures are missing with the reason.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _SLOTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What each sink is given.
+    """Input of each sink.
 
     Attributes:
         records: in all, where speed is measured.
-        tables: where many tables are committed at once.
+        tables: of a commit of many tables.
         repeats: samples of each arm; the median counts.
-        seed: what values are made from.
+        seed: of the values.
     """
 
     records: int
@@ -66,7 +66,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was measured of one sink: figures by name, every sample, and what has to be known to read them."""
+    """Result of one sink: figures by name, every sample, and notes on how to read them."""
 
     figures: dict[str, float]
     samples: list[Sample] = field(default_factory=list)
@@ -78,8 +78,10 @@ Ask = Callable[[Size, Path, Tell], Answer]
 
 
 def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The same records by the sink and by pyiceberg's append; and the commit of many tables where each call of the
-    catalog takes 320 ms, beside appends in a row."""
+    """Measure the same records by the sink and by pyiceberg's append.
+
+    Also measure the commit of many tables with catalog calls of 320 ms, beside appends in a row.
+    """
     samples: list[Sample] = []
 
     def timed(arm: str, datasets: int, repeat: int, seconds: float) -> float:
@@ -133,7 +135,7 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The commit of many tables, where each call of a REST catalog takes 320 ms."""
+    """Measure the commit of many tables with calls of a REST catalog of 320 ms."""
     batches = _records(Size(10, size.tables, 1, size.seed)).to_batches()
     names = [f"t{number}" for number in range(size.tables)]
     with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-rest-") as made, NessieServer() as server:
@@ -141,7 +143,7 @@ def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
         sink = place.sink()
         place.commit(sink, [place.prepare(sink, name, 1, batches) for name in names])
         requests = [place.prepare(sink, name, 2, batches) for name in names]
-        close_opened()  # a run that has not asked this catalog for anything yet
+        close_opened()  # a run that has not used this catalog before
         with delayed_requests(_CATALOG_CALL_S) as calls:
             wall_s = place.commit(sink, requests)
         close_opened()
@@ -159,7 +161,7 @@ def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def delta(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The same records by the sink and by deltalake's append, in turns."""
+    """Measure the same records by the sink and by deltalake's append, in turns."""
     samples: list[Sample] = []
     records = _records(size)
     with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as made:
@@ -189,7 +191,7 @@ def delta(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def _take_alike(ours: Path, theirs: Path) -> None:
-    """Looks whether both have written as many rows, compressed by the same codec.
+    """Require that both have written as many rows, compressed by the same codec.
 
     Raises:
         WrongResultError: if they have not.
@@ -211,7 +213,7 @@ def _records(size: Size) -> pa.Table:
 
 
 def _iceberg_sink(folder: Path, records: pa.Table) -> float:
-    """Seconds of writing and committing by the sink, to a table that is there."""
+    """Return the seconds of writing and committing by the sink, to an existing table."""
     place = IcebergPlace(folder)
     sink = place.sink()
     place.commit(sink, [place.prepare(sink, "t", 1, records.slice(0, 1).to_batches())])
@@ -221,7 +223,7 @@ def _iceberg_sink(folder: Path, records: pa.Table) -> float:
 
 
 def _iceberg_append(folder: Path, records: pa.Table) -> float:
-    """Seconds of pyiceberg's own append, to a table that is there."""
+    """Return the seconds of pyiceberg's own append, to an existing table."""
     client = IcebergPlace(folder).client()
     client.create_namespace(NAMESPACE)
     client.create_table((NAMESPACE, "t"), records.schema).append(records.slice(0, 1))
@@ -233,7 +235,7 @@ def _iceberg_append(folder: Path, records: pa.Table) -> float:
 
 
 def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
-    """Rows of about 140 bytes to one new table each time, by the sink and by the client's own binary COPY."""
+    """Measure rows of about 140 bytes to one new table each time, by the sink and by the client's own binary COPY."""
     from benchmarks.arms.postgresql import by_copy, by_sink, take  # noqa: PLC0415 - a driver that is an extra
     from distcommit.sinks.postgresql.sink import PostgresqlSink  # noqa: PLC0415
 
@@ -264,7 +266,7 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def iceberg_json(size: Size, folder: Path, tell: Tell) -> Answer:
-    """JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
+    """Measure JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
     samples: list[Sample] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as made:
         for repeat in range(size.repeats):
@@ -292,13 +294,13 @@ _QUESTIONS: dict[tuple[str, ...], Ask] = {
 
 
 def sinks(size: Size, folder: Path, tell: Tell, only: frozenset[str] = frozenset()) -> Results:
-    """Asks for each sink, one after the other.
+    """Measure each sink, one after the other.
 
     Args:
-        size: what each is given.
-        folder: on the disk that is measured.
-        tell: told each sample.
-        only: figures that are wanted; all if empty.
+        size: the input of each.
+        folder: on the measured disk.
+        tell: receives each sample.
+        only: the requested figures; all if empty.
     """
     figures: dict[str, float] = {}
     samples: list[Sample] = []

@@ -19,7 +19,7 @@ Make = Callable[[Path], Parts]
 def produced(
     kind: str, brokers: str, topics: int, partitions: int, values: Sequence[bytes], tell: Tell
 ) -> tuple[TypedTopics, TypedTopics]:
-    """The topics that are measured, and a small one to begin with."""
+    """Produce the measured topics, and a small one for the warm-up."""
     tell(f"producing {len(values)} records of {kind}")
 
     def sent(prefix: str, topics: int, values: Sequence[bytes]) -> TypedTopics:
@@ -39,8 +39,8 @@ def copied(
     folder: Path,
     tell: Tell,
 ) -> list[Sample]:
-    """Samples of arms that read topics; each reads the small one first."""
-    for arm in arms:  # what is loaded and compiled once is nobody's
+    """Sample arms that read topics; each reads the small one first."""
+    for arm in arms:  # loading and compiling do not count
         with scratch(folder) as root:
             arm.copy(warm, root)
     makes: list[tuple[str, Make]] = [(arm.name, partial(arm.copy, topics)) for arm in arms]
@@ -50,10 +50,10 @@ def copied(
 def in_turns(
     arms: Sequence[tuple[str, Make]], records: int, expected: str, repeats: int, folder: Path, tell: Tell
 ) -> list[Sample]:
-    """Samples of each arm; they take turns, and another one begins each time.
+    """Sample each arm; they take turns, and another one begins each time.
 
     Raises:
-        WrongResultError: if what an arm has written is not what it should be.
+        WrongResultError: if an arm's output is wrong.
     """
     samples = list[Sample]()
     for repeat in range(repeats):

@@ -1,4 +1,4 @@
-"""What the two sides of a ratio do: whole folders or file by file, durable or not; said wherever one is printed."""
+"""Descriptions of a ratio's two sides: whole folders or file by file, durable or not; printed with each ratio."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _EVERYDAY = ("ours_over_manifest_on_hdfs", f"{_THERE}, {_DURABLE}", f"{_THERE}, 
 
 
 def compared(question: str, ratio: str) -> str:
-    """What a ratio of the questions `commit`, `latency` (on HDFS, too) and `everyday` compares; empty for all others.
+    """Return the comparison of a ratio of the questions `commit`, `latency` (on HDFS, too) and `everyday`; empty for
+    all others.
 
     Args:
-        question: that was asked.
+        question: the question.
         ratio: its name, `<arm>_over_<arm>`.
     """
     found = _RATIO.fullmatch(ratio)

@@ -18,12 +18,12 @@ _EXECUTORS = re.compile(r"virtual_(\d+)_executors")
 
 
 def missing() -> str:
-    """Why nothing can be plotted; empty if it can."""
+    """Return why nothing can be plotted; empty if it can."""
     return "" if find_spec("matplotlib") else "matplotlib is not installed (the extra `bench` has it)"
 
 
 def plot(results: Results, path: Path) -> None:
-    """One PNG: bars for arms next to each other, and lines for those that were measured at several sizes."""
+    """Draw a PNG: bars for arms side by side, and lines for those that were measured at several sizes."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
@@ -54,7 +54,7 @@ def plot(results: Results, path: Path) -> None:
 
 
 def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
-    """Seconds, or microseconds for each file where arms had trees of different sizes, all of them with files."""
+    """Draw seconds, or microseconds for each file if arms had trees of different sizes, all of them with files."""
     shapes = {(sample.datasets, sample.files) for sample in samples}
     in_seconds = len(shapes) == 1 or not all(datasets * files for datasets, files in shapes)
     unit, of_each = ("s", "") if in_seconds else ("µs a file", " a file")
@@ -79,7 +79,8 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _scaled(axes: Any, values: Sequence[float]) -> str:
-    """Leaves room for the numbers beside the bars; what is far apart is shown by its logarithm. What to say of it."""
+    """Leave room for the numbers beside the bars, and use a logarithmic scale for distant values; return the axis
+    note."""
     least, most = min(values), max(values)
     if most < _FAR_APART * least:
         axes.set_xlim(0, most * 1.25)
@@ -90,7 +91,7 @@ def _scaled(axes: Any, values: Sequence[float]) -> str:
 
 
 def _name_colours(axes: Any, arms: Sequence[str]) -> None:
-    """What colours stand for, where there is more than one and one of them is ours."""
+    """Explain the colours, if there are several and one of them is the product's."""
     from matplotlib.patches import Patch  # noqa: PLC0415 - optional
 
     found = {_colour(arm) for arm in arms}
@@ -115,7 +116,7 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
-    """What more executors bring on virtual time, next to as much for each."""
+    """Draw the speed-up of more executors on virtual time, beside the ideal one."""
     numbers = sorted(seconds)
     found = [seconds[numbers[0]] / seconds[number] for number in numbers]
     axes.plot(numbers, [number / numbers[0] for number in numbers], "--", color=LIMIT, label="as much for each")
@@ -133,7 +134,7 @@ def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
 
 
 def told_time(seconds: float) -> str:
-    """A duration in the unit in which it has three digits at most before the point."""
+    """Return a duration in the unit in which it has three digits at most before the point."""
     value, unit = seconds, "s"
     for smaller in ("ms", "µs"):
         if value < 1:

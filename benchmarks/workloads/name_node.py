@@ -1,4 +1,4 @@
-"""What a NameNode was asked, by its own metrics."""
+"""The requests to a NameNode, by its own metrics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _FROM_DATA_NODES = {"SendHeartbeat", "BlockReceivedAndDeleted", "BlockReport", "
 
 
 def operations_of(server: HdfsServer) -> Counter[str]:
-    """Operations by kind since the NameNode started; `requests` is all that was asked over RPC and HTTP, and
-    `edits` what it wrote to its edit log. Takes seconds: Hadoop keeps its figures for one."""
+    """Return operations by kind since the NameNode started.
+
+    `requests` counts all of RPC and HTTP, and `edits` the writes to its edit log. The call takes seconds: Hadoop caches
+    its figures for one.
+    """
     time.sleep(2 * METRICS_PERIOD_S)
     found: Counter[str] = Counter()
     for key, value in _bean(server, "NameNodeActivity").items():

@@ -1,4 +1,4 @@
-"""What a file system is asked for, counted at the seam below it, wherever it goes: on the driver and in executors."""
+"""The requests of a file system, counted below it on the driver and in executors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ _SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_reque
 
 
 class Counted:
-    """Passes each call on to the object below, and counts it by name; bytes that go there and come back, too.
-
-    Pickled, it counts from nothing where it comes to.
-    """
+    """Passes each call on to the object below, and counts calls by name, and bytes in both directions. A pickled
+    copy counts from zero."""
 
     def __init__(self, below: Any) -> None:
         self._below = below
@@ -44,12 +42,12 @@ class Counted:
 
 
 def seam_of(fs: FileSystem) -> str:
-    """The attribute that holds what that file system asks."""
+    """Return the attribute that holds the object below that file system."""
     return _SEAMS[fs.scheme]
 
 
 def count_requests(fs: FileSystem) -> Counted:
-    """From now on what that file system asks is counted, and what its copies in executors ask, by each of them."""
+    """Count that file system's requests from now on; its copies in executors count their own."""
     seam = seam_of(fs)
     below = getattr(fs, seam)
     counted = below if isinstance(below, Counted) else Counted(below)
@@ -58,7 +56,7 @@ def count_requests(fs: FileSystem) -> Counted:
 
 
 def counts_of(fs: FileSystem) -> Counter[str]:
-    """What was counted of that file system, `requests` in all among it; nothing if it is not counted."""
+    """Return the counts of that file system, with `requests` as their sum; nothing if it is not counted."""
     below = getattr(fs, _SEAMS.get(fs.scheme, ""), None)
     if not isinstance(below, Counted):
         return Counter()
