@@ -220,7 +220,7 @@ def struck(
                 raise NotStartedError(end_of(running.log))
         patience_s = _LEAST_PATIENCE_S + _STARTS * (
             time.monotonic() - began
-        )  # the time of a start depends on the machine
+        )  # a start depends on the machine
         trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell, found)
         trial.killed(kills, coordinator=False)
         if not peer.one_process:

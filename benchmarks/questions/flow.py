@@ -137,7 +137,7 @@ def _in_memory(
 
 
 def _connectors() -> tuple[dict[str, str], str]:
-    """Return the packages of a session for Spark's Kafka source and Avro functions, or why they are unavailable."""
+    """Return the session settings for Spark's Kafka source and Avro functions, or why they are unavailable."""
     try:
         found = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
     except ServerUnavailableError as error:

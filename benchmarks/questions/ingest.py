@@ -131,7 +131,7 @@ def ingest(
 
 
 def _connector() -> tuple[dict[str, str], str]:
-    """Return the packages of a session for Spark's Kafka source, or why they are unavailable."""
+    """Return the session settings for Spark's Kafka source, or why it is unavailable."""
     try:
         found = sorted(map(str, jars("spark-kafka").glob("*.jar")))
     except ServerUnavailableError as error:
