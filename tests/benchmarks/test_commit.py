@@ -71,7 +71,7 @@ def test_ratios_are_of_medians() -> None:
         parts = {"job_stage_s": seconds[0] / 2}
         return [Sample(arm, datasets, 20, repeat, value, parts) for repeat, value in enumerate(seconds)]
 
-    found = ratios(
+    values = ratios(
         [
             *(*samples("ours", 10, 1.2, 1.0, 9.0), *samples("bare_2p", 10, 1.0, 1.0, 1.0)),
             *(*samples("manifest", 10, 12.0, 12.0), *samples("gobblin", 10, 6.0)),
@@ -81,7 +81,7 @@ def test_ratios_are_of_medians() -> None:
         10,
         40,
     )
-    assert found == pytest.approx(
+    assert values == pytest.approx(
         {
             "ours_over_bare_2p": 1.2,
             "manifest_over_ours": 10.0,

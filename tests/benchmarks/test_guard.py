@@ -53,8 +53,8 @@ def test_a_verdict_goes_by_the_whole_interval(
     today: list[float], calls: float, verdict: str, slower: float | None
 ) -> None:
     ratios = Ratios()
-    told = _judge("commit", pairs(today, [1.0] * len(today), calls), ratios)
-    assert f"commit: {verdict}" in told
+    conclusion = _judge("commit", pairs(today, [1.0] * len(today), calls), ratios)
+    assert f"commit: {verdict}" in conclusion
     assert ratios.found["commit_slower"] == slower
 
 

@@ -66,8 +66,8 @@ def test_where_a_drain_spends_its_time(tmp_path: Path) -> None:
     (tmp_path / "sampled").mkdir()
     settings = ingested(Shape(300, 4, 4), tmp_path / "tree", 1, LocalFileSystem())
     assert Sampled(drain_partition, str(tmp_path / "sampled"))(settings, 0).counts.datasets_published == 300
-    (left,) = (tmp_path / "sampled").iterdir()
-    found = msgspec.json.decode(left.read_bytes(), type=dict[str, float])
-    assert left.name.startswith("drain_partition-")
-    assert 0.3 < found["commit"] / found["seconds"] <= 1
-    assert found["sync"] == 0
+    (sample_file,) = (tmp_path / "sampled").iterdir()
+    seconds = msgspec.json.decode(sample_file.read_bytes(), type=dict[str, float])
+    assert sample_file.name.startswith("drain_partition-")
+    assert 0.3 < seconds["commit"] / seconds["seconds"] <= 1
+    assert seconds["sync"] == 0

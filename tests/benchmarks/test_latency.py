@@ -95,7 +95,5 @@ def test_latency(spark: SparkSession, tmp_path: Path) -> None:
     )
     if "manifest" in results.skipped:
         pytest.skip(results.skipped["manifest"])
-    assert (
-        "latency_ours_over_manifest" in results.ratios
-    )  # without Spark's own part, which may be mere noise
+    assert "latency_ours_over_manifest" in results.ratios  # without Spark's own part, which may be mere noise
     assert results.ratios["operations_per_dataset_bare_2p_2t"] >= 5

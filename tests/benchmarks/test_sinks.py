@@ -47,9 +47,9 @@ def test_each_figure_is_there_or_missing_with_the_reason(tmp_path: Path) -> None
 
 def test_delta_is_measured_against_its_own_append(tmp_path: Path) -> None:
     size = Size(records=2_000, tables=1, repeats=2, seed=1)
-    found = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
-    assert set(found.ratios) == {"delta_over_append", "delta_over_append_without_bounds"}
-    assert {(sample.arm, sample.repeat) for sample in found.samples} == {
+    answers = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
+    assert set(answers.ratios) == {"delta_over_append", "delta_over_append_without_bounds"}
+    assert {(sample.arm, sample.repeat) for sample in answers.samples} == {
         (arm, repeat) for arm in ("delta", "delta_append", "delta_append_without_bounds") for repeat in range(2)
     }
 
@@ -58,8 +58,8 @@ def test_unequal_output_gives_no_figure(tmp_path: Path, monkeypatch: pytest.Monk
     size = Size(records=2_000, tables=2, repeats=1, seed=1)
     monkeypatch.setattr(question, "_CATALOG_CALL_S", 0.0)
     monkeypatch.setattr(question, "_APPENDS", 1)
-    found = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
-    assert set(found.ratios) == {"iceberg_over_append", "catalog_wall_s", "catalog_wall_making_s"}
+    answers = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
+    assert set(answers.ratios) == {"iceberg_over_append", "catalog_wall_s", "catalog_wall_making_s"}
     append = delta_arms.by_append
 
     def leaves_one_out(folder: Path, records: pa.Table, *, bounds: bool) -> float:

@@ -102,13 +102,13 @@ class _Topics:
         self.undecodable = 0
         self._number = 0
 
-    def produce(self, each: int, versions: tuple[str, ...]) -> None:
+    def produce(self, per_topic: int, versions: tuple[str, ...]) -> None:
         """Send that many records to each topic, one in fifty bad, in one of four ways."""
         producer = Producer({"bootstrap.servers": self.job.broker.bootstrap_servers, "linger.ms": 20})
         for topic in self.job.topics:
-            for place in range(each):
+            for place in range(per_topic):
                 self._number += 1
-                version, kind = versions[place * len(versions) // each], self._chance.randrange(200)
+                version, kind = versions[place * len(versions) // per_topic], self._chance.randrange(200)
                 at_ms = FIRST_DAY_MS + self._number % 30 * _HOUR_MS
                 record = {
                     "id": self._number,
@@ -136,8 +136,8 @@ class _Topics:
                         producer.poll(0.1)
                 self.job.produced += 1
             producer.poll(0)
-        if left := producer.flush(120):
-            raise TimeoutError(f"{left} records are not acknowledged")
+        if unacknowledged := producer.flush(120):
+            raise TimeoutError(f"{unacknowledged} records are not acknowledged")
 
 
 def flow_sections(registry: str) -> dict[str, Any]:
@@ -182,14 +182,14 @@ def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
             sections = flow_sections(registry)
             job = cluster_job(at, folder, names, **sections, commit={"buckets": 16})
             sent = _Topics(job, registry)
-        each = max(4, records // topics // 2)
+        per_topic = max(4, records // topics // 2)
         with timed("records produced"):
-            sent.produce(each, ("v1", "v2"))  # the schema changes in the middle of a work unit's records
+            sent.produce(per_topic, ("v1", "v2"))  # the schema changes in the middle of a work unit's records
         for place in range(2):
             with timed(f"run {place + 1}, killed"):
                 result.kills += _killed(job)
             if not place:
-                sent.produce(each, ("v2", "v1", "v2"))
+                sent.produce(per_topic, ("v2", "v1", "v2"))
         with timed("run 3"):
             _done(job, "run")
         with timed("audit, deep"):
@@ -217,9 +217,9 @@ def _killed(job: KafkaJob) -> int:
 
 
 def _done(job: KafkaJob, *command: str) -> None:
-    code, told, errors = job.cli(*command, timeout_s=_END_S)
+    code, result, errors = job.cli(*command, timeout_s=_END_S)
     if code:
-        raise RuntimeError(f"{' '.join(command)} ended with {code}: {told} {errors[-2000:]}")
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {result} {errors[-2000:]}")
 
 
 def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mended: bool) -> int:
@@ -232,9 +232,9 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
     of_all = sent.good | (sent.of_no_branch if is_mended else set())
     in_lake = of_all | (sent.not_for_the_lake if is_mended else set())
     store = Job.from_file(job.path).open_store(create=False)
-    found = _published(store.fs, store.roots.output)
+    published = _published(store.fs, store.roots.output)
     for branch, expected in ((_LAKE, in_lake), (_ARCHIVE, of_all | sent.not_for_the_lake)):
-        seen = found[branch]
+        seen = published[branch]
         result.published_by_branch[branch] = seen.total()
         result.duplicates += sum(count - 1 for count in seen.values())
         result.missing += len(expected - seen.keys())
@@ -256,14 +256,14 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
 
 def _published(fs: FileSystem, output: str) -> dict[str, Counter[Key]]:
     """Return (topic, id) of each record in the files of each branch."""
-    found: dict[str, Counter[Key]] = {branch: Counter() for branch in _BRANCHES}
+    counts: dict[str, Counter[Key]] = {branch: Counter() for branch in _BRANCHES}
     for entry in fs.list_folder(output):
         if not entry.is_folder or entry.name.startswith((".", "_")):
             continue
         for branch in _BRANCHES:
             for path in _files(fs, f"{output}/{entry.name}/{branch}"):
-                found[branch].update((entry.name, number) for number in _ids(fs.read(path), path))
-    return found
+                counts[branch].update((entry.name, number) for number in _ids(fs.read(path), path))
+    return counts
 
 
 def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
@@ -272,14 +272,14 @@ def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
     paths = list(_files(fs, rejected))
     stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
     retired = {f"{output}/{file.path}" for stone in stones for file in stone.files}
-    found: Counter[tuple[str, str, int]] = Counter()
+    errors: Counter[tuple[str, str, int]] = Counter()
     for path in paths:
         if path in retired or is_tombstone(path):
             continue
         rows = pq.read_table(pa.BufferReader(fs.read(path)), columns=["error_branch", "kafka_offset"]).to_pylist()
         topic = path.removeprefix(f"{rejected}/").partition("/")[0]  # a branch's errors are in a folder of its name
-        found.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
-    return found
+        errors.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
+    return errors
 
 
 def _files(fs: FileSystem, folder: str) -> Iterator[str]:

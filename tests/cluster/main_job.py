@@ -153,9 +153,9 @@ def _produce(job: KafkaJob, size: Size) -> None:
                     producer.poll(0.1)
             job.produced += 1
         producer.poll(0)
-    left = producer.flush(120)
-    if left:
-        raise TimeoutError(f"{left} records are not acknowledged")
+    unacknowledged = producer.flush(120)
+    if unacknowledged:
+        raise TimeoutError(f"{unacknowledged} records are not acknowledged")
 
 
 _TIME = FIRST_DAY_MS
@@ -193,9 +193,12 @@ def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess]
     row.driver_python_mb, row.driver_jvm_mb = memory.most_mb["driver"], memory.most_mb["jvm"]
     lines = run.stdout.read_text().strip().splitlines()
     if lines and "run_id" in lines[-1]:
-        told = msgspec.json.decode(lines[-1], type=RunResult)
-        row.phases, row.replayed = told.seconds, told.totals.sequences_replayed
-        row.datasets_published, row.records_published = told.totals.datasets_published, told.totals.records_published
+        result = msgspec.json.decode(lines[-1], type=RunResult)
+        row.phases, row.replayed = result.seconds, result.totals.sequences_replayed
+        row.datasets_published, row.records_published = (
+            result.totals.datasets_published,
+            result.totals.records_published,
+        )
     if code != (-9 if "driver" in name else 0):
         raise RuntimeError(f"the run ended with {code}: {lines[-1:]} {run.stderr.read_text()[-3000:]}")
     return row
@@ -231,5 +234,5 @@ class _Memory:
                     with contextlib.suppress(OSError):
                         fields = Path(f"/proc/{pid}/status").read_text().split()
                         if "VmHWM:" in fields:
-                            found = int(fields[fields.index("VmHWM:") + 1]) / 1024
-                            self.most_mb[role] = round(max(self.most_mb[role], found), 1)
+                            resident_mb = int(fields[fields.index("VmHWM:") + 1]) / 1024
+                            self.most_mb[role] = round(max(self.most_mb[role], resident_mb), 1)

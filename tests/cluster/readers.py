@@ -60,16 +60,16 @@ class ReadersResult(msgspec.Struct):
 
 
 def _batches(paths: list[str]) -> Batches:
-    found: Counter[int] = Counter()
+    batches: Counter[int] = Counter()
     for path in paths:
-        found.update(pq.ParquetFile(path).read(["batch"])["batch"].to_pylist())
-    return dict(found)
+        batches.update(pq.ParquetFile(path).read(["batch"])["batch"].to_pylist())
+    return dict(batches)
 
 
-def _wrong(found: Batches, before: Batches) -> str:
-    if set(found.values()) - {RECORDS}:
-        return f"a part of a batch: {found}"
-    return "" if before.keys() <= found.keys() else f"it went back: {sorted(before)} to {sorted(found)}"
+def _wrong(batches: Batches, before: Batches) -> str:
+    if set(batches.values()) - {RECORDS}:
+        return f"a part of a batch: {batches}"
+    return "" if before.keys() <= batches.keys() else f"it went back: {sorted(before)} to {sorted(batches)}"
 
 
 class Reader(threading.Thread):
@@ -109,28 +109,28 @@ class Reader(threading.Thread):
                 self._look_at_all(distcommit.read(self._path, as_of=self._chance.choice(epochs)), newest=False)
 
     def _view(self, cut: Cut, urn: str) -> None:
-        found = _batches(cut.files(urn))
+        batches = _batches(cut.files(urn))
         self.result.views += 1
-        if wrong := _wrong(found, self._last.get(urn, {})):
+        if wrong := _wrong(batches, self._last.get(urn, {})):
             self.result.partial += 1
             self.result.problems.append(f"{urn} at epoch {cut.epoch}: {wrong}")
-        self._last[urn] = found
+        self._last[urn] = batches
 
     def _look_at_all(self, cut: Cut, *, newest: bool = True) -> None:
-        found = {urn: _batches(paths) for urn, paths in cut.paths().items()}
+        batches = {urn: _batches(paths) for urn, paths in cut.paths().items()}
         self.result.cuts += 1
         before = self._last_all if newest else {}
-        wrong = next((w for urn, seen in found.items() if (w := _wrong(seen, before.get(urn, {})))), "")
-        if len({frozenset(seen) for seen in found.values()}) > 1 or len(found) != self.result.datasets:
-            wrong = f"half a job: {Counter(max(seen) for seen in found.values())} of {len(found)} datasets"
-        if self._known.setdefault((cut.epoch, cut.phase), found) != found:
+        wrong = next((w for urn, seen in batches.items() if (w := _wrong(seen, before.get(urn, {})))), "")
+        if len({frozenset(seen) for seen in batches.values()}) > 1 or len(batches) != self.result.datasets:
+            wrong = f"half a job: {Counter(max(seen) for seen in batches.values())} of {len(batches)} datasets"
+        if self._known.setdefault((cut.epoch, cut.phase), batches) != batches:
             wrong = "it is not what it was"
         if wrong:
             self.result.torn += 1
             self.result.problems.append(f"the cut {cut.epoch}, {cut.phase}: {wrong}")
         if newest:
-            self._last_all = found
-        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in found.values()))
+            self._last_all = batches
+        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in batches.values()))
 
 
 def _job_file(folder: Path) -> Path:

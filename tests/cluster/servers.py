@@ -45,11 +45,11 @@ def cluster_job(at: Servers, folder: Path, topics: Mapping[str, int], **sections
     """Create these topics (partitions by name), with a copy on each broker, and a job on the cluster with all
     folders on HDFS."""
     client = AdminClient({"bootstrap.servers": at.kafka.bootstrap_servers})
-    left = iter(topics.items())
-    while part := list(islice(left, _TOPICS_PER_REQUEST)):
+    remaining = iter(topics.items())
+    while part := list(islice(remaining, _TOPICS_PER_REQUEST)):
         wanted = [NewTopic(topic, partitions, at.kafka.brokers) for topic, partitions in part]
-        for made in client.create_topics(wanted, request_timeout=120).values():
-            made.result()
+        for creation in client.create_topics(wanted, request_timeout=120).values():
+            creation.result()
     job = KafkaJob(folder, at.kafka, dict(topics))
     place = f"hdfs://{at.hdfs.authority}/jobs/{uuid.uuid4().hex}"
     job.write(paths={name: f"{place}/{name}" for name in ("store", "staging", "output")})

@@ -81,8 +81,8 @@ class ToKafka(Target):
         ]
         ends = [
             sum(
-                found.result(60).offset
-                for found in admin.list_offsets(
+                offsets.result(60).offset
+                for offsets in admin.list_offsets(
                     {place: OffsetSpec.latest() for place in places},  # type: ignore[no-untyped-call]
                     isolation_level=isolation,
                 ).values()
@@ -111,13 +111,13 @@ class ToTables(Target):
         return {"sink": {"type": "postgresql", **where, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self.server.connect() as connection:
             asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> ALL (%s)"
             for (table,) in connection.execute(asked, (_SCHEMA, [_LEDGER, _PROOFS])).fetchall():
                 rows = connection.execute(sql.SQL("SELECT value FROM {}").format(sql.Identifier(_SCHEMA, table)))
-                found.update(bytes(value).decode() for (value,) in rows)
-        yield found
+                counts.update(bytes(value).decode() for (value,) in rows)
+        yield counts
 
     def in_doubt(self) -> int:
         """Return the prepared transactions, and open ones of other sessions."""
@@ -126,8 +126,8 @@ class ToTables(Target):
             " WHERE xact_start IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid())"
         )
         with self.server.connect() as connection:
-            (found,) = connection.execute(asked).fetchone() or (0,)
-        return int(found)
+            (count,) = connection.execute(asked).fetchone() or (0,)
+        return int(count)
 
 
 class ToTablesInTwoPhases(ToTables):
@@ -152,14 +152,14 @@ class ToMariadb(Target):
         return {"sink": {"type": "mariadb", "url": self.server.url, "password": secret, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for (table,) in cursor.fetchall():
                 if table not in (_LEDGER, _PROOFS):
                     cursor.execute(f"SELECT value FROM `{table}`")
-                    found.update(value.decode() for (value,) in cursor.fetchall())
-        yield found
+                    counts.update(value.decode() for (value,) in cursor.fetchall())
+        yield counts
 
     def in_doubt(self) -> int:
         """Return the prepared and the open transactions."""
@@ -183,12 +183,12 @@ class ToSqlite(Target):
         return {"sink": {"type": "sqlite", "path": str(self.folder / "rows.db")}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with closing(sqlite3.connect(self.folder / "rows.db")) as file:
             asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ?"
             for (table,) in file.execute(asked, (_LEDGER,)).fetchall():
-                found.update(bytes(value).decode() for (value,) in file.execute(f'SELECT value FROM "{table}"'))
-        yield found
+                counts.update(bytes(value).decode() for (value,) in file.execute(f'SELECT value FROM "{table}"'))
+        yield counts
 
     def in_doubt(self) -> int:
         """Return whether the journal of an unfinished transaction is left."""
@@ -210,12 +210,12 @@ class ToIceberg(Target):
         return {"sink": self.sink()}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self._opened() as catalog:
             for name in catalog.list_tables(_SCHEMA):
                 values = catalog.load_table(name).scan(selected_fields=("value",)).to_arrow()["value"]
-                found.update(value.decode() for value in values.to_pylist())
-        yield found
+                counts.update(value.decode() for value in values.to_pylist())
+        yield counts
 
     def in_doubt(self) -> int:
         """Return the data files that no version of a table references."""
@@ -246,11 +246,11 @@ class ToDelta(Target):
         return {"sink": {"type": "delta", "location": str(self.folder / "tables")}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         for files in self._live():
             values = ds.dataset(files, format="parquet").to_table(columns=["value"])["value"] if files else []
-            found.update(value.as_py().decode() for value in values)
-        yield found
+            counts.update(value.as_py().decode() for value in values)
+        yield counts
 
     def in_doubt(self) -> int:
         """Return the data files that no table references."""

@@ -106,8 +106,8 @@ def _made_topics(broker: KafkaServer, topics: int) -> list[str]:
     prefix = uuid.uuid4().hex[:8]
     names = [f"{prefix}.topic-{number:05d}" for number in range(topics)]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for made in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
-        made.result(120)
+    for creation in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
+        creation.result(120)
     return names
 
 
@@ -138,10 +138,10 @@ def _main_job(target: Target, say: Say, records: int, kills: int, seed: int) -> 
         raise RuntimeError(f"the last run ended with {code}: {told} {errors[-3000:]}")
     result.pending = sum(row.status != "idle" for row in Job.from_file(job.path).status().datasets)
     result.produced = len(expected)
-    for found in target.visible():
-        result.visible += found.total()
-        result.duplicates += found.total() - len(found)
-        result.missing += len(expected - found.keys()) + len(found.keys() - expected)
+    for values in target.visible():
+        result.visible += values.total()
+        result.duplicates += values.total() - len(values)
+        result.missing += len(expected - values.keys()) + len(values.keys() - expected)
     result.in_doubt = target.in_doubt()
     return result
 
@@ -158,5 +158,5 @@ def _produce(job: KafkaJob, names: Sequence[str], records: int, expected: set[st
             except BufferError:
                 producer.poll(0.1)
         expected.add(value)
-    if left := producer.flush(120):
-        raise TimeoutError(f"{left} records are not acknowledged")
+    if unacknowledged := producer.flush(120):
+        raise TimeoutError(f"{unacknowledged} records are not acknowledged")

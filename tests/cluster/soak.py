@@ -64,8 +64,8 @@ class OnServers(Place):
     def wait_until_idle(self) -> None:
         """Wait until executors of a dead driver have ended by themselves, and kill those that have not."""
         deadline_s = time.monotonic() + _IDLE_S
-        while left := [pid for pid in self.others() if _is_of_an_application(pid)]:
-            for pid in left:
+        while remaining := [pid for pid in self.others() if _is_of_an_application(pid)]:
+            for pid in remaining:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if time.monotonic() > deadline_s else signal.SIGCONT)
             time.sleep(0.2)

@@ -44,18 +44,18 @@ def run_drills(names: Iterable[str], processes: int, say: Callable[[str], None])
         say: receives the lines of a finished drill.
     """
     start_cheaply()
-    found: dict[str, Drilled] = {}
+    results: dict[str, Drilled] = {}
     with ThreadPoolExecutor(processes) as pool:
         run_one = _in_a_process if processes > 1 else _in_this_process
         started = {pool.submit(run_one, name): name for name in names}
         for ended in as_completed(started):
             name, result = started[ended], ended.result()
-            found[name] = result
+            results[name] = result
             say(f"{'resolved' if result.resolved else 'NOT RESOLVED'}: {name}, {result.seconds} s")
             for line in (result.told, *(typed.command for typed in result.typed), *result.problems, result.skipped):
                 if line:
                     say(f"    {line}")
-    return DrillsResult(len(found), sum(result.resolved for result in found.values()), found)
+    return DrillsResult(len(results), sum(result.resolved for result in results.values()), results)
 
 
 def _in_this_process(name: str) -> Drilled:

@@ -49,15 +49,15 @@ def _is_remedy(text: str) -> bool:
 
 def remedies() -> list[Remedy]:
     """Return each remedy once: problems by their ids, then the others in the order of the source."""
-    found = {("status", kind.id): Remedy("status", kind.id, kind.command) for kind in PROBLEMS.values()}
+    remedy_by_place = {("status", kind.id): Remedy("status", kind.id, kind.command) for kind in PROBLEMS.values()}
     for path in sorted(PACKAGE.rglob("*.py")):
         if "testing" in path.parts:
             continue
         module = path.relative_to(PACKAGE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for remedy in _of_errors(module, tree):
-            found.setdefault((remedy.place, remedy.text), remedy)
-    return list(found.values())
+            remedy_by_place.setdefault((remedy.place, remedy.text), remedy)
+    return list(remedy_by_place.values())
 
 
 def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:

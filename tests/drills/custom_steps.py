@@ -130,8 +130,8 @@ class Swept(FileSink, frozen=True):
 def _job(folder: Path, sink: type[SqliteSink]) -> Iterator[TargetHere]:
     situation = TargetHere(folder, target=Rows(folder))
     section = {"type": "python", "class": class_name(sink).replace(f".{sink.__name__}", f":{sink.__name__}")}
-    with a_job(folder, target=situation, sink={**section, "options": {"path": f"{folder}/rows.db"}}) as made:
-        yield made
+    with a_job(folder, target=situation, sink={**section, "options": {"path": f"{folder}/rows.db"}}) as job:
+        yield job
 
 
 def _refuse(rows: SqliteTables) -> None:

@@ -187,8 +187,8 @@ class Printed:
 
     def ended(self, *, rejected: Counter[bytes] | None = None, gone: Counter[bytes] | None = None) -> Drilled:
         """Return the result; it requires that no problem is left and that the output is exact."""
-        if left := self.situation.troubles():
-            self.result.problems.append(f"not resolved: {[line_of(trouble) for trouble in left]}")
+        if problems := self.situation.troubles():
+            self.result.problems.append(f"not resolved: {[line_of(trouble) for trouble in problems]}")
         count(self.situation, self.result, rejected or Counter(), gone or Counter())
         self.result.resolved = self.result.exact_afterwards and not self.result.problems
         return self.result
@@ -221,5 +221,5 @@ def as_pattern(text: str) -> re.Pattern[str]:
 
 def loads(text: str) -> dict[str, Any]:
     """Return the JSON object that a command printed last."""
-    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return result

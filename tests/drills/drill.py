@@ -130,17 +130,17 @@ class Situation:
 
     def troubles(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
-        found: list[dict[str, Any]] = self.told("status")["troubles"]
-        return found
+        problems: list[dict[str, Any]] = self.told("status")["troubles"]
+        return problems
 
-    def told(self, *words: str) -> dict[str, Any]:
+    def result(self, *words: str) -> dict[str, Any]:
         """Return the JSON output of an inspection command."""
         done = self.type(" ".join(["distcommit", words[0], str(self.path), *words[1:], "--json"]))
         lines = done.stdout.strip().splitlines()
         if not lines:
             raise NotBrokenError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
-        told: dict[str, Any] = json.loads(lines[-1])
-        return told
+        result: dict[str, Any] = json.loads(lines[-1])
+        return result
 
     def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
         """Return the values in the output files and in the error files, read by pyarrow, by file names alone."""
@@ -169,8 +169,8 @@ class KafkaSituation(Situation):
         producer = Producer({"bootstrap.servers": self.brokers, "linger.ms": 5})
         for number, value in enumerate(values):
             producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + (first + number % days) * DAY_MS)
-        if left := producer.flush(60):
-            raise NotBrokenError(f"{left} records are not acknowledged")
+        if unacknowledged := producer.flush(60):
+            raise NotBrokenError(f"{unacknowledged} records are not acknowledged")
         self.given.update(values)
 
     def numbers(self, topic: str, records: int, days: int = 1) -> None:
@@ -238,9 +238,9 @@ def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone:
     published, turned_away = situation.published()
     result.records = published.total() + turned_away.total()
     expected = situation.given - gone - rejected
-    for name, found, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
-        if found != wanted:
-            lost, doubled = wanted - found, found - wanted
+    for name, actual, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
+        if actual != wanted:
+            lost, doubled = wanted - actual, actual - wanted
             result.problems.append(
                 f"{name}: {lost.total()} missing, such as {list(lost)[:3]}; {doubled.total()} too many, such as"
                 f" {list(doubled)[:3]}"

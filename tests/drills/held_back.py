@@ -18,8 +18,8 @@ _PUBLISHED = 5
 
 def _topic(value: bytes) -> str:
     """Return the topic that a value of a drill names."""
-    found: dict[str, str] = json.loads(value)
-    return found["topic"]
+    record: dict[str, str] = json.loads(value)
+    return record["topic"]
 
 
 class _OneTable(SqliteTables):

@@ -51,9 +51,9 @@ def _killed_in_mid_commit(situation: KafkaSituation) -> None:
 
 def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     """Return staged and final path of each file of the sealed, unpublished steps."""
-    told = situation.told("dataset steps", "--limit=0")["sequences"]
-    found = [step["what"] for sequence in told for step in sequence["steps"] if step["state"] == "PENDING"]
-    paths = [re.findall(r"'([^']+)'", what) for what in found]
+    sequences = situation.told("dataset steps", "--limit=0")["sequences"]
+    steps = [step["what"] for sequence in sequences for step in sequence["steps"] if step["state"] == "PENDING"]
+    paths = [re.findall(r"'([^']+)'", what) for what in steps]
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]
 
 
@@ -89,9 +89,9 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
         while not run.has_ended and time.monotonic() < until_s:
             if not all(path.exists() for path in staged):
                 run.freeze()
-                left = sum(path.exists() for path in staged)
+                unpublished = sum(path.exists() for path in staged)
                 run.kill()
-                return 0 < left < len(staged)
+                return 0 < unpublished < len(staged)
             time.sleep(0.0005)
     return False
 

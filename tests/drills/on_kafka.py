@@ -103,8 +103,8 @@ def _in_transaction(situation: KafkaSituation, topic: str, *values: bytes) -> Pr
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
-    if left := producer.flush(_WAIT_S):
-        raise NotBrokenError(f"{left} records are not acknowledged")
+    if unacknowledged := producer.flush(_WAIT_S):
+        raise NotBrokenError(f"{unacknowledged} records are not acknowledged")
     situation.given.update(values)
     return producer
 

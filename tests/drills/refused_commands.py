@@ -276,17 +276,17 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
 @drill("`distcommit recover` it with the settings that it was filled with", quick=True)
 def taking_over_a_job_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as other:
-        mine = KafkaHere(folder / "mine")
-        mine.folder.mkdir()
-        mine.on(other.brokers, ["a", "b"], commit={"buckets": 2})
-        mine.config["job"] = "mine"
-        mine.write()
-        printed = Printed(mine)
-        command = f"distcommit migrate import-watermarks {mine.path} --from {other.path}"
+        own_job = KafkaHere(folder / "mine")
+        own_job.folder.mkdir()
+        own_job.on(other.brokers, ["a", "b"], commit={"buckets": 2})
+        own_job.config["job"] = "mine"
+        own_job.write()
+        printed = Printed(own_job)
+        command = f"distcommit migrate import-watermarks {own_job.path} --from {other.path}"
         printed.refused(command, "the other job has sequences that are not done")
         unblock(other, "a")
         printed.type(f"distcommit recover {other.path}")
         printed.type(command)
-        KafkaSituation.numbers(mine, "a", 3)
-        mine.run(0)
+        KafkaSituation.numbers(own_job, "a", 3)
+        own_job.run(0)
         return printed.ended()

@@ -120,9 +120,9 @@ def whole_job_with_many_topics_that_are_not_there(folder: Path) -> Drilled:
 def whole_job_with_a_quarantined_dataset(folder: Path) -> Drilled:
     with quarantined(folder, commit=_WHOLE) as situation:
         printed = Printed(situation)
-        found = printed.problem("JOB_BLOCKED_BY_DATASETS: .* and a is not released")
+        problem = printed.problem("JOB_BLOCKED_BY_DATASETS: .* and a is not released")
         unblock(situation, "a")
-        printed.type(found["command"])
+        printed.type(problem["command"])
         situation.run(0)
         return _finished(printed, situation)
 

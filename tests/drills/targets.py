@@ -220,8 +220,8 @@ class PostgresTables(SqlTables):
 
     def do(self, statement: str) -> list[tuple[Any, ...]]:
         with self.server.connect() as connection:
-            found = connection.execute(statement.encode())
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def in_doubt(self, *, commit: bool) -> None:
         how = sql.SQL("COMMIT" if commit else "ROLLBACK")

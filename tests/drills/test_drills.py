@@ -52,8 +52,8 @@ def test_each_remedy_that_the_product_can_print_has_a_drill() -> None:
 
 
 def test_a_drill_that_did_not_see_its_remedy_is_not_resolved() -> None:
-    told = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
-    assert unproven(["JOB_PAUSED"], Drilled(seen=[told])) == []
+    problem_line = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
+    assert unproven(["JOB_PAUSED"], Drilled(seen=[problem_line])) == []
     assert unproven(["JOB_PAUSED"], Drilled(seen=["something else", "RUN_FAILED: JOB_PAUSED"])) == ["JOB_PAUSED"]
     assert unproven(["remedy of _deleted"], Drilled()) == ["remedy of _deleted"]
     assert unproven(["remedy of _deleted"], Drilled(typed=[Typed("distcommit run", 0)])) == []

@@ -58,8 +58,8 @@ def _place(state: DatasetState | None) -> int:
 
 
 def _failed(state: DatasetState | None) -> str:
-    left = state.unread if state else None
-    return f"failed {left.failed_runs} times, {left.reason}" if left else "never failed"
+    failure = state.unread if state else None
+    return f"failed {failure.failed_runs} times, {failure.reason}" if failure else "never failed"
 
 
 class FailingExtractor(Extractor):

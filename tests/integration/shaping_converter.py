@@ -18,13 +18,13 @@ class Shaping(Converter):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         read = enumerate(json.loads(value) for value in batch.column("value").to_pylist())
-        for _, found in groupby(read, lambda each: _shape(each[1])):
-            rows, objects = zip(*found, strict=True)
+        for _, group in groupby(read, lambda each: _shape(each[1])):
+            rows, objects = zip(*group, strict=True)
             fields = pa.RecordBatch.from_pylist(objects)
             beside = batch.drop_columns(["value"]).take(pa.array(rows))
             names = [*beside.schema.names, *fields.schema.names]
-            made = pa.RecordBatch.from_arrays([*beside.columns, *fields.columns], names)
-            yield Converted(made, pa.array(rows, pa.int64()))
+            piece = pa.RecordBatch.from_arrays([*beside.columns, *fields.columns], names)
+            yield Converted(piece, pa.array(rows, pa.int64()))
 
 
 def _shape(record: dict[str, Any]) -> list[tuple[str, type]]:

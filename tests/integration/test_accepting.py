@@ -36,8 +36,8 @@ class Preparing(Target):
     def prepared(self) -> int:
         if isinstance(self.place, InMariadb):
             return len(prepared_at(self.place.server))
-        ((found,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
-        return int(found)
+        ((count,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
+        return int(count)
 
     def be_another(self, *, again: bool) -> None:
         """Give the target's ledger another identity than the store knows, or restore the first one."""
@@ -77,8 +77,8 @@ def test_accepted_dataset_is_rolled_back_at_its_target_by_the_next_run_at_the_la
         job.arrive()
         target.be_another(again=False)
         assert job.run() == 1, job.said()
-        (told,) = Job.from_file(job.path).status().datasets
-        assert told.status == "quarantined"
+        (dataset,) = Job.from_file(job.path).status().datasets
+        assert dataset.status == "quarantined"
         assert target.prepared() == 1
         target.be_another(again=True)
         if is_away:

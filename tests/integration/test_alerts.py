@@ -52,8 +52,8 @@ def test_killed_and_failed_runs_are_reported_by_every_alert_hook(tmp_path: Path)
         assert (posted, mails, (tmp_path / "told").exists()) == ([], [], False)
         with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as last:
             assert last.wait(240) == 1, last.stderr.read_text()[-3000:]
-    told = json.loads((tmp_path / "told").read_text())
-    assert (told["why"], told["failed_in_a_row"], told["status"]) == ("failed runs", 2, "FAILED")
-    assert [body for _, _, body in posted] == [told]
+    alert = json.loads((tmp_path / "told").read_text())
+    assert (alert["why"], alert["failed_in_a_row"], alert["status"]) == ("failed runs", 2, "FAILED")
+    assert [body for _, _, body in posted] == [alert]
     assert [mail.rcpt_tos for mail in mails] == [["ann@x.org"]]
     assert "could not be sent by command program 2" in last.stderr.read_text()

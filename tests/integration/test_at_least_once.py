@@ -64,9 +64,9 @@ def test_run_killed_while_publishing_loses_nothing_and_duplicates_only_its_publi
     early = len([*(tmp_path / "output").glob("dataset-*/**/*.parquet")])
     assert 0 < early < len(NAMES), "some are published and others are not"
     assert Job.from_file(path).status().datasets == [], "and no watermark has moved"
-    code, found = audit(path)
-    assert (code, found["unrecorded_files"], found["gaps"]) == (0, early, 0)
-    assert found["to_be_swept_count"] > 0, "staged files are left until the next run"
+    code, report = audit(path)
+    assert (code, report["unrecorded_files"], report["gaps"]) == (0, early, 0)
+    assert report["to_be_swept_count"] > 0, "staged files are left until the next run"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
@@ -75,8 +75,8 @@ def test_run_killed_while_publishing_loses_nothing_and_duplicates_only_its_publi
         urn: {"0": RECORDS} for urn in NAMES
     }
     assert [entry.name for entry in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER]
-    code, found = audit(path)
-    assert (code, found["exact"], found["passed"], found["gaps"]) == (0, False, True, 0)
-    assert (found["duplicates"], found["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)
-    code, found = audit(path, "--set", "commit.delivery=exactly_once")
-    assert (code, found["passed"]) == (6, False)
+    code, report = audit(path)
+    assert (code, report["exact"], report["passed"], report["gaps"]) == (0, False, True, 0)
+    assert (report["duplicates"], report["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)
+    code, report = audit(path, "--set", "commit.delivery=exactly_once")
+    assert (code, report["passed"]) == (6, False)

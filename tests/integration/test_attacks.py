@@ -255,13 +255,13 @@ def test_avro_files_that_claim_a_million_million_records_fail_alone(tmp_path: Pa
     path = avro_job(tmp_path)
     with bounded_workers():
         result = Job.from_file(path, session=spark).run()
-    found = failures(result)
-    assert sorted(found) == ["columns", "nulls"]
-    assert "claims 1000000000000 records in 0 bytes, and at most" in found["nulls"]
-    assert f"more than {MAX_COLUMNS} columns" in found["columns"]
+    reasons = failures(result)
+    assert sorted(reasons) == ["columns", "nulls"]
+    assert "claims 1000000000000 records in 0 bytes, and at most" in reasons["nulls"]
+    assert f"more than {MAX_COLUMNS} columns" in reasons["columns"]
     for dataset in ("good-a", "good-b"):
         assert sorted(row["n"] for row in rows_of(tmp_path / "output" / dataset)) == sorted([*range(RECORDS)] * 3)
-    for dataset in found:
+    for dataset in reasons:
         assert not rows_of(tmp_path / "output" / dataset)
 
 
@@ -322,9 +322,9 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
         path.write_text(yaml.safe_dump(tree))
         with bounded_workers():
             result = Job.from_file(path, session=spark).run()
-    found = failures(result)
-    assert list(found) == ["slow"]
-    assert "source.answer_s: 2 s" in found["slow"]
+    reasons = failures(result)
+    assert list(reasons) == ["slow"]
+    assert "source.answer_s: 2 s" in reasons["slow"]
     published = [row["n"] for row in rows_of(tmp_path / "output" / "good")]
     assert published == [*range(RECORDS - 1)], "the newest number waits until there is a newer one"
     assert not rows_of(tmp_path / "output" / "slow")

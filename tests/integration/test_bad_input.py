@@ -174,10 +174,10 @@ def test_staged_files_of_a_failed_dataset_are_not_an_audit_finding(tmp_path: Pat
         produce_json(job, "bad", *[b'{"n":1}'] * 10, b"not json")
         code, result, _ = job.cli("run")
         assert (code, result["totals"]["datasets_failed"]) == (1, 1)
-        left = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
+        staged = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
         code, audit, _ = job.cli("audit", "--deep")
         assert (code, audit["exact"], audit["records"], audit["staged_left_count"]) == (0, True, 2, 0)
-        assert audit["to_be_swept_count"] == left > 0
+        assert audit["to_be_swept_count"] == staged > 0
         assert Job.from_file(job.path, session=spark).recover().succeeded
         assert list((tmp_path / "staging").glob("*/bucket=*/*")) == []
         after = job.audit()
@@ -420,12 +420,12 @@ def test_ten_megabyte_records_are_published_or_rejected_in_bounded_memory(tmp_pa
     audit = job.audit()
     assert (audit.exact, audit.records, audit.rejected) == (True, LARGE - LARGE // 3 * 2, LARGE // 3 * 2)
     published = {
-        offset: found == large_source.text(offset)
-        for offset, found, _ in large_values(tmp_path / "output/large", "text")
+        offset: value == large_source.text(offset)
+        for offset, value, _ in large_values(tmp_path / "output/large", "text")
     }
     assert published == dict.fromkeys(range(0, LARGE, 3), True)
     rejected = [*large_values(tmp_path / "output/_rejected/large", "value")]
-    assert {offset: found == large_source.value(offset) for offset, found, _ in rejected} == {
+    assert {offset: value == large_source.value(offset) for offset, value, _ in rejected} == {
         offset: True for offset in range(LARGE) if offset % 3
     }
     assert max(len(why) for _, _, why in rejected) <= 1000, "no reason holds the record"

@@ -66,9 +66,9 @@ def command_against_standing_still(path: Path) -> str:
     store = path.parent / "store"
     for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
         os.utime(changed, (time.time(), time.time() - 3600))
-    (told,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
-    assert isinstance(told["command"], str)
-    return told["command"]
+    (stall,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
+    assert isinstance(stall["command"], str)
+    return stall["command"]
 
 
 def published(folder: Path) -> set[str]:
@@ -78,11 +78,11 @@ def published(folder: Path) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "told",
+    "how",
     [*(pytest.param(name, marks=pytest.mark.long) for name in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)), None],
 )
 def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
-    told: signal.Signals | None, tmp_path: Path
+    how: signal.Signals | None, tmp_path: Path
 ) -> None:
     """Cancel by a signal or, if None, by `distcommit cancel` from another process; SIGKILL leaves no record of its
     cause."""
@@ -92,19 +92,19 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
         while not (tmp_path / "half_way").exists() and time.monotonic() < deadline_s:
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
         assert kept(path, "RUNNING")["ended_ms"] == 0
-        if told is None:
+        if how is None:
             there = published(tmp_path)
             assert command_against_standing_still(path) == f"distcommit cancel {path}"
             result = command("cancel", path, "--json")
             assert (result["ended"], result["runs"][0]["status"]) == (True, "CANCELLED")
             assert published(tmp_path) == there
         else:
-            assert strike(run, "driver", told, random.Random(1))
-        assert run.wait(60) == (-9 if told is signal.SIGKILL else 130), run.stderr.read_text()[-3000:]
+            assert strike(run, "driver", how, random.Random(1))
+        assert run.wait(60) == (-9 if how is signal.SIGKILL else 130), run.stderr.read_text()[-3000:]
         there = published(tmp_path)
         assert 0 < len(there) < len(NAMES), "it is in the midst of it"
-        if told is not signal.SIGKILL:
-            assert ("interrupted" if told else "the run was cancelled") in run.stderr.read_text()
+        if how is not signal.SIGKILL:
+            assert ("interrupted" if how else "the run was cancelled") in run.stderr.read_text()
         deadline_s = time.monotonic() + 20
         while run.processes() and time.monotonic() < deadline_s:
             time.sleep(0.1)  # Spark's daemon and workers end by themselves
@@ -113,17 +113,17 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
     job = Job.from_file(path)
     assert published(tmp_path) == there
     assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-    reason = kept(path, "FAILED" if told is signal.SIGKILL else "CANCELLED")["reason"]
-    assert "it died" in reason if told is signal.SIGKILL else reason
+    reason = kept(path, "FAILED" if how is signal.SIGKILL else "CANCELLED")["reason"]
+    assert "it died" in reason if how is signal.SIGKILL else reason
     assert command("cancel", path, "--json")["runs"] == [], "nobody is left to be told"
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
-    found = job.audit(deep=True)
+    audit = job.audit(deep=True)
     row = kept(path, "COMMITTED", number=0)
     assert row["datasets_published"] == 0, "it replayed"
     table = command("runs", path, str(row["epoch"]), "--json")["datasets"]
     assert {each["outcome"]["dataset"]: each["outcome"]["outcome"] for each in table} == dict.fromkeys(
         NAMES, "replayed"
     )
-    assert (found.exact, found.records, found.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)
+    assert (audit.exact, audit.records, audit.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)

@@ -39,8 +39,8 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
 def test_each_record_in_files_and_a_table_and_a_topic_under_one_watermark_with_runs_killed(tmp_path: Path) -> None:
     result = run_sinks(tmp_path, _silent, topics=12, records=1200, kills=2, only=["fan_out"])
     assert result.is_exact, result
-    found = result.targets["fan_out"]
-    assert (found.produced, found.visible, found.kills) == (1200, 3 * 1200, 2)
+    counts = result.targets["fan_out"]
+    assert (counts.produced, counts.visible, counts.kills) == (1200, 3 * 1200, 2)
 
 
 @pytest.mark.long

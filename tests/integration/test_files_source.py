@@ -75,12 +75,12 @@ class Inbox:
 
     def published(self) -> Counter[tuple[str, bytes]]:
         """Return the lines in the output and in the error files by dataset, read independently of the audit."""
-        found: Counter[tuple[str, bytes]] = Counter()
+        lines: Counter[tuple[str, bytes]] = Counter()
         for path in (self.folder / "output").rglob("*.parquet"):
             parts = path.relative_to(self.folder / "output").parts
             rows = ds.dataset(str(path)).to_table()
-            found.update((parts[parts[0] == "_rejected"], value) for value in rows["value"].to_pylist())
-        return found
+            lines.update((parts[parts[0] == "_rejected"], value) for value in rows["value"].to_pylist())
+        return lines
 
     def assert_exact(self) -> None:
         assert self.published() == self.sent
@@ -224,8 +224,8 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
     assert set(rejected["error_reason"].to_pylist()) == {
         "not compatible with earlier records: id is string here, and int64 before"
     }
-    known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
-    assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
+    versions = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
+    assert {name: versions[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[t
 
 def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
     """Compute the expected output in plain Python."""
-    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    outcome: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     for _, value in sent:
         try:
             record = json.loads(value)
@@ -77,50 +77,50 @@ def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
             if not isinstance(number, int):
                 raise TypeError(number)
         except (ValueError, KeyError, TypeError):
-            found["errors"][value] += 1
+            outcome["errors"][value] += 1
             continue
         if kind is None or kind == "noise":  # SQL: null is not true
             continue
         if number < 0:
-            found["errors"][value] += 1
+            outcome["errors"][value] += 1
         elif number >= 50:
-            found["large"].update((number, tag) for tag in record["tags"])
+            outcome["large"].update((number, tag) for tag in record["tags"])
         else:
-            found["small"][number] += 1
-    return found
+            outcome["small"][number] += 1
+    return outcome
 
 
 def published(folder: Path) -> dict[str, Counter[Any]]:
     """Return the content of the output files, read independently of the audit."""
-    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    content: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     output = folder / "output"
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
         large = [str(path) for path in topic.glob("large/**/*.parquet")]
         if large:
             rows = ds.dataset(large).to_table()
             assert "kafka_offset" not in rows.schema.names
-            found["large"].update(zip(rows["n"].to_pylist(), rows["tags"].to_pylist(), strict=True))
+            content["large"].update(zip(rows["n"].to_pylist(), rows["tags"].to_pylist(), strict=True))
         for path in topic.glob("small/**/*.avro"):
             with path.open("rb") as file:
                 records = [cast(dict[str, Any], record) for record in fastavro.reader(file)]
             assert all(record["twice"] == 2 * record["n"] for record in records)
-            found["small"].update(record["n"] for record in records)
+            content["small"].update(record["n"] for record in records)
     for path in output.glob("_rejected/**/*.parquet"):
         rows = ds.dataset(str(path)).to_table()
         (branch,) = {name or "" for name in rows["error_branch"].to_pylist()}
-        found[f"errors/{branch}" if branch else "errors"].update(rows["value"].to_pylist())
-    return found
+        content[f"errors/{branch}" if branch else "errors"].update(rows["value"].to_pylist())
+    return content
 
 
 def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
     """Return how many files one run must write, by branch: `large` one a day, `small` one a record."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for topic in {topic for topic, _ in sent}:
         own = [expected([each]) for each in sent if each[0] == topic]
-        found["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
-        found["small"] += sum(each["small"].total() for each in own)
-        found["errors"] += any(each["errors"] for each in own)
-    return found
+        counts["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
+        counts["small"] += sum(each["small"].total() for each in own)
+        counts["errors"] += any(each["errors"] for each in own)
+    return counts
 
 
 def files_in(folder: Path) -> Counter[str]:

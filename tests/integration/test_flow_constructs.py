@@ -121,24 +121,24 @@ def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
     """Return all rows of the files there, of any format."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".parquet", ".orc"):
-            found += ds.dataset(str(path), format=path.suffix[1:]).to_table().to_pylist()
+            rows += ds.dataset(str(path), format=path.suffix[1:]).to_table().to_pylist()
         elif path.suffix == ".avro":
             with path.open("rb") as file:
-                found += [cast(dict[str, Any], record) for record in fastavro.reader(file)]
+                rows += [cast(dict[str, Any], record) for record in fastavro.reader(file)]
         elif path.suffix == ".gz":
-            found += [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    return found
+            rows += [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return rows
 
 
 def errors_in(output: Path) -> Found:
     """Return the rejected values by the branch that rejected them."""
-    found: Found = {}
+    errors: Found = {}
     for row in rows_in(output / "_rejected"):
-        found.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
-    return found
+        errors.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
+    return errors
 
 
 def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
 
 def typed_records(chance: random.Random) -> Sent:
     """Return records of all kinds: numeric and other keys, deletions, and records that each construct rejects."""
-    found: Sent = []
+    records: Sent = []
     for _ in range(RECORDS):
         number = chance.randrange(2**31)
         key = chance.choice([number.to_bytes(4, "big"), number.to_bytes(8, "big")] * 5 + [b"bad"])
@@ -162,51 +162,51 @@ def typed_records(chance: random.Random) -> Sent:
             "amount": chance.choice([f"{number % 10_000 / 100:.2f}"] * 9 + ["much"]),
             "place": {"city": f"city{number % 7}", "zip": "1"},
         }
-        found.append((key, chance.choice([json.dumps(value).encode()] * 8 + [None, b"no JSON"])))
-    return found
+        records.append((key, chance.choice([json.dumps(value).encode()] * 8 + [None, b"no JSON"])))
+    return records
 
 
 def typed_expected(sent: Sent) -> Found:
     """Compute the expected output in plain Python."""
-    found: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
+    outcome: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
     for key, value in sent:
         if len(key) not in (4, 8):
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
             continue
         number = int.from_bytes(key, "big")
         if value is None:
-            found["deleted"][number] += 1
+            outcome["deleted"][number] += 1
             continue
         try:
             record = json.loads(value)
             amount = Decimal(record["amount"])
         except (ValueError, ArithmeticError):
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
             continue
         email, city = record["email"], record["place"]["city"]
         if record["kind"] == "odd" or "@" not in email:
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
         elif amount >= 50:
-            found["large"][number, amount, "****.org", city] += 1
+            outcome["large"][number, amount, "****.org", city] += 1
         else:
             hashed = hmac.new(SECRET.encode(), email.encode(), hashlib.sha256).hexdigest()
-            found["rest"][number, amount, hashed, city] += 1
-    return found
+            outcome["rest"][number, amount, hashed, city] += 1
+    return outcome
 
 
 def typed_published(output: Path) -> Found:
-    found = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
+    content = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
         for row in rows_in(topic / "deleted"):
             assert set(row) == {"key", "is_deleted", *PLACE}
             assert row["is_deleted"]
-            found["deleted"][row["key"]] += 1
+            content["deleted"][row["key"]] += 1
         for branch in ("large", "rest"):
             for row in rows_in(topic / branch):
                 assert (row["at"], row["origin"], row["is_deleted"]) == (row["kafka_offset"], "here", False)
                 assert row["came"] is not None
-                found[branch][row["key"], row["amount"], row["email"], row["city"]] += 1
-    return found
+                content[branch][row["key"], row["amount"], row["email"], row["city"]] += 1
+    return content
 
 
 @pytest.mark.slow
@@ -310,12 +310,12 @@ def test_registry_records_forked_by_schema_have_one_outcome_in_spite_of_kills(
         produce()
         job.run()
         output = tmp_path / "output"
-        found = {**{name: Counter[Any]() for name in ("errors/", "errors/strict")}, **errors_in(output)}
+        content = {**{name: Counter[Any]() for name in ("errors/", "errors/strict")}, **errors_in(output)}
         for branch in ("noted", "every", "strict"):
             rows = [row for topic in topics for row in rows_in(output / topic / branch)]
             assert {row["shop"] for row in rows} == {"s"}
             assert all(row["note"] == "note" for row in rows if "note" in row or branch != "every")
-            found[branch] = Counter(row["id"] for row in rows)
+            content[branch] = Counter(row["id"] for row in rows)
         assert all(shop.expected.values()), "some in each branch, and some errors of each"
-        assert found == shop.expected
+        assert content == shop.expected
         require_exact(job, ["noted", "every", "strict"])

@@ -88,28 +88,28 @@ def produce(job: KafkaJob, records: int, seed: int) -> Sent:
 
 def published(folder: Path) -> dict[str, Sent]:
     """Return the content of each branch's files, read independently of the audit."""
-    found = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
+    content = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
     for path in (folder / "output").glob("t*/hourly/*/*.parquet"):
         columns = pq.read_table(path, partitioning=None).select(["n", "kind"]).to_pydict()
         assert columns["n"] == sorted(columns["n"], reverse=True)
-        found["hourly"].update(zip(columns["n"], columns["kind"], strict=True))
+        content["hourly"].update(zip(columns["n"], columns["kind"], strict=True))
     for path in (folder / "output").glob("t*/orc/kafka_partition=0/*.orc"):
         columns = pa_orc.read_table(path).to_pydict()
-        found["orc"].update(zip(columns["n"], columns["kind"], strict=True))
+        content["orc"].update(zip(columns["n"], columns["kind"], strict=True))
     duck = duckdb.connect()
     types = "allow_quoted_nulls = false, types = {'n': 'BIGINT', 'kind': 'VARCHAR'}, union_by_name = true"
     for branch, read in (
         ("lines", f"read_json('{folder}/output/t*/lines/*/*/*.jsonl.gz', hive_partitioning = false)"),
         ("table", f"read_csv('{folder}/output/t*/table/*.csv.gz', {types})"),
     ):
-        found[branch].update((n, kind) for n, kind in duck.execute(f"SELECT n, kind FROM {read}").fetchall())
-    return found
+        content[branch].update((n, kind) for n, kind in duck.execute(f"SELECT n, kind FROM {read}").fetchall())
+    return content
 
 
 def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
-    found = published(job.folder)
-    assert found == dict.fromkeys(found, sent)
-    for branch in found:
+    content = published(job.folder)
+    assert content == dict.fromkeys(content, sent)
+    for branch in content:
         rows = [row for row in audit.partitions if row.branch == branch]
         assert sum(row.published + row.rejected for row in rows) >= job.produced, branch
     audit.partitions = []
@@ -161,7 +161,7 @@ def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, 
         )
     assert filters_by_orc_itself(spark, output / "orc") == {"kind"}
     for kind in filter(None, KINDS):
-        wanted = sum(count for (_, found), count in sent.items() if found == kind)
+        wanted = sum(count for (_, sent_kind), count in sent.items() if sent_kind == kind)
         assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides what is there"
     kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
     assert kinds == {kind or None for kind in KINDS}
@@ -170,15 +170,15 @@ def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, 
 def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
     """Return the columns with Bloom filters, by Apache ORC's own reader in Spark's process."""
     java: Any = spark._jvm
-    found = set[str]()
+    columns = set[str]()
     for path in folder.rglob("*.orc"):
         options = java.org.apache.orc.OrcFile.readerOptions(java.org.apache.hadoop.conf.Configuration())
         reader = java.org.apache.orc.OrcFile.createReader(java.org.apache.hadoop.fs.Path(str(path)), options)
         for stripe in reader.getStripes():
             streams = reader.rows().readStripeFooter(stripe).getStreamsList()
             numbers = {each.getColumn() for each in streams if each.getKind().toString() == "BLOOM_FILTER_UTF8"}
-            found |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
-    return found
+            columns |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
+    return columns
 
 
 def test_sink_that_cannot_hold_the_columns_is_refused_before_the_run(tmp_path: Path) -> None:

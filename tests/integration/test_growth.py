@@ -83,8 +83,8 @@ def test_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
             "rows": "SELECT count(*) FROM growth.d0",
         }[what]
         with postgres_server.connect() as connection:
-            (found,) = connection.execute(sql.SQL(asked)).fetchone() or (0,)
-        return int(found)
+            (size,) = connection.execute(sql.SQL(asked)).fetchone() or (0,)
+        return int(size)
 
     rows = {epoch: size_of("row") for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
     told("a dataset's row", rows[RUNS])
@@ -97,8 +97,8 @@ def test_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
 
 def test_iceberg(tmp_path: Path) -> None:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    made = {"type": "iceberg", "catalog": {"type": "sql", **catalog}, "namespace": "n", "table": "events"}
-    sink = IcebergSink.model_validate(made)
+    settings = {"type": "iceberg", "catalog": {"type": "sql", **catalog}, "namespace": "n", "table": "events"}
+    sink = IcebergSink.model_validate(settings)
     sizes: dict[int, tuple[int, int, int]] = {}
     for epoch in runs(sink, tmp_path):
         if epoch in (10, RUNS // 2, RUNS):
@@ -121,9 +121,9 @@ def test_iceberg(tmp_path: Path) -> None:
         table.maintenance.expire_snapshots().by_ids(old).commit()
         table = client.load_table("n.events")
         assert table.scan().count() == RUNS * DATASETS
-        left = Path(urlparse(table.metadata_location).path).stat().st_size
-    told("the newest metadata once snapshots are expired", left)
-    assert left < 64 << 10
+        metadata_bytes = Path(urlparse(table.metadata_location).path).stat().st_size
+    told("the newest metadata once snapshots are expired", metadata_bytes)
+    assert metadata_bytes < 64 << 10
     close_opened()
 
 
@@ -136,8 +136,8 @@ def test_mariadb(mariadb_server: MariadbServer, tmp_path: Path) -> None:
     def asked(what: str) -> int:
         with mariadb_server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(what)
-            (found,) = cursor.fetchone() or (0,)
-        return int(found)
+            (size,) = cursor.fetchone() or (0,)
+        return int(size)
 
     def ledger_bytes() -> int:
         return asked("SELECT file_size FROM information_schema.innodb_sys_tablespaces WHERE name LIKE 'growth/%ledger'")
@@ -170,8 +170,8 @@ def test_sqlite(tmp_path: Path) -> None:
 
 def test_delta(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
-    made = {"type": "delta", "location": str(tmp_path / "tables"), "table": "events"}
-    sink, sizes = DeltaSink.model_validate(made), dict[int, int]()
+    settings = {"type": "delta", "location": str(tmp_path / "tables"), "table": "events"}
+    sink, sizes = DeltaSink.model_validate(settings), dict[int, int]()
     for epoch in runs(sink, tmp_path):
         if epoch in (10, RUNS):
             ledger = [path.stat().st_size for path in (tmp_path / "output" / ".distcommit").rglob("*.*")]

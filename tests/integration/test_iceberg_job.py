@@ -139,8 +139,8 @@ def test_runs_killed_at_any_moment_publish_each_record_once(table: str, kills: i
     audit = Job.from_file(path).audit(deep=True)
     assert audit.exact, audit
     assert audit.records == len(expected)
-    left = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
-    assert left == live_files(tmp_path), "files of attempts that lost or died are gone"
+    files = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
+    assert files == live_files(tmp_path), "files of attempts that lost or died are gone"
 
 
 @pytest.mark.slow
@@ -168,11 +168,11 @@ def decided(folder: Path) -> int:
 
 def files_with(folder: Path, dataset: str) -> list[Path]:
     """Return the data files with rows of a dataset that no version of the table references."""
-    live, found = live_files(folder), list[Path]()
+    live, orphaned = live_files(folder), list[Path]()
     for path in (folder / "warehouse").rglob("*.parquet"):
         if path.name not in live and pq.read_table(path)["id"][0].as_py().startswith(f"{dataset}/"):
-            found.append(path)
-    return found
+            orphaned.append(path)
+    return orphaned
 
 
 @pytest.mark.slow
@@ -200,12 +200,12 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
         file.unlink()
     assert run_job(path, "run", str(path)) == 1
     assert len(snapshots(tmp_path)) == 1
-    told = {row.dataset: row for row in Job.from_file(path).status().datasets}
-    assert {name: row.status for name, row in told.items()} == {
+    states = {row.dataset: row for row in Job.from_file(path).status().datasets}
+    assert {name: row.status for name, row in states.items()} == {
         f"d{number}": "quarantined" if number == 3 else "pending" for number in range(DATASETS)
     }
-    assert "data files are gone" in told["d3"].reason
-    assert "held_by=d3" in told["d4"].reason
+    assert "data files are gone" in states["d3"].reason
+    assert "held_by=d3" in states["d4"].reason
     assert run_job(path, "dataset", "release", str(path), "d3", "abandon") == 0
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)

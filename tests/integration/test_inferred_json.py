@@ -35,9 +35,9 @@ def send(job: KafkaJob, topic: str, records: Records) -> None:
 
 
 def schemas(job: KafkaJob) -> dict[str, list[int]]:
-    code, found, errors = job.cli("status")
+    code, status, errors = job.cli("status")
     assert code in (0, 1), errors[-3000:]
-    return {row["dataset"]: row["schemas"].get("json", []) for row in found["datasets"]}
+    return {row["dataset"]: row["schemas"].get("json", []) for row in status["datasets"]}
 
 
 def killed_in_its_commit(job: KafkaJob) -> None:
@@ -60,18 +60,18 @@ def killed_once_columns_are_put(job: KafkaJob) -> int:
 
 def columns(folder: Path, topic: str) -> set[tuple[str, str]]:
     """Return name and type of the columns of a topic's files that do not come from the source."""
-    found = [pq.read_schema(path) for path in (folder / "output" / topic).rglob("*.parquet")]
-    return {(f.name, str(f.type)) for schema in found for f in schema if not f.name.startswith("kafka_")}
+    schemas = [pq.read_schema(path) for path in (folder / "output" / topic).rglob("*.parquet")]
+    return {(f.name, str(f.type)) for schema in schemas for f in schema if not f.name.startswith("kafka_")}
 
 
 def values(folder: Path, topic: str, *names: str) -> Counter[tuple[Any, ...]]:
     """Return the values of these fields, None for absent ones; read by pyarrow alone."""
-    found = Counter[tuple[Any, ...]]()
+    counts = Counter[tuple[Any, ...]]()
     for path in (folder / "output" / topic).rglob("*.parquet"):
         rows = pq.read_table(path, partitioning=None)
         read = [rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows for name in names]
-        found.update(zip(*read, strict=True))
-    return found
+        counts.update(zip(*read, strict=True))
+    return counts
 
 
 @pytest.mark.slow
@@ -107,8 +107,8 @@ def test_inferred_columns_are_fixed_by_the_first_closed_sequence_for_all_readers
         assert (audit.exact, audit.rejected, audit.records) == (True, 0, job.produced)
         for topic in job.topics:
             assert columns(tmp_path, topic) >= {("id", "int64")}
-            found = values(tmp_path, topic, "id")
-            assert found == Counter((n,) for n in (*range(10), *range(100, 110)))
+            content = values(tmp_path, topic, "id")
+            assert content == Counter((n,) for n in (*range(10), *range(100, 110)))
 
         # A later run: records with another type are rejected, other fields follow the dataset's policy, and a kill
         # changes

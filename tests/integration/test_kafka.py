@@ -82,11 +82,11 @@ class Topics:
         while time.monotonic() < deadline_s:
             consumer = Consumer({"bootstrap.servers": self.brokers, **settings})
             consumer.assign([TopicPartition(topic, 0, 0)])
-            found = 0
+            records = 0
             while (message := consumer.poll(10)) is not None and message.error() is None:
-                found += 1
+                records += 1
             consumer.close()
-            if found < below:
+            if records < below:
                 return
             time.sleep(0.2)
         pytest.fail(f"{topic} was not compacted")
@@ -150,14 +150,14 @@ def rows(audit: AuditResult, topic: str) -> list[AuditRow]:
 
 def published(job: KafkaJob, topic: str) -> list[dict[str, Any]]:
     fs = LocalFileSystem()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in (job.folder / "output" / topic).rglob("*.parquet"):
         table = read_records(fs, str(path))
         table = table.set_column(
             table.schema.get_field_index("kafka_timestamp"), "ms", table["kafka_timestamp"].cast(pa.int64())
         )
-        found += table.to_pylist()
-    return sorted(found, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
+        rows += table.to_pylist()
+    return sorted(rows, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
 
 
 class Lived:
@@ -253,8 +253,8 @@ def test_compacted_offsets_are_holes(lived: Lived) -> None:
 
 
 def test_partition_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
-    found = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
-    assert found == [(0, 0), (2, 0), (2, 1)]
+    places = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
+    assert places == [(0, 0), (2, 0), (2, 1)]
     (state,) = [row for row in Job.from_file(lived.job.path).status().datasets if row.dataset == lived.grown]
     assert state.positions == {"0": 1, "1": 0, "2": 2}
 

@@ -58,18 +58,18 @@ def source(server: KafkaServer, topic: str, **settings: Any) -> KafkaSource:
 
 
 def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPlan | DatasetProblem:
-    (found,) = (
+    (planned_dataset,) = (
         f
         for f in kafka.plan(bool, SourceState({state.dataset_urn: state} if state else {}))
         if not isinstance(f, SourceFact | SkippedDataset)
     )
-    return found
+    return planned_dataset
 
 
 def unit_of(kafka: KafkaSource) -> WorkUnit:
-    found = planned(kafka)
-    assert isinstance(found, DatasetPlan), found
-    (unit,) = found.work_units
+    plan = planned(kafka)
+    assert isinstance(plan, DatasetPlan), plan
+    (unit,) = plan.work_units
     return unit
 
 
@@ -114,10 +114,10 @@ def test_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_rep
     assert writer.flush(30) == 0
     committed = source(kafka_server, topic)
     uncommitted = source(kafka_server, topic, client={"isolation.level": "read_uncommitted"})
-    for position, told in ((1, "an open transaction"), (2, "an open transaction"), (3, "is not in the topic")):
+    for position, reason in ((1, "an open transaction"), (2, "an open transaction"), (3, "is not in the topic")):
         problem = planned(committed, DatasetState(topic, watermark=Watermark({"0": position})))
         assert isinstance(problem, DatasetProblem)
-        assert told in problem.error
+        assert reason in problem.error
     assert isinstance(planned(uncommitted, DatasetState(topic, watermark=Watermark({"0": 1}))), DatasetPlan)
     writer.commit_transaction(30)
     plan = planned(committed, DatasetState(topic, watermark=Watermark({"0": 1})))
@@ -149,11 +149,11 @@ def test_leader_killed_during_a_fetch_loses_no_record(kafka_pair: KafkaServer) -
         unit = unit_of(kafka)
         extraction = extractor.extract(unit)
         batches = iter(extraction)
-        found = [next(batches)]
+        fetched = [next(batches)]
         kafka_pair.kill_broker(2)
         try:
-            found += batches
-            assert offsets(found) == list(range(RECORDS))
+            fetched += batches
+            assert offsets(fetched) == list(range(RECORDS))
             assert extraction.actual_high() == unit.expected_high
             assert list(extraction.holes()) == []
         finally:
@@ -169,15 +169,15 @@ def test_broker_restarted_during_a_fetch_loses_no_record(kafka_pair: KafkaServer
         unit = unit_of(kafka)
         extraction = extractor.extract(unit)
         batches = iter(extraction)
-        found = [next(batches)]
+        fetched = [next(batches)]
         kafka_pair.kill_broker(2)
         restart = threading.Thread(target=kafka_pair.start_broker, args=(2,))
         restart.start()
         try:
-            found += batches
+            fetched += batches
         finally:
             restart.join()
-        assert offsets(found) == list(range(RECORDS))
+        assert offsets(fetched) == list(range(RECORDS))
         assert extraction.actual_high() == unit.expected_high
 
 

@@ -64,17 +64,17 @@ def test_password_from_the_environment_or_a_file_is_accepted_and_never_shown(
     secret = tmp_path / "password"
     secret.write_text(KafkaServer.password + "\n")
     job = job_of_twenty_records(tmp_path, kafka_server)
-    said = ""
+    output = ""
     for password in ("${KAFKA_TEST_PASSWORD}", f"${{file:{secret}}}"):
         write(job, kafka_server, {**over_tls(kafka_server, password), "debug": "security,broker"})
         code, result, errors = job.cli("run", "--verbose")
         assert code == 0, errors[-3000:]
         assert result["totals"]["records_published"] == 20
-        said += str(result) + errors
+        output += str(result) + errors
         job.assert_exact()
         job.produce(10)
         monkeypatch.delenv("KAFKA_TEST_PASSWORD", raising=False)
-    assert KafkaServer.password not in said
+    assert KafkaServer.password not in output
     assert KafkaServer.password.encode() not in written_below(tmp_path, secret)
 
 
@@ -137,8 +137,8 @@ def test_a_refusal_is_an_error_without_the_password(
 
 def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
-    for name, found in (("none", "No such file"), ("empty", "an empty file")):
+    for name, problem in (("none", "No such file"), ("empty", "an empty file")):
         kafka = source(kafka_server, over_tls(kafka_server, f"${{file:{tmp_path}/{name}}}"))
-        with pytest.raises(ConfigurationError, match=found) as caught:
+        with pytest.raises(ConfigurationError, match=problem) as caught:
             kafka.open()
         assert str(tmp_path / name) in str(caught.value)

@@ -53,8 +53,8 @@ class Target:
 
     def sink(self, **settings: Any) -> KafkaSink:
         topics = {"topic": f"{self.name}-{{dataset}}", "create": True, "ledger": f"{self.name}.ledger"}
-        made = {"brokers": self.brokers, "transactional_ids": 1, "format": "json", "key": "", **topics, **settings}
-        return KafkaSink.model_validate({"type": "kafka", **made})
+        section = {"brokers": self.brokers, "transactional_ids": 1, "format": "json", "key": "", **topics, **settings}
+        return KafkaSink.model_validate({"type": "kafka", **section})
 
     def prepare(
         self, urn: str, epoch: int, *numbers: int, text: str = "", bases: tuple[int, ...] = ()
@@ -227,23 +227,23 @@ def test_zombie_with_its_whole_transaction_sent_is_fenced_and_commits_nothing(
 def test_no_client_stays_open_while_committers_and_errors_are_referenced(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[object] = []
+    references: list[object] = []
     began = client_threads()
 
     def each_way(act: Callable[[KafkaCommitter], object], **settings: Any) -> object:
         committer = target.sink(**settings).open_committer(target.context)
         assert isinstance(committer, KafkaCommitter)
-        kept.append(committer)
+        references.append(committer)
         assert client_threads() > began
         try:
-            found = act(committer)
+            outcome = act(committer)
         except Exception as error:  # noqa: BLE001 - it is kept, whatever it is
-            found = error
+            outcome = error
         finally:
             committer.close()
-        kept.append(found)
-        assert client_threads() == began, found
-        return found
+        references.append(outcome)
+        assert client_threads() == began, outcome
+        return outcome
 
     committed, missing, taken_back = (target.prepare(name, 1, 1) for name in ("a", "missing", "b"))
     assert each_way(lambda committer: committer.commit([committed])) == [Committed()]
@@ -261,7 +261,7 @@ def test_no_client_stays_open_while_committers_and_errors_are_referenced(
         assert each_way(lambda committer: committer.abort([taken_back])) is no_answer
     with pytest.raises(ConfigurationError, match="not this job's") as other_ledger:
         ledger_made(target.sink(transactional_ids=2).target(), "of another job")
-    kept.append(other_ledger)
+    references.append(other_ledger)
     assert client_threads() == began
     other = Producer({"bootstrap.servers": target.brokers})
     other.produce(f"{target.name}.ledger", b"no row", b"[]")

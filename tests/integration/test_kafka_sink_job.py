@@ -84,6 +84,6 @@ def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_los
         shallow, deep = job.audit(deep=False), Job.from_file(job.path).audit(deep=True)
         assert shallow.exact, shallow
         assert not deep.exact
-        (told,) = deep.altered
-        assert "topic-03" in told
-        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in told
+        (altered,) = deep.altered
+        assert "topic-03" in altered
+        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in altered

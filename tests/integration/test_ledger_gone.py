@@ -57,9 +57,9 @@ def test_first_commit_is_not_repeated_after_a_kill_and_a_dropped_ledger(
     target.place.sql("DROP TABLE killed.distcommit_ledger")
     assert job.run() == 1, job.said()
     assert target.ids() == expected
-    (told,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
-    assert told.status == "quarantined"
-    assert "this is not the ledger" in told.reason, told
+    (dataset,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
+    assert dataset.status == "quarantined"
+    assert "this is not the ledger" in dataset.reason, dataset
     Job.from_file(job.path).accept("d1")
     job.arrive()
     assert job.run() == 0, job.said()

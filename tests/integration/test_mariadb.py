@@ -128,7 +128,7 @@ def test_query_is_read_like_a_table_with_types_only_its_database_knows(database:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reason"),
     [
         ("SELECT id, s AS a, s AS a FROM t", "Duplicate column name"),
         ("SELECT s FROM t", "no such watermark column"),
@@ -139,7 +139,7 @@ def test_query_is_read_like_a_table_with_types_only_its_database_knows(database:
         ("SELECT emptied() AS id", "READ ONLY"),
     ],
 )
-def test_unreadable_query_is_reported_and_changes_nothing(database: Database, query: str, told: str) -> None:
+def test_unreadable_query_is_reported_and_changes_nothing(database: Database, query: str, reason: str) -> None:
     database.run(
         "CREATE TABLE t (id int PRIMARY KEY, s text)",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -148,7 +148,7 @@ def test_unreadable_query_is_reported_and_changes_nothing(database: Database, qu
     )
     problem, plan = planned(database.source(queries={"q": query}))
     assert isinstance(problem, DatasetProblem)
-    assert told in problem.error
+    assert reason in problem.error
     assert isinstance(plan, DatasetPlan)
     with database.server.connect(database.name) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*), (SELECT next_not_cached_value FROM numbers) FROM t")
@@ -269,12 +269,12 @@ def test_forbidden_missing_or_locked_table_is_reported_and_others_are_planned(
     sql = database.source(url=url, password="other", tables=["t0", "t1", "t2", "gone"])
     with database.server.connect(database.name) as other, other.cursor() as cursor:
         cursor.execute("LOCK TABLES t1 WRITE")
-        found = planned(sql)
-    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+        plan = planned(sql)
+    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
     assert "grant SELECT on it" in problems["t0"]
     assert "ock wait timeout" in problems["t1"]
     assert problems.keys() == {"t0", "t1", "gone"}
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
     database.run(f"DROP USER {user}@127.0.0.1")
 
 

@@ -129,9 +129,9 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
-def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, said: str) -> None:
-    target.refuses_rows(columns, rows, said)
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, message: str) -> None:
+    target.refuses_rows(columns, rows, message)
 
 
 def test_strictest_session_by_itself_changes_some_values(target: Target) -> None:
@@ -207,7 +207,7 @@ def test_rows_in_foreign_tables_keep_their_values(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
         (pa.schema([("d", pa.decimal128(38, 31))]), "no type for this column"),
@@ -217,9 +217,9 @@ def test_rows_in_foreign_tables_keep_their_values(target: Target) -> None:
     ],
 )
 def test_columns_that_no_table_can_have_are_refused_before_a_record_is_read(
-    target: Target, schema: pa.Schema, said: str
+    target: Target, schema: pa.Schema, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         target.sink().check_schema(schema)
 
 
@@ -264,9 +264,9 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
 # -- the tables
 
 
-@pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
-def test_table_without_a_transactional_engine_is_refused(target: Target, made: str) -> None:
-    target.sql(f"CREATE {made}")
+@pytest.mark.parametrize("statement", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
+def test_table_without_a_transactional_engine_is_refused(target: Target, statement: str) -> None:
+    target.sql(f"CREATE {statement}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must use the engine InnoDB")
 

@@ -45,15 +45,15 @@ def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
     command = ["serve", str(jobs), "--json", "--look", "0.2", "--metrics", str(port)]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in files))
-        found = scrape(port)
+        metrics = scrape(port)
         busy = RunProcess(command, tmp_path / "busy.out", tmp_path / "busy.err")
         with busy:
             assert busy.wait(120) == 2, "another service has the port"
             assert "metrics can't be served at this address" in busy.stderr.read_text()
     for name, path in files.items():
-        assert found["records_published_total", (name,)] == RECORDS * len(NAMES)
-        assert found["runs_total", (name, "succeeded")] >= 2
-        assert found["service_events_total", (f"{name}.yaml", "committed")] >= 2
+        assert metrics["records_published_total", (name,)] == RECORDS * len(NAMES)
+        assert metrics["runs_total", (name, "succeeded")] >= 2
+        assert metrics["service_events_total", (f"{name}.yaml", "committed")] >= 2
         assert series(path.read_text())["last_run_outcome", (name, "succeeded")] == 1
         assert Job.from_file(jobs / f"{name}.yaml").audit(deep=True).exact
 

@@ -47,18 +47,18 @@ def produce(job: KafkaJob, first: int) -> None:
 
 def numbers(folder: Path, pattern: str) -> Counter[int]:
     """Return the numbers in all files there, read independently of the audit."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for path in (folder / "output").glob(pattern):
         rows = ds.dataset(str(path), format="parquet").to_table()
         values = rows["value"].to_pylist() if "value" in rows.schema.names else None
-        found.update(rows["n"].to_pylist() if values is None else [json.loads(value)["n"] for value in values])
-    return found
+        counts.update(rows["n"].to_pylist() if values is None else [json.loads(value)["n"] for value in values])
+    return counts
 
 
 def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
     """Return the numbers published in each branch, including error files, and those rejected."""
     audit = job.audit()
-    found = {
+    content = {
         branch: (
             sum(row.published + row.rejected for row in audit.partitions if row.branch == branch),
             sum(row.rejected for row in audit.partitions if row.branch == branch),
@@ -67,7 +67,7 @@ def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
     }
     audit.partitions = []
     assert audit.exact, audit
-    return found
+    return content
 
 
 @pytest.mark.slow

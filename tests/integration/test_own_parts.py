@@ -59,13 +59,13 @@ def test_custom_parts_of_the_page_are_exact_in_a_killed_job(tmp_path: Path, monk
         strike(run, "all", signal.SIGKILL, random.Random(1))
     with RunProcess(["run", str(path), "--json"], tmp_path / "second.out", tmp_path / "second.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
-    found = Counter(
+    counts = Counter(
         (record["file"], record["line"], record["word"])
         for file in published(tmp_path)
         for record in pq.ParquetFile(file).read().to_pylist()
     )
     expected = Counter((name, line, word) for name in NAMES for line in range(LINES) for word in (f"{line:05d}", name))
-    assert found == expected
+    assert counts == expected
     with RunProcess(["audit", str(path), "--json", "--deep"], tmp_path / "audit.out", tmp_path / "audit.err") as audit:
         assert audit.wait(120) == 0, audit.stderr.read_text()[-3000:]
     assert json.loads((tmp_path / "audit.out").read_text())["exact"]

@@ -51,9 +51,9 @@ def write_job(folder: Path) -> Path:
 def rows(folder: Path) -> list[tuple[str, int]]:
     """Return dataset and offset of each row at the target."""
     db = sqlite3.connect(folder / "rows.db")
-    found = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
+    records = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
     db.close()
-    return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in found]
+    return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in records]
 
 
 def pending(job: Job) -> list[str]:
@@ -109,9 +109,9 @@ def test_sink_of_the_guide_is_exact_in_spite_of_kills(tmp_path: Path, seed: int)
         with RunProcess(["run", str(path), "--json"], tmp_path / f"{attempt}.out", tmp_path / f"{attempt}.err") as run:
             assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
     db = sqlite3.connect(target)
-    found = [(urn, msgspec.json.decode(note)["offset"]) for urn, note in db.execute("SELECT dataset, note FROM notes")]
+    places = [(urn, msgspec.json.decode(note)["offset"]) for urn, note in db.execute("SELECT dataset, note FROM notes")]
     db.close()
-    assert sorted(found) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
+    assert sorted(places) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
 
 
 def lines_in(folder: Path) -> list[tuple[str, int]]:
@@ -133,11 +133,11 @@ def test_runs_killed_in_commit_and_in_replay_publish_each_record_once(tmp_path: 
                 assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
             assert half_way.exists(), "no commit was seen"
             assert strike(run, "all", signal.SIGKILL, random.Random(1))
-        left = pending(job)
-        assert len(left) >= 2, "nothing was left half-way"
-        committed = {urn for urn, _ in rows(tmp_path)} & set(left)
+        open_sequences = pending(job)
+        assert len(open_sequences) >= 2, "nothing was left half-way"
+        committed = {urn for urn, _ in rows(tmp_path)} & set(open_sequences)
         assert committed, "of the datasets left pending some are at the target"
-        assert committed < set(left), "and some are not"
+        assert committed < set(open_sequences), "and some are not"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:

@@ -37,8 +37,8 @@ def produce(job: KafkaJob, topic: str, records: int, bad: int = -1) -> None:
 
 
 def positions(job: KafkaJob) -> dict[str, int]:
-    found = Job.from_file(job.path).status().datasets
-    return {row.dataset: as_offset((row.positions or {"0": -1})["0"]) for row in found}
+    datasets = Job.from_file(job.path).status().datasets
+    return {row.dataset: as_offset((row.positions or {"0": -1})["0"]) for row in datasets}
 
 
 def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repair(
@@ -54,10 +54,10 @@ def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repai
         first = run()
         assert not first.succeeded
         assert positions(job) == {"bad": BATCH_RECORDS, "full": -1, "good": 1}, "another policy keeps nothing of it"
-        told = {reason.subject: (reason.kind, reason.text) for reason in first.totals.reasons}
-        assert {subject: kind for subject, (kind, _) in told.items()} == {"bad": "partly failed", "full": "failed"}
-        assert "is read up to" in told["bad"][1]
-        assert "a record is turned away" in told["bad"][1]
+        reasons = {reason.subject: (reason.kind, reason.text) for reason in first.totals.reasons}
+        assert {subject: kind for subject, (kind, _) in reasons.items()} == {"bad": "partly failed", "full": "failed"}
+        assert "is read up to" in reasons["bad"][1]
+        assert "a record is turned away" in reasons["bad"][1]
         audit = job.audit()
         assert (audit.exact, audit.records) == (True, BATCH_RECORDS + 1)
         again = run()

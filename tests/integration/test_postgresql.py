@@ -51,8 +51,8 @@ class Schema:
 
     def source(self, **settings: Any) -> SqlSource:
         password = settings.pop("password", self.server.password)
-        made = source(self.server.url, password=password, schema=self.name, **settings)
-        travelled: SqlSource = pickle.loads(pickle.dumps(made))
+        sql_source = source(self.server.url, password=password, schema=self.name, **settings)
+        travelled: SqlSource = pickle.loads(pickle.dumps(sql_source))
         return travelled
 
 
@@ -154,7 +154,7 @@ def test_query_is_read_like_a_table_with_types_only_its_database_knows(schema: S
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reason"),
     [
         ("SELECT id, s AS a, s AS a FROM {t}", "two columns of one name"),
         ("SELECT s FROM {t}", "no such watermark column"),
@@ -171,7 +171,7 @@ def test_query_is_read_like_a_table_with_types_only_its_database_knows(schema: S
         ),
     ],
 )
-def test_unreadable_query_is_reported_and_changes_nothing(schema: Schema, query: str, told: str) -> None:
+def test_unreadable_query_is_reported_and_changes_nothing(schema: Schema, query: str, reason: str) -> None:
     schema.run(
         "CREATE TABLE t (id int PRIMARY KEY, s text)",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -181,7 +181,7 @@ def test_unreadable_query_is_reported_and_changes_nothing(schema: Schema, query:
     text = query.format(t=f"{schema.name}.t", schema=schema.name)
     problem, plan = planned(schema.source(queries={"q": text}))
     assert isinstance(problem, DatasetProblem)
-    assert told in problem.error
+    assert reason in problem.error
     assert isinstance(plan, DatasetPlan)
     assert_unchanged(schema)
 
@@ -332,8 +332,8 @@ def test_partitions_are_read_with_their_parent_and_views_by_name(schema: Schema)
         "CREATE VIEW seen AS SELECT id FROM t",
         "INSERT INTO t VALUES (1, 1), (2, 2), (3, 1)",
     )
-    found = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
-    assert sorted(each.dataset_urn for each in found if isinstance(each, DatasetPlan)) == ["seen", "t"]
+    plan = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
+    assert sorted(each.dataset_urn for each in plan if isinstance(each, DatasetPlan)) == ["seen", "t"]
     assert ids(Reader(schema.source()).run()) == [1, 2]
 
 
@@ -360,8 +360,8 @@ def test_inheriting_tables_are_read_with_their_parent_whose_key_does_not_apply_t
     )
     try:
         url = f"{schema.server.url}?options=-csearch_path%3D{schema.name}%2C{other}"
-        found = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
-        assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t"]
+        plan = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
+        assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t"]
         reader = Reader(schema.source())
         assert ids(reader.run()) == [1]
         schema.run(f"INSERT INTO {other}.t_child VALUES (2), (3)")
@@ -387,11 +387,11 @@ def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
     with schema.connect() as other:
         other.autocommit = False
         other.execute("LOCK TABLE t1")
-        found = planned(sql)
-    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+        plan = planned(sql)
+    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
     assert "permission denied" in problems["t0"]
     assert "lock timeout" in problems["t1"]
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
 
 
@@ -411,8 +411,8 @@ def test_first_run_by_times_skips_no_later_row_or_reports_it(
     if plan := reader.plan():
         reader.read(plan)
     numbers = [row["n"] for row in reader.rows]
-    said = "rows that are inserted later with times between the two are never read" in caplog.text
-    assert (numbers, said) == (([1, 2], True) if times_end == "clock" else ([1, 2, 3], False))
+    is_reported = "rows that are inserted later with times between the two are never read" in caplog.text
+    assert (numbers, is_reported) == (([1, 2], True) if times_end == "clock" else ([1, 2, 3], False))
     assert not reader.plan() or times_end == "clock"
 
 
@@ -478,12 +478,12 @@ def test_server_killed_during_reading_loses_nothing(schema: Schema) -> None:
 
 def test_server_killed_during_planning_is_one_outage_and_not_a_problem_of_each_table(schema: Schema) -> None:
     schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
-    found = schema.source(table_patterns=["t."]).plan(lambda urn: True, SourceState())
-    assert isinstance(next(found), DatasetPlan)
+    plan = schema.source(table_patterns=["t."]).plan(lambda urn: True, SourceState())
+    assert isinstance(next(plan), DatasetPlan)
     schema.server.kill()
     try:
         with pytest.raises(TransientError, match="can't be reached"):
-            list(found)
+            list(plan)
     finally:
         schema.server.restart()
 
@@ -507,11 +507,11 @@ def _unit() -> Any:
 def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
     """Each writer commits at once; a lookback as large as all open numbers together loses no row."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY, writer int)")
-    writers, each = 3, 150
+    writers, rows_of_writer = 3, 150
 
     def write(writer: int) -> None:
         with schema.connect() as connection:
-            for _ in range(each):
+            for _ in range(rows_of_writer):
                 connection.execute("INSERT INTO t (writer) VALUES (%s)", (writer,))
 
     threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
@@ -523,4 +523,4 @@ def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
     for thread in threads:
         thread.join()
     reader.run()
-    assert ids(reader.rows) == list(range(1, writers * each + 1 - writers))
+    assert ids(reader.rows) == list(range(1, writers * rows_of_writer + 1 - writers))

@@ -107,9 +107,9 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
-def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, said: str) -> None:
-    target.refuses_rows(columns, rows, said)
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, message: str) -> None:
+    target.refuses_rows(columns, rows, message)
 
 
 def test_binary_copy_by_itself_misreads_a_float(target: Target) -> None:
@@ -170,9 +170,9 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
 # -- the tables
 
 
-@pytest.mark.parametrize("made", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
-def test_relation_that_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
-    target.sql(f"CREATE {made}")
+@pytest.mark.parametrize("statement", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
+def test_relation_that_does_not_keep_rows_is_refused(target: Target, statement: str) -> None:
+    target.sql(f"CREATE {statement}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 

@@ -159,10 +159,10 @@ class AgainJob:
         """Return the published numbers of each dataset, by pyarrow alone; the audit must confirm each of them once."""
         paths = {name: (self.folder / "output" / name).rglob("*.parquet") for name in DATASETS}
         read = {name: [ds.dataset(str(path)).to_table()["n"].to_pylist() for path in paths[name]] for name in DATASETS}
-        found = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
+        content = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
         audit = Job.from_file(self.path).audit(deep=True)
-        assert (audit.exact, audit.records) == (True, sum(map(len, found.values())))
-        return found
+        assert (audit.exact, audit.records) == (True, sum(map(len, content.values())))
+        return content
 
     def assert_published(self, numbers: range) -> None:
         assert self.published() == dict.fromkeys(DATASETS, self.whole(numbers))
@@ -184,9 +184,9 @@ def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> 
 
 @pytest.mark.parametrize("job", KINDS, indirect=True)
 def test_failed_range_is_read_up_to_its_planned_end(job: AgainJob, spark: SparkSession) -> None:
-    for known in (range(10), range(20)):
+    for numbers in (range(10), range(20)):
         assert job.run(spark).succeeded
-        job.assert_published(known)
+        job.assert_published(numbers)
 
 
 class KeyedTables(Tables):

@@ -69,12 +69,12 @@ def ran(path: Path, command: str = "run", *arguments: str) -> None:
 
 def published(folder: Path, below: str = "*") -> Counter[tuple[str, int]]:
     """Return the versions of each table's rows, as a reader without knowledge of commits sees them."""
-    found: Counter[tuple[str, int]] = Counter()
+    versions: Counter[tuple[str, int]] = Counter()
     for path in (folder / "output").glob(f"{below}/**/*.parquet"):
         table = path.relative_to(folder / "output").parts[0]
         if table != "_rejected":
-            found.update((table, version) for version in ds.dataset(str(path)).to_table()["version"].to_pylist())
-    return found
+            versions.update((table, version) for version in ds.dataset(str(path)).to_table()["version"].to_pylist())
+    return versions
 
 
 @pytest.mark.slow
@@ -87,10 +87,10 @@ def test_repeated_snapshots_replace_each_other_in_spite_of_kills(tmp_path: Path)
         write_tables(tmp_path, version)
         kills += killed(path, version)
         ran(path)  # replays the sealed sequences, and reads the other datasets
-        found = Job.from_file(path).audit(deep=True)
-        rows, found.partitions = found.partitions, []
-        assert found.exact, found
-        assert found.records + found.rejected_records == TABLES * (11 + version), "of the newest, and an error for each"
+        audit = Job.from_file(path).audit(deep=True)
+        rows, audit.partitions = audit.partitions, []
+        assert audit.exact, audit
+        assert audit.records + audit.rejected_records == TABLES * (11 + version), "of the newest, and an error for each"
         assert sum(row.replaced for row in rows) == TABLES * sum(11 + older for older in range(1, version))
     assert kills, "no run was killed in the middle of its commit"
     ran(path)
@@ -109,18 +109,18 @@ def test_rejected_records_of_the_newest_snapshot_are_added_to_it(tmp_path: Path)
         ran(path)
     path = snapshot_job(tmp_path, converters=[], row_checkers=[])
     ran(path, "dataset reprocess", "t00")
-    found = Job.from_file(path).audit(deep=True)
-    assert found.exact, found
-    assert (found.records, found.rejected) == (TABLES * 13, TABLES - 1)
+    audit = Job.from_file(path).audit(deep=True)
+    assert audit.exact, audit
+    assert (audit.records, audit.rejected) == (TABLES * 13, TABLES - 1)
 
 
 def days(folder: Path) -> dict[str, Counter[int]]:
     """Return the versions of each day's records, as a reader without knowledge of commits sees them."""
-    found: dict[str, Counter[int]] = {}
+    versions: dict[str, Counter[int]] = {}
     for path in (folder / "output" / "t").rglob("*.parquet"):
         rows = ds.dataset(str(path)).to_table()["version"].to_pylist()
-        found.setdefault(str(path.parent.relative_to(folder / "output" / "t")), Counter()).update(rows)
-    return found
+        versions.setdefault(str(path.parent.relative_to(folder / "output" / "t")), Counter()).update(rows)
+    return versions
 
 
 def produce_days(job: KafkaJob, version: int, *numbers: int) -> None:
@@ -149,13 +149,13 @@ def test_repeated_days_replace_those_days_in_spite_of_kills(tmp_path: Path) -> N
             produce_days(job, version, *numbers)
             kills += killed(job.path, version)
             job.run()
-            found = job.audit()
-            rows, found.partitions = found.partitions, []
-            assert found.exact, found
-            assert found.records + sum(row.replaced for row in rows) == job.produced
+            versions = job.audit()
+            rows, versions.partitions = versions.partitions, []
+            assert versions.exact, versions
+            assert versions.records + sum(row.replaced for row in rows) == job.produced
         assert kills, "no run was killed in the middle of its commit"
         job.run()
-        seen = [dict(found) for _, found in sorted(days(tmp_path).items())]
+        seen = [dict(versions) for _, versions in sorted(days(tmp_path).items())]
         assert seen == [{1: 20}, {3: 20}, {3: 20}, {2: 20}]
         (tmp_path / "store").rename(tmp_path / "lost")
         assert Job.from_file(job.path).rebuild().written
@@ -163,4 +163,9 @@ def test_repeated_days_replace_those_days_in_spite_of_kills(tmp_path: Path) -> N
         job.run()
         assert job.audit().exact
         job.run()
-        assert [dict(found) for _, found in sorted(days(tmp_path).items())] == [{4: 20}, {3: 20}, {3: 20}, {2: 20}]
+        assert [dict(versions) for _, versions in sorted(days(tmp_path).items())] == [
+            {4: 20},
+            {3: 20},
+            {3: 20},
+            {2: 20},
+        ]

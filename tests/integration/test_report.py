@@ -52,12 +52,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def rows_of(page: Page, column: int) -> list[str]:
     """Return the shown cells of a column of the datasets."""
-    found = page.evaluate(
+    cells = page.evaluate(
         "(column) => [...document.getElementById('dataset-rows').rows].filter((row) => !row.hidden)"
         ".map((row) => row.cells[column].textContent)",
         column,
     )
-    return [str(each) for each in found]
+    return [str(each) for each in cells]
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
@@ -67,18 +67,18 @@ def test_axe_finds_no_accessibility_violation(browser: Browser, report: str, siz
 
 
 def test_hostile_names_and_messages_stay_text_on_the_page(browser: Browser, report: str) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     with shown(browser, "about:blank") as page:
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
-        page.on("dialog", lambda dialog: told.append(dialog.message))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
         page.goto(report)
         names = rows_of(page, 0)
         for name in HOSTILE[:5]:
             assert name in names
         assert page.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
         assert page.evaluate("performance.getEntriesByType('resource').length") == 0
-    assert told == [], "neither an error, nor what its policy refuses"
+    assert messages == [], "neither an error, nor what its policy refuses"
 
 
 def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report: str) -> None:
@@ -109,9 +109,9 @@ def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str
         everything = rows_of(page, 0)
         page.focus("#filter-name")
         page.keyboard.type("shop-3")
-        found = rows_of(page, 0)
-        assert found == [name for name in everything if "shop-3" in name]
-        assert page.inner_text("#filter-told") == f"{len(found)} of {len(everything)} shown"
+        shown_names = rows_of(page, 0)
+        assert shown_names == [name for name in everything if "shop-3" in name]
+        assert page.inner_text("#filter-told") == f"{len(shown_names)} of {len(everything)} shown"
         for _ in range(5):  # the outcome, the table, its first three columns
             page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Records"
@@ -198,9 +198,9 @@ def command(job_file: Path, *words: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(found, dict)
-    return found
+    progress = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(progress, dict)
+    return progress
 
 
 @pytest.mark.slow
@@ -232,8 +232,8 @@ def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None
     release.touch()
     assert command(job_file, "run")["succeeded"]
     page = tmp_path / "report.html"
-    told = command(job_file, "report", "-o", str(page))
-    assert (told["status"], told["datasets"], told["epoch"] > epoch) == ("COMMITTED", 1, True)
+    reported = command(job_file, "report", "-o", str(page))
+    assert (reported["status"], reported["datasets"], reported["epoch"] > epoch) == ("COMMITTED", 1, True)
     text = page.read_text(encoding="utf-8")
     assert f"<bdi>{HELD}</bdi>" in text
     assert text.count('<path class="commit" d="M') >= 1, "when it was committed"

@@ -182,8 +182,8 @@ def stop(store: JobStore, urn: str) -> None:
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
     log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
-    found = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    log.settle(partial(next_record.unread, epoch=epoch, found=found, stop_after=1))
+    failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
+    log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1))
 
 
 @pytest.mark.slow

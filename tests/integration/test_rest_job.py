@@ -59,11 +59,11 @@ class RestJob:
         return Counter(each for records in self.records.values() for each in records if each[0] < records[-1][0])
 
     def published(self) -> Counter[tuple[int, str]]:
-        found: Counter[tuple[int, str]] = Counter()
+        records: Counter[tuple[int, str]] = Counter()
         for path in (self.folder / "output").glob("*/**/*.parquet"):
             rows = ds.dataset(str(path)).to_table()
-            found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-        return found
+            records.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+        return records
 
 
 def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, rest_server: RestServer) -> None:
@@ -118,9 +118,9 @@ def test_example_job_file_runs(
     path = PACKAGE_ROOT / "conf" / "rest-to-parquet.yaml"
     for _ in range(2):
         assert Job.from_file(path, overrides=[*paths, *here], session=spark).run().succeeded
-    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("tickets", "comments")}
-    assert found["tickets"]["id"].to_pylist() == list(range(9))
-    assert found["comments"]["id"].to_pylist() == list(range(5))
+    tables = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("tickets", "comments")}
+    assert tables["tickets"]["id"].to_pylist() == list(range(9))
+    assert tables["comments"]["id"].to_pylist() == list(range(5))
 
 
 @pytest.mark.slow

@@ -75,9 +75,9 @@ class Tables:
         bad = [] if not rejected else [row for row in rows(0, self.count) if row[1] == "F"]
         good = [row for row in rows(0, self.count) if row[2] != "none" and row not in bad]
         for table in TABLES:
-            found = ds.dataset(sorted(map(str, (self.folder / "output" / table).rglob("*.parquet")))).to_table()
-            assert found.schema.names == ["id", "name", "error_reason"]
-            assert sorted(tuple(row.values()) for row in found.to_pylist()) == good
+            content = ds.dataset(sorted(map(str, (self.folder / "output" / table).rglob("*.parquet")))).to_table()
+            assert content.schema.names == ["id", "name", "error_reason"]
+            assert sorted(tuple(row.values()) for row in content.to_pylist()) == good
 
 
 @pytest.mark.slow

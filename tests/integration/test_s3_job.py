@@ -49,5 +49,5 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         assert result["totals"]["sequences_replayed"] == snapshot.pending
         job.assert_exact()
         assert _uploads(bucket) == []
-        said = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
-        assert s3_server.environment["AWS_SECRET_ACCESS_KEY"] not in said
+        output = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
+        assert s3_server.environment["AWS_SECRET_ACCESS_KEY"] not in output

@@ -56,9 +56,9 @@ def send(job: KafkaJob, topic: str, records: Iterable[bytes], partition: int = 0
 
 
 def schema_ids(job: KafkaJob) -> dict[str, list[int]]:
-    code, found, errors = job.cli("status")
+    code, status, errors = job.cli("status")
     assert code in (0, 1), errors[-3000:]
-    return {row["dataset"]: row["schemas"].get("avro", []) for row in found["datasets"]}
+    return {row["dataset"]: row["schemas"].get("avro", []) for row in status["datasets"]}
 
 
 def id_of(record: bytes) -> int:
@@ -240,8 +240,8 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
             "fails": {first},
             "accepts": {first, text},
         }
-        known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(job.path).status().datasets}
-        assert {name: known[name] for name in names} == {
+        versions = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(job.path).status().datasets}
+        assert {name: versions[name] for name in names} == {
             "evolves": 2,
             "diverts": 1,
             "pins": 1,

@@ -81,17 +81,17 @@ def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("told", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
 def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
-    told: signal.Signals, tmp_path: Path
+    how: signal.Signals, tmp_path: Path
 ) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent
     command = ["serve", str(jobs), "--json", "--look", "0.2"]
     with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
         until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
-        if told is signal.SIGTERM:
-            assert strike(run, "driver", told, random.Random(1))
+        if how is signal.SIGTERM:
+            assert strike(run, "driver", how, random.Random(1))
             assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
             assert sorted(each["job"] for each in events(run) if each["what"] == "cancelled") == [
                 "first.yaml",
@@ -102,7 +102,7 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
     for name in JOBS:
         job = Job.from_file(jobs / f"{name}.yaml")
         assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-        assert job.runs().runs[0].status == ("FAILED" if told is signal.SIGKILL else "CANCELLED")
+        assert job.runs().runs[0].status == ("FAILED" if how is signal.SIGKILL else "CANCELLED")
         (tmp_path / f"{name}-release").touch()
     assert published(tmp_path) == there, "nobody is left who publishes"
     with RunProcess(command, tmp_path / "last.out", tmp_path / "last.err") as run:

@@ -40,8 +40,8 @@ def typed(command: str) -> tuple[int, str]:
     return done.exit_code, " ".join((done.stdout + done.stderr).split())
 
 
-def printed_command(said: str) -> str:
-    (command,) = re.findall(r"`(distcommit migrate import-watermarks [^`]+)`", said)
+def printed_command(output: str) -> str:
+    (command,) = re.findall(r"`(distcommit migrate import-watermarks [^`]+)`", output)
     return str(command)
 
 
@@ -52,13 +52,13 @@ def overrides_in(command: str) -> list[str]:
 
 def published(*outputs: Path) -> Counter[tuple[str, int, int]]:
     """Return how often topic, partition and offset are published in all of these outputs."""
-    found: Counter[tuple[str, int, int]] = Counter()
+    offsets: Counter[tuple[str, int, int]] = Counter()
     for output in outputs:
         for path in output.rglob("*.parquet"):
             topic = path.relative_to(output).parts[0].partition("@")[0]
             rows: list[dict[str, Any]] = read_records(LocalFileSystem(), str(path)).to_pylist()
-            found.update((topic, row["kafka_partition"], row["kafka_offset"]) for row in rows)
-    return found
+            offsets.update((topic, row["kafka_partition"], row["kafka_offset"]) for row in rows)
+    return offsets
 
 
 def files(folder: Path) -> set[str]:
@@ -82,15 +82,15 @@ def test_changed_dataset_rule_is_refused_and_migrated_by_the_printed_command(
             "dataset release {} a retry",
             "store rebuild",
         ):
-            code, said = typed(f"distcommit {command if '{}' in command else command + ' {}'}".format(job.path))
-            assert code == 2, said
-            assert "source.dataset" in said
-            assert f"expected source.dataset: {before}; found source.dataset: {after}" in said
+            code, output = typed(f"distcommit {command if '{}' in command else command + ' {}'}".format(job.path))
+            assert code == 2, output
+            assert "source.dataset" in output
+            assert f"expected source.dataset: {before}; found source.dataset: {after}" in output
         assert typed(f"distcommit status {job.path}")[0] == 0, "looking is allowed"
         assert files(tmp_path / "output") == at_first
-        command = printed_command(said)
-        code, said = typed(command)
-        assert code == 0, said
+        command = printed_command(output)
+        code, output = typed(command)
+        assert code == 0, output
         new = overrides_in(command)
         assert run(job, spark, *new).totals.records_published == 15
         assert run(job, spark, *new).totals.records_published == 0
@@ -99,8 +99,8 @@ def test_changed_dataset_rule_is_refused_and_migrated_by_the_printed_command(
         assert typed(shlex.join(["distcommit", "audit", "--deep", str(job.path), *sets(new)]))[0] == 0
         counts = published(tmp_path / "output", tmp_path / "output-2")
         assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
-        code, said = typed(command)
-        assert (code, "kept" in said) == (0, True), "again, it sets nothing back"
+        code, output = typed(command)
+        assert (code, "kept" in output) == (0, True), "again, it sets nothing back"
         assert run(job, spark, *new).totals.records_published == 0
 
 
@@ -114,16 +114,16 @@ def test_printed_command_renames_datasets_and_back_again(
         for rule in (after, before, after):
             job.produce(5)
             job.write(source={"dataset": rule})
-            code, said = typed(f"distcommit run {job.path}")
-            assert code == 2, said
-            (command,) = re.findall(r"`(distcommit store rebucket [^`]+)`", said)
-            code, said = typed(str(command))
-            assert code == 0, said
-            assert f"source.dataset {rule}" in said
+            code, output = typed(f"distcommit run {job.path}")
+            assert code == 2, output
+            (command,) = re.findall(r"`(distcommit store rebucket [^`]+)`", output)
+            code, output = typed(str(command))
+            assert code == 0, output
+            assert f"source.dataset {rule}" in output
             assert typed(str(command))[0] == 0, "again, there is nothing to do"
             assert run(job, spark).totals.records_published == 15
-            code, said = typed(f"distcommit audit --deep {job.path}")
-            assert code == 0, said
+            code, output = typed(f"distcommit audit --deep {job.path}")
+            assert code == 0, output
         counts = published(tmp_path / "output")
         assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
 
@@ -138,8 +138,8 @@ def test_store_lost_after_datasets_were_renamed_is_rebuilt_with_the_new_names(
         assert typed(f"distcommit store rebucket {job.path}")[0] == 0
         job.produce(5)  # nothing of it is read before the store is lost
         shutil.rmtree(tmp_path / "store")
-        code, said = typed(f"distcommit store rebuild {job.path}")
-        assert code == 0, said
+        code, output = typed(f"distcommit store rebuild {job.path}")
+        assert code == 0, output
         assert run(job, spark).totals.records_published == 15
         assert typed(f"distcommit audit --deep {job.path}")[0] == 0
         counts = published(tmp_path / "output")
@@ -154,9 +154,9 @@ def test_a_change_by_set_is_refused_and_in_the_printed_command(tmp_path: Path, s
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
         run(job, spark)
-        code, said = typed(f"distcommit run {job.path} --set source.dataset=partition")
+        code, output = typed(f"distcommit run {job.path} --set source.dataset=partition")
         assert code == 2
-        command = printed_command(said)
+        command = printed_command(output)
         assert "source.dataset=partition" in overrides_in(command)
         assert typed(command)[0] == 0
         assert run(job, spark, *overrides_in(command)).totals.records_published == 0
@@ -244,13 +244,13 @@ class TestTakingOver:
 
     def test_a_dry_run_touches_neither(self, job: KafkaJob, tmp_path: Path) -> None:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        code, said = typed(self.command(job, "--dry-run"))
-        assert (code, "2 watermarks would be set" in said) == (0, True), said
+        code, output = typed(self.command(job, "--dry-run"))
+        assert (code, "2 watermarks would be set" in output) == (0, True), output
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     def test_a_job_does_not_take_over_from_itself(self, job: KafkaJob) -> None:
-        code, said = typed(f"distcommit migrate import-watermarks {job.path} --from {job.path}")
-        assert (code, "from its own store" in said) == (2, True), said
+        code, output = typed(f"distcommit migrate import-watermarks {job.path} --from {job.path}")
+        assert (code, "from its own store" in output) == (2, True), output
 
     def test_a_live_run_of_the_other_job_is_not_disturbed(self, job: KafkaJob) -> None:
         store = Job.from_file(job.path).open_store(create=False)
@@ -270,9 +270,9 @@ class TestTakingOver:
     def test_another_number_of_buckets_is_refused_and_given_by_the_printed_command(
         self, job: KafkaJob, spark: SparkSession
     ) -> None:
-        code, said = typed(f"distcommit run {job.path} --set commit.buckets=3")
-        assert code == 2, said
-        (command,) = re.findall(r"`(distcommit store rebucket JOB.yaml --buckets 3)`", said)
+        code, output = typed(f"distcommit run {job.path} --set commit.buckets=3")
+        assert code == 2, output
+        (command,) = re.findall(r"`(distcommit store rebucket JOB.yaml --buckets 3)`", output)
         assert typed(command.replace("JOB.yaml", str(job.path)))[0] == 0
         job.write(commit={"buckets": 3})
         job.produce(2)

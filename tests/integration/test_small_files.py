@@ -27,11 +27,11 @@ def files_by_epoch(folder: Path, topic: str) -> dict[str, list[set[int]]]:
 
 def work_units(folder: Path, topic: str) -> dict[str, Counter[int]]:
     """Return how many records of which partitions each work unit has published, by epoch and work unit."""
-    found: dict[str, Counter[int]] = {}
+    counts: dict[str, Counter[int]] = {}
     for path in (folder / "output" / topic).rglob("*.parquet"):
         unit = "-".join(path.name.split("-")[:2])
-        found.setdefault(unit, Counter()).update(pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist())
-    return found
+        counts.setdefault(unit, Counter()).update(pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist())
+    return counts
 
 
 def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_its_own_watermark(
@@ -84,9 +84,9 @@ def test_small_partitions_share_one_file_and_a_kill_leaves_all_of_them_to_replay
             assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         job.run()
         for topic in job.topics:
-            found = files_by_epoch(tmp_path, topic)
-            assert found
-            assert all(each == [set(range(PARTITIONS))] for each in found.values()), found
+            epochs = files_by_epoch(tmp_path, topic)
+            assert epochs
+            assert all(each == [set(range(PARTITIONS))] for each in epochs.values()), epochs
         job.assert_exact()
         job.write(source={"records_per_work_unit": 200})
         job.produce(6)  # 240 of a topic

@@ -42,5 +42,5 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         result = job.run()
         assert result["totals"]["sequences_replayed"] == snapshot.pending
         job.assert_exact()
-        said = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
-        assert smb_server.environment["FSSPEC_SMB_PASSWORD"] not in said
+        output = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
+        assert smb_server.environment["FSSPEC_SMB_PASSWORD"] not in output

@@ -62,13 +62,13 @@ def published(folder: Path, *, newest: bool = False) -> Counter[tuple[str, int, 
 
     With `newest`, only the file with the highest epoch of each table, as replaced files stay until the next run.
     """
-    found: Counter[tuple[str, int, str]] = Counter()
+    counts: Counter[tuple[str, int, str]] = Counter()
     paths = sorted((folder / "output").glob("*/**/*.parquet"))
     for path in {each.parent if newest else each: each for each in paths}.values():
         rows = ds.dataset(str(path)).to_table()
         table = path.relative_to(folder / "output").parts[0]
-        found.update(zip([table] * len(rows), rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-    return found
+        counts.update(zip([table] * len(rows), rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+    return counts
 
 
 def run(path: Path, spark: SparkSession) -> RunResult:

@@ -86,14 +86,14 @@ class SqlJob:
         )
 
     def published(self) -> Counter[tuple[int, str]]:
-        found: Counter[tuple[int, str]] = Counter()
+        records: Counter[tuple[int, str]] = Counter()
         for path in (self.folder / "output").glob("t*/**/*.parquet"):
             rows = ds.dataset(str(path)).to_table()
             assert {text.partition("-")[0] for text in rows["s"].to_pylist()} == {
                 path.relative_to(self.folder).parts[1]
             }
-            found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-        return found
+            records.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+        return records
 
 
 class MariadbJob(SqlJob):
@@ -156,7 +156,9 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     path.unlink()
     audit = Job.from_file(job.path).audit()
     assert not audit.exact
-    assert [told.partition(": it is gone")[0] for told in audit.altered] == [str(path.relative_to(tmp_path / "output"))]
+    assert [altered.partition(": it is gone")[0] for altered in audit.altered] == [
+        str(path.relative_to(tmp_path / "output"))
+    ]
 
 
 def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_path: Path, spark: SparkSession) -> None:
@@ -200,10 +202,10 @@ def test_example_job_file_reads_postgresql(
     with postgres_server.connect() as connection:
         connection.execute("DROP TABLE sales_orders, sales_places")
     names = ("sales_orders", "sales_places", "large_orders")
-    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in names}
-    assert found["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
-    assert found["sales_places"]["id"].to_pylist() == list(range(1, 1501))
-    assert found["large_orders"].drop(["updated_at"]).to_pylist() == [
+    tables = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in names}
+    assert tables["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
+    assert tables["sales_places"]["id"].to_pylist() == list(range(1, 1501))
+    assert tables["large_orders"].drop(["updated_at"]).to_pylist() == [
         {"order_id": 1, "customer": "A", "total": Decimal("9.99")}
     ]
 
@@ -267,8 +269,8 @@ def test_writer_and_status_know_the_table_that_a_dataset_extracts(tmp_path: Path
     (row,) = ran.status().datasets
     assert row.extract == Extract("main", "u", TableType.SNAPSHOT_APPEND, (), ("id",))
     with closing(sqlite3.connect(notes)) as connection:
-        found = sorted(json.loads(note)["keys"] for (note,) in connection.execute("SELECT note FROM notes"))
-    assert found == [["a", 1], ["b", 1]]
+        keys = sorted(json.loads(note)["keys"] for (note,) in connection.execute("SELECT note FROM notes"))
+    assert keys == [["a", 1], ["b", 1]]
 
 
 @contextmanager
@@ -325,11 +327,11 @@ def test_postgresql_snapshots_are_consistent_and_newest_in_spite_of_kills(
             connection.execute(f"DROP TABLE {table}".encode())
     for table in tables:
         paths = sorted((tmp_path / "output" / table).glob("**/*.parquet"))
-        found = [ds.dataset(str(each)).to_table() for each in paths]
-        for each in found:  # replaced files stay until the next run: each is complete and shows one moment
+        snapshots = [ds.dataset(str(each)).to_table() for each in paths]
+        for each in snapshots:  # replaced files stay until the next run: each is complete and shows one moment
             assert sorted(each["i"].to_pylist()) == list(range(1, 2001))
             assert len(set(each["version"].to_pylist())) == 1
-        assert found[-1]["version"][0].as_py() == versions[table]
+        assert snapshots[-1]["version"][0].as_py() == versions[table]
     assert Job.from_file(path).audit(deep=True).exact
 
 

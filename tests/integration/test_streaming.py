@@ -24,12 +24,12 @@ from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 
 def published(folder: Path) -> list[int]:
     """Return the number of each published row, and check its dataset."""
-    found: list[int] = []
+    numbers: list[int] = []
     for path in (folder / "output").rglob("*.parquet"):
         table = pq.read_table(path, partitioning=None)
         assert set(table["shop"].to_pylist()) == {path.relative_to(folder / "output").parts[0]}
-        found += table["n"].to_pylist()
-    return sorted(found)
+        numbers += table["n"].to_pylist()
+    return sorted(numbers)
 
 
 @pytest.mark.slow

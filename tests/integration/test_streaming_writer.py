@@ -49,8 +49,8 @@ class TellingWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         keys = ("streaming.sql.batchId", "sql.streaming.queryId")
-        told = {key: context.getLocalProperty(key) if context else None for key in keys}
-        tell(self.folder, "write", rows=sum(batch.num_rows for batch in iterator), told=told)
+        properties = {key: context.getLocalProperty(key) if context else None for key in keys}
+        tell(self.folder, "write", rows=sum(batch.num_rows for batch in iterator), told=properties)
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -83,14 +83,16 @@ def test_driver_side_is_called_only_after_all_tasks_wrote_and_has_no_session(
         .start(str(tmp_path / "told"))
     )
     query.awaitTermination(60)
-    told = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
-    assert [each["event"] for each in told] == ["made", "write", "made", "commit"] * 2
-    assert [each["batch"] for each in told if each["event"] == "commit"] == [0, 1]
-    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in told), "a run could be launched there"
-    options = {key for each in told if each["event"] == "made" for key in each["options"]}
+    calls = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
+    assert [each["event"] for each in calls] == ["made", "write", "made", "commit"] * 2
+    assert [each["batch"] for each in calls if each["event"] == "commit"] == [0, 1]
+    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in calls), "a run could be launched there"
+    options = {key for each in calls if each["event"] == "made" for key in each["options"]}
     assert options == {"checkpointlocation", "path"}, "neither the batch nor the query is named before tasks write"
-    assert len({each["pid"] for each in told if each["event"] in ("made", "commit")}) == 2, (
+    assert len({each["pid"] for each in calls if each["event"] in ("made", "commit")}) == 2, (
         "one could fence for the other"
     )
-    written = [each["told"] for each in told if each["event"] == "write"]
-    assert [found["streaming.sql.batchId"] for found in written] == ["0", "1"], "by a property that is not documented"
+    written = [each["told"] for each in calls if each["event"] == "write"]
+    assert [properties["streaming.sql.batchId"] for properties in written] == ["0", "1"], (
+        "by a property that is not documented"
+    )

@@ -53,7 +53,7 @@ def test_permanently_failing_datasets_are_quarantined_and_released_together(
         assert [event.phase for event in noting.of(PhaseEnded)] == ["recover", "plan"]
         last = Job.from_file(job.path).status().last_run
         assert last is not None
-        assert (last.outcome, {told.subject for told in last.quarantined.kept}) == ("incomplete", set(TOPICS))
+        assert (last.outcome, {reason.subject for reason in last.quarantined.kept}) == ("incomplete", set(TOPICS))
         rows = Job.from_file(job.path).status().datasets
         assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
         for file in files:

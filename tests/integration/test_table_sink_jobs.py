@@ -131,8 +131,8 @@ class InPostgresql(Place):
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         with self.server.connect() as connection:
-            found = connection.execute(statement.encode())
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def named(self, table: str) -> str:
         return f"killed.{table}"
@@ -185,12 +185,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", _first("postgresql"), indirect=True)
 def test_runs_killed_at_random_moments_publish_each_record_once(tmp_path: Path, place: Place) -> None:
-    rng, each = random.Random(17), 0
+    rng, produced = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
         for _ in range(KILLS):
             job.produce(300)
-            each += 300
+            produced += 300
             with job.start() as run:
                 before = sum(map(len, place.offsets().values()))
                 begun_s = time.monotonic()
@@ -200,7 +200,7 @@ def test_runs_killed_at_random_moments_publish_each_record_once(tmp_path: Path, 
                 time.sleep(rng.random() * 0.3)
                 assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
-        expected = [(partition, offset) for partition in range(2) for offset in range(each)]
+        expected = [(partition, offset) for partition in range(2) for offset in range(produced)]
         assert place.offsets() == dict.fromkeys(TOPICS, expected)
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
@@ -233,14 +233,14 @@ def checked(least: int) -> dict[str, Any]:
     return {"converters": [numbers], "row_checkers": [{"type": "range", "column": "n", "min": least}]}
 
 
-def produce_numbers(job: KafkaJob, each: int) -> None:
+def produce_numbers(job: KafkaJob, count: int) -> None:
     """Send that many numbers to each topic, every third of them negative."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
-        for number in range(each):
+        for number in range(count):
             producer.produce(topic, json.dumps({"n": -number if number % 3 == 2 else number}).encode(), partition=0)
     assert producer.flush(30) == 0
-    job.produced += each * len(job.topics)
+    job.produced += count * len(job.topics)
 
 
 @pytest.mark.slow

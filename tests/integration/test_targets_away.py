@@ -278,11 +278,11 @@ def test_dataset_refused_by_its_target_waits_and_others_are_committed(tmp_path: 
     job.arrive()
     with target.refusing(REFUSED):
         assert job.run() == 1, job.said()
-        told = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
-        assert {name: row.status for name, row in told.items()} == {
+        states = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
+        assert {name: row.status for name, row in states.items()} == {
             name: "pending" if name == REFUSED else "idle" for name in job.datasets
         }
-        assert target.refusal in told[REFUSED].reason, told[REFUSED]
+        assert target.refusal in states[REFUSED].reason, states[REFUSED]
         assert target.ids() == job.arrived(REFUSED, files=1), "nothing of it, and all of the others"
     assert job.run() == 0, job.said()
     job.assert_exact()
@@ -306,7 +306,7 @@ def test_target_killed_in_a_run_and_restarted_has_each_record_once(tmp_path: Pat
             assert run.wait(3) is None, "it waits for the target, or reads on"
             target.start()
             assert run.wait(400) is not None, job.said()
-        left = len(job.arrived()) - target.ids().total()
+        missing = len(job.arrived()) - target.ids().total()
         assert {row.status for row in Job.from_file(job.path).status().datasets} <= {"idle", "pending"}
-        assert job.run() == 0, f"{left} records were left: {job.said()}"
+        assert job.run() == 0, f"{missing} records were left: {job.said()}"
         job.assert_exact()

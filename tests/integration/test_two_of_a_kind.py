@@ -47,7 +47,7 @@ class Both(Target):
 
     def branches(self) -> dict[str, Any]:
         """Return the job file's branches; the first of each kind is stored under the kind's own name."""
-        found: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         for side in SIDES:
             place, stored = self.folder / side, {"stored_as": side} if side == "west" else {}
             sinks: dict[str, dict[str, Any]] = {
@@ -56,8 +56,8 @@ class Both(Target):
                 "sqlite": {"path": str(place / "rows.db")},
             }
             for kind, settings in sinks.items():
-                found[f"{kind}-{side}"] = {"sink": {"type": kind, **settings, **stored}}
-        return found
+                content[f"{kind}-{side}"] = {"sink": {"type": kind, **settings, **stored}}
+        return content
 
     def each(self) -> Iterator[Counter[str]]:
         """Return the records of each target."""
@@ -121,5 +121,5 @@ def test_both_targets_are_exact_after_kills_without_orphaned_data_files(job: Fil
     for side in SIDES:
         place = job.folder / side
         tables = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]
-        known = {Path(uri).name for table in tables for uri in table.file_uris()}
-        assert {path.name for path in place.glob("delta/*/*.parquet")} == known
+        referenced = {Path(uri).name for table in tables for uri in table.file_uris()}
+        assert {path.name for path in place.glob("delta/*/*.parquet")} == referenced

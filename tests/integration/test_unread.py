@@ -95,8 +95,8 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
         kinds = [reason.kind for reason in job.run(spark).totals.reasons]
         assert kinds == {1: ["failed"], 2: ["failed", "stopped"], 3: ["skipped, stopped"]}[number]
     assert job.states() == {"good": ("idle", 253, 0), "bad": ("stopped", 0, 3), "sevens": ("idle", 21, 0)}
-    told = Job.from_file(job.path).status().datasets
-    assert "a page of the source is damaged" in next(row.reason for row in told if row.dataset == "bad")
+    datasets = Job.from_file(job.path).status().datasets
+    assert "a page of the source is damaged" in next(row.reason for row in datasets if row.dataset == "bad")
     log = job.command("store", "log", str(job.path), "--dataset", "bad").stdout
     assert " ".join(log.split()).count("stopped: SourceError") == 1
     command = job.run(spark).totals.reasons[0].text.split("`")[1]
@@ -111,9 +111,9 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     batches = {urn: (tmp_path / "notes" / f"{urn}.batch").read_text() for urn in job.sizes}
     assert batches == {"good": "100", "bad": "100", "sevens": "7"}, "a work unit's property wins over the job's option"
     reason = "SourceError: a page of the source is damaged [dataset=bad]"
-    found = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
+    expected = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
     planned = list(dict.fromkeys(job.planned("bad")))
-    assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(found), "from 300 up to 303, never failed"]
+    assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(expected), "from 300 up to 303, never failed"]
 
 
 def test_run_killed_during_a_retry_delay_has_committed_the_other_datasets(tmp_path: Path, spark: SparkSession) -> None:
@@ -134,5 +134,5 @@ def test_run_killed_during_a_retry_delay_has_committed_the_other_datasets(tmp_pa
 def _are_done(job: FailingJob, places: dict[str, int]) -> bool:
     if not (job.folder / "store" / "store.json").exists():
         return False
-    found = {urn: (status, place) for urn, (status, place, _) in job.states().items()}
-    return all(found.get(urn) == ("idle", place) for urn, place in places.items())
+    states = {urn: (status, place) for urn, (status, place, _) in job.states().items()}
+    return all(states.get(urn) == ("idle", place) for urn, place in places.items())

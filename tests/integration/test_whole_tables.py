@@ -86,12 +86,12 @@ def test_dataset_refused_by_its_table_holds_the_others_and_is_exact_in_spite_of_
     job.arrive()
     with target.refusing(REFUSED):
         assert job.run() == 1, job.said()
-        told = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
-        assert {name: row.status for name, row in told.items()} == {
+        states = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
+        assert {name: row.status for name, row in states.items()} == {
             name: "quarantined" if name == REFUSED else "pending" for name in job.datasets
         }
-        assert target.refusal in told[REFUSED].reason, told[REFUSED]
-        assert f"held_by={REFUSED}" in told["d4"].reason, told["d4"]
+        assert target.refusal in states[REFUSED].reason, states[REFUSED]
+        assert f"held_by={REFUSED}" in states["d4"].reason, states["d4"]
         assert target.ids() == job.arrived(*job.datasets, files=1), "nothing of any"
     Job.from_file(job.path).retry(REFUSED)
     assert job.run() == 0, job.said()

@@ -83,9 +83,9 @@ class InPostgresql(Tables):
 
     def table(self, name: str) -> pa.Table:
         with self.server.connect() as connection:
-            found = connection.execute(f"SELECT * FROM widening.{name}".encode())
-            names = [column.name for column in found.description or ()]
-            return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in found])
+            cursor = connection.execute(f"SELECT * FROM widening.{name}".encode())
+            names = [column.name for column in cursor.description or ()]
+            return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in cursor])
 
     def types(self) -> tuple[str, str]:
         asked = "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'widening.d'::regclass"
@@ -181,8 +181,8 @@ class WideningJob:
         kinds = (pa.int64(), pa.float64()) if wide else (pa.int32(), pa.float32())
         columns = {"id": pa.array(ids, pa.int64()), "n": pa.array(ns, kinds[0]), "x": pa.array(xs, kinds[1])}
         (self.folder / "in" / dataset).mkdir(parents=True, exist_ok=True)
-        made = pa.table({**columns, "extra": pa.array(more, pa.string())} if extra else columns)
-        pq.write_table(made, self.folder / "in" / dataset / f"{self._files:03d}.parquet")
+        table = pa.table({**columns, "extra": pa.array(more, pa.string())} if extra else columns)
+        pq.write_table(table, self.folder / "in" / dataset / f"{self._files:03d}.parquet")
         self.arrived[dataset] = [*self.arrived.get(dataset, []), *rows]
 
     def command(self, *words: str) -> tuple[int, str]:
@@ -191,16 +191,16 @@ class WideningJob:
         return done.exit_code, done.output if "--json" in words else " ".join(done.output.split())
 
     def run(self) -> None:
-        code, said = self.command("run")
-        assert code == 0, said
+        code, output = self.command("run")
+        assert code == 0, output
 
     def assert_exact(self) -> None:
         """Assert that the output is exact, by the target itself and by the audit."""
         for dataset, rows in self.arrived.items():
             assert self.tables.rows(dataset) == rows
-        code, said = self.command("audit", "--deep", "--json")
-        assert code == 0, said
-        assert json.loads(said)["exact"], said
+        code, output = self.command("audit", "--deep", "--json")
+        assert code == 0, output
+        assert json.loads(output)["exact"], output
         assert {row.status for row in Job.from_file(self.path).status().datasets} == {"idle"}
 
 
@@ -245,25 +245,25 @@ def test_refused_widening_is_committed_completely_once_allowed(job: WideningJob)
     for _ in range(2):
         job.arrive(wide=True, extra=True)
         job.arrive("other")
-        code, said = job.command("run")
-        assert code == 1, said
-        assert "no column" in said
-        assert "extra" in said
-        assert "add_columns" in said, "what to do"
+        code, output = job.command("run")
+        assert code == 1, output
+        assert "no column" in output
+        assert "extra" in output
+        assert "add_columns" in output, "what to do"
         assert job.tables.rows("d") == first, "nothing of it"
         assert job.tables.rows("other") == job.arrived["other"]
         assert job.tables.types() == before
     if isinstance(job.tables, InDelta):
         job.write(evolve="add_columns")
-        code, said = job.command("run")
-        assert code == 1, said
-        assert "column n is int32, and records have int64" in said
-        assert "convert the column before the sink" in said, "what to do"
+        code, output = job.command("run")
+        assert code == 1, output
+        assert "column n is int32, and records have int64" in output
+        assert "convert the column before the sink" in output, "what to do"
         assert job.tables.rows("d") == first
         renamed = {"type": "rename", "columns": {"n": "n_wide", "x": "x_wide"}}
         job.write([renamed], evolve="add_columns")
     else:
         job.write(evolve="add_columns")
-    code, said = job.command("dataset release", "--all", "retry")
+    code, output = job.command("dataset release", "--all", "retry")
     job.run()
     job.assert_exact()

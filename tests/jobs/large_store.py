@@ -96,10 +96,10 @@ def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Ite
 
 
 def _append(log: CommitLog, record: Record) -> None:
-    left = [record]
+    open_records = [record]
 
     def decide(fold: Fold) -> Record | None:
-        return left.pop() if left else None
+        return open_records.pop() if open_records else None
 
     log.settle(decide)
 

@@ -65,10 +65,10 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     job_file = folder / "job.yaml"
     job_file.write_text(JOB)
     store = Job.from_file(job_file).open_store(create=True)
-    left: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
+    records: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
 
     def decide(fold: Fold) -> Record | None:
-        return left.pop() if left else None
+        return records.pop() if records else None
 
     store.job_log(EPOCH).settle(decide)
     rng = random.Random(7)
@@ -79,11 +79,11 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     rows: list[RunDataset] = []
     ends: list[int] = []
     for task in range(TASKS):
-        mine = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
-        found, ended_ms = _task(
-            rng, task, mine, TaskStateWriter(fs, root, run_id, BUCKETS), store_of=(fs, root), died=not ended
+        own = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
+        times, ended_ms = _task(
+            rng, task, own, TaskStateWriter(fs, root, run_id, BUCKETS), store_of=(fs, root), died=not ended
         )
-        rows += found
+        rows += times
         ends.append(ended_ms)
     if ended:
         put_run_datasets(fs, root, run_id, "drain", 0, rows)
@@ -97,7 +97,7 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
 def _task(
     rng: random.Random,
     task: int,
-    mine: list[tuple[int, str]],
+    own: list[tuple[int, str]],
     writer: TaskStateWriter,
     *,
     store_of: tuple[FileSystem, str],
@@ -110,7 +110,7 @@ def _task(
     rows: list[RunDataset] = []
     times: list[RunTime] = []
     waiting: list[tuple[str, int]] = []
-    for place, (number, name) in enumerate(mine):
+    for place, (number, name) in enumerate(own):
         size = rng.randrange(200, 4000) * (12 if number % 41 == 5 else 1)
         took_ms, failed = 5 + size // 8, number % 20 == 11
         state = _state(name, f"{task:05d}_{place:06d}", size, now_ms, took_ms, failed=failed)
@@ -122,7 +122,7 @@ def _task(
             )
         else:
             waiting.append((name, size))
-        if len(waiting) == 4 or place == len(mine) - 1:
+        if len(waiting) == 4 or place == len(own) - 1:
             commits_ms = now_ms
             for waited, records in waiting:
                 times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, commits_ms + 20, now_ms + 160, records))
@@ -133,7 +133,7 @@ def _task(
                 times.append(RunTime(*of_task, TimeKind.COMMITS, "", commits_ms, now_ms + 160, len(waiting)))
             now_ms, waiting = now_ms + 170, []
     if not died:
-        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(mine)))
+        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(own)))
         times.append(RunTime(*of_task, TimeKind.REQUESTS, count=17))
         put_run_times(fs, root, samples.RUN_ID, "ingest", task, writer.writer, times)
     return rows, now_ms

@@ -49,8 +49,8 @@ def strike(
     run: RunProcess, role: Role, what: signal.Signals, rng: random.Random, others: Iterable[int] = ()
 ) -> list[int]:
     """Send a signal to one process of that role (to every process for "all"); return the reached ones."""
-    found = find(run, role, others)
-    chosen = found if role == "all" else [rng.choice(found)] if found else []
+    candidates = find(run, role, others)
+    chosen = candidates if role == "all" else [rng.choice(candidates)] if candidates else []
     reached = []
     for pid in chosen:
         try:

@@ -54,5 +54,7 @@ def shown(browser: Browser, url: str, size: tuple[int, int] = DESKTOP, *, dark: 
 
 def violations(page: Page) -> list[str]:
     """Return axe's violations on a page: rule and place."""
-    found = Axe().run(page).response["violations"]
-    return [f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}" for each in found for node in each["nodes"]]
+    problems = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}" for each in problems for node in each["nodes"]
+    ]

@@ -39,14 +39,16 @@ class Authority:
         self._folder, self._name = folder, name
         self._key = generate_private_key(SECP256R1())
         self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} authority")])
-        made = _builder(self._subject, self._subject, self._key).add_extension(
+        builder = _builder(self._subject, self._subject, self._key).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        made = made.add_extension(usage, critical=True)
-        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        builder = builder.add_extension(usage, critical=True)
+        builder = builder.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+        )
         self.file = folder / f"{name}.ca.pem"
-        self.file.write_bytes(made.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+        self.file.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
 
     def certificate(self, *hosts: str) -> Path:
         """Return a file with a certificate for these hosts, and its key."""
@@ -58,13 +60,13 @@ class Authority:
             except ValueError:
                 names.append(x509.DNSName(host))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-        made = _builder(subject, self._subject, key)
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = _builder(subject, self._subject, key)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         of_authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = made.add_extension(of_authority, critical=False)
+        builder = builder.add_extension(of_authority, critical=False)
         path.write_bytes(
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            + made.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
+            + builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
         )
         return path
 

@@ -127,8 +127,8 @@ def _newer_java(least: int) -> str:
     """Return any Java on this machine of that version or a later one."""
     for program in (_program("java"), *sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")))):
         done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-        found = re.search(r'version "(\d+)', done.stderr)
-        if found is not None and int(found[1]) >= least:
+        match = re.search(r'version "(\d+)', done.stderr)
+        if match is not None and int(match[1]) >= least:
             return program
     raise ServerUnavailableError(f"{NO_NEWER_JAVA} than 17 in JAVA_HOME, on PATH or in /usr/lib/jvm: {least} is needed")
 

@@ -16,18 +16,18 @@ def committed_records(brokers: str, topics: Iterable[str]) -> Iterator[Message]:
     consumer = Consumer({**conf, "enable.partition.eof": True, "fetch.wait.max.ms": 10, "enable.auto.commit": False})
     try:
         there = consumer.list_topics(timeout=_TIMEOUT_S).topics
-        left = {(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions}
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in left])
+        unfinished = {(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions}
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in unfinished])
         deadline_s = time.monotonic() + _TIMEOUT_S
-        while left:
+        while unfinished:
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"not read to their ends: {sorted(left)[:10]}")
+                raise TimeoutError(f"not read to their ends: {sorted(unfinished)[:10]}")
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard((message.topic() or "", message.partition() or 0))
+                    unfinished.discard((message.topic() or "", message.partition() or 0))
                 else:
                     raise KafkaException(error)
     finally:

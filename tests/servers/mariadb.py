@@ -83,9 +83,11 @@ class MariadbServer(Server):
         self._as_user = ["--user=root"] if os.geteuid() == 0 else []
         options = ["--no-defaults", f"--datadir={self._folder / 'data'}", "--auth-root-authentication-method=normal"]
         command = [installer, *options, *self._as_user, "--skip-test-db"]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"mariadb-install-db can't make a database: {made.stderr or made.stdout}")
+        installation = subprocess.run(command, capture_output=True, text=True, check=False)
+        if installation.returncode:
+            raise ServerUnavailableError(
+                f"mariadb-install-db can't make a database: {installation.stderr or installation.stdout}"
+            )
         (self._folder / "init.sql").write_text(
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
             f'CREATE USER IF NOT EXISTS {_USER}@127.0.0.1 IDENTIFIED BY "{_PASSWORD}";\n'
@@ -111,8 +113,8 @@ def prepared_at(server: MariadbServer) -> list[tuple[str, str]]:
     """Return the prepared transactions by the two parts of their ids."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("XA RECOVER")
-        found = [(begin, data.decode()) for _, begin, _, data in cursor.fetchall()]
-        return [(data[:begin], data[begin:]) for begin, data in found]
+        prepared = [(begin, data.decode()) for _, begin, _, data in cursor.fetchall()]
+        return [(data[:begin], data[begin:]) for begin, data in prepared]
 
 
 def roll_back(server: MariadbServer, begin: str, end: str) -> None:

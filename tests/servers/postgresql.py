@@ -81,9 +81,11 @@ class PostgresServer(Server):
         secret.chmod(0o644)
         options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
         command = [*self._as_user, str(self._programs / "initdb"), *options, "--locale=C.UTF-8"]
-        made = subprocess.run([*command, str(self._folder / "data")], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"initdb can't make a database: {made.stderr or made.stdout}")
+        installation = subprocess.run(
+            [*command, str(self._folder / "data")], capture_output=True, text=True, check=False
+        )
+        if installation.returncode:
+            raise ServerUnavailableError(f"initdb can't make a database: {installation.stderr or installation.stdout}")
         self._launch()
         stack.callback(self.kill)
 
@@ -105,13 +107,13 @@ def _programs() -> Path:
     Raises:
         ServerUnavailableError: if there are none.
     """
-    found = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    programs = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
-    if not found and on_path is None:
+    if not programs and on_path is None:
         raise ServerUnavailableError(
             "PostgreSQL's initdb is neither on PATH nor in /usr/lib/postgresql (Debian: apt-get install postgresql)"
         )
-    return found[-1].parent if found else Path(str(on_path)).resolve().parent
+    return programs[-1].parent if programs else Path(str(on_path)).resolve().parent
 
 
 def _has_user() -> bool:

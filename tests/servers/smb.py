@@ -103,9 +103,9 @@ class SmbServer(Server):
         text = _SETTINGS.format(port=self.port, folder=self._folder, names=self._names)
         (self._folder / "smb.conf").write_text(text)
         command = [pdbedit, "-s", str(self._folder / "smb.conf"), "-a", "-t", "-u", getpass.getuser()]
-        made = subprocess.run(command, input=f"{_PASSWORD}\n" * 2, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"pdbedit can't make a user: {made.stderr or made.stdout}")
+        registration = subprocess.run(command, input=f"{_PASSWORD}\n" * 2, capture_output=True, text=True, check=False)
+        if registration.returncode:
+            raise ServerUnavailableError(f"pdbedit can't make a user: {registration.stderr or registration.stdout}")
         self._launch()
         stack.callback(self._kill)
         stack.callback(partial(smbclient.reset_connection_cache, fail_on_error=False))

@@ -71,10 +71,10 @@ def _archive(java: str) -> Path:
             shutil.rmtree(older, ignore_errors=True)
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as new:
-        made = Path(new, archive.name)
+        new_archive = Path(new, archive.name)
         environment = {
             "SPARK_CONF_DIR": str(folder / "conf"),
-            "SPARK_SUBMIT_OPTS": f"{_ALWAYS} -XX:ArchiveClassesAtExit={made}",
+            "SPARK_SUBMIT_OPTS": f"{_ALWAYS} -XX:ArchiveClassesAtExit={new_archive}",
         }
         ended = None
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -86,6 +86,6 @@ def _archive(java: str) -> Path:
                 timeout=240,
                 check=False,
             )
-        if ended and made.exists():
-            made.replace(archive)
+        if ended and new_archive.exists():
+            new_archive.replace(archive)
     return archive
