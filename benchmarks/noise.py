@@ -70,8 +70,8 @@ def compare(above: Sequence[float], below: Sequence[float], widest: float = WIDE
         return Compared(Interval(nan, nan, nan, 0.0), "too small: what is taken off took longer than the rest")
     quotients = [log(a / b) for a, b in zip(above, below, strict=True)]
     logs = interval_of(quotients)
-    found = Interval(exp(logs.centre), exp(logs.low), exp(logs.high), logs.confidence)
-    return Compared(found, noise_of(found, len(quotients), widest))
+    interval = Interval(exp(logs.centre), exp(logs.low), exp(logs.high), logs.confidence)
+    return Compared(interval, noise_of(interval, len(quotients), widest))
 
 
 def noise_of(found: Interval, number: int, widest: float = WIDEST) -> str:
@@ -105,8 +105,8 @@ class Ratios:
 
     def spread(self, name: str, values: Sequence[float]) -> None:
         """Record a figure that does: the median of its values, unless they differ too much."""
-        found = interval_of(values)
-        self._tell(name, found, noise_of(found, len(values), self._widest))
+        interval = interval_of(values)
+        self._tell(name, interval, noise_of(interval, len(values), self._widest))
 
     def pairs(self, name: str, above: Sequence[float], below: Sequence[float]) -> None:
         """Record a quotient of two sides that were measured in turns; leave it out if a side was not measured."""

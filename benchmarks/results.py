@@ -94,7 +94,7 @@ def slope(points: Iterable[tuple[float, float]]) -> float:
 
 def host(folder: Path) -> dict[str, str]:
     """Return the relevant properties of the machine."""
-    found = {
+    description = {
         "cores": str(os.cpu_count()),
         "kernel": platform.release(),
         "machine": platform.machine(),
@@ -105,21 +105,21 @@ def host(folder: Path) -> dict[str, str]:
     cpu_info, memory_info = Path("/proc/cpuinfo"), Path("/proc/meminfo")
     if cpu_info.exists():
         models = [line.partition(":")[2].strip() for line in cpu_info.read_text().splitlines() if "model name" in line]
-        found["cpu"] = models[0] if models else ""
+        description["cpu"] = models[0] if models else ""
     if memory_info.exists():
-        found["memory"] = memory_info.read_text().splitlines()[0].partition(":")[2].strip()
-    return found
+        description["memory"] = memory_info.read_text().splitlines()[0].partition(":")[2].strip()
+    return description
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the measured packages; missing ones are left out."""
-    found = {"python": platform.python_version()}
+    versions_by_name = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions_by_name[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions_by_name
 
 
 def _file_system(folder: Path) -> str:

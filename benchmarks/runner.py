@@ -90,9 +90,9 @@ def measure(arm: Arm, shape: Shape, repeat: int, folder: Path) -> Sample:
     with scratch(folder) as root:
         gc.collect()
         parts = arm.publish(shape, root)
-        found, expected = arm.digest(root), arm.expected(shape)
-        if found != expected:
-            raise WrongResultError(f"{arm.name} published {found}, expected {expected}")
+        actual, expected = arm.digest(root), arm.expected(shape)
+        if actual != expected:
+            raise WrongResultError(f"{arm.name} published {actual}, expected {expected}")
     seconds = parts.pop("seconds")
     rounded = {name: round(value, 6) for name, value in parts.items()}
     return Sample(arm.name, shape.datasets, shape.files, repeat, round(seconds, 6), rounded)

@@ -71,8 +71,8 @@ class BareRename(Arm):
         ended = time.perf_counter()
         for worker in workers:
             worker.join()
-        if left := files_left(root / "staging"):
-            raise WrongResultError(f"{self.name} left {left} files and folders in staging")
+        if remaining := files_left(root / "staging"):
+            raise WrongResultError(f"{self.name} left {remaining} files and folders in staging")
         return {"seconds": ended - began, "sync_s": ended - synced} | self._latency.take()
 
 

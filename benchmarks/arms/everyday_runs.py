@@ -47,8 +47,8 @@ class _Launches:
         self.jobs += 1
         self.fs = settings.store.fs
         count_requests(self.fs)
-        found: list[Any] = self._sampled(function, settings, tasks, kind)
-        return found
+        results: list[Any] = self._sampled(function, settings, tasks, kind)
+        return results
 
     def requests(self) -> Counter[str]:
         """Return the requests of the executors, and of the driver from the first job on."""
@@ -141,8 +141,8 @@ class EverydayJob:
             values = cut.to_arrow(urn)["value"].to_pylist()
             records += len(values)
             total += sum(map(xxh3_64_intdigest, values))
-        if (found := shown(records, total)) != self._records.digest:
-            raise WrongResultError(f"{self.place} has {found}, expected {self._records.digest}")
+        if (digest := shown(records, total)) != self._records.digest:
+            raise WrongResultError(f"{self.place} has {digest}, expected {self._records.digest}")
 
     def _run(self) -> tuple[RunResult, float, Parts]:
         with scratch(self._scratch) as sampled, _launching(sampled) as launches:
@@ -224,14 +224,14 @@ class EverydayJob:
 @contextmanager
 def _launching(folder: Path) -> Iterator[list[_Launches]]:
     """Launch the block's runs through `_Launches`, which are collected."""
-    made: list[_Launches] = []
+    launches: list[_Launches] = []
 
     def make(spark: SparkSession) -> _Launches:
-        made.append(_Launches(spark, folder))
-        return made[-1]
+        launches.append(_Launches(spark, folder))
+        return launches[-1]
 
     with patch.object(run_context, SparkLaunch.__name__, make):
-        yield made
+        yield launches
 
 
 def _bytes_below(folder: str) -> int:

@@ -153,11 +153,11 @@ class PlainArrow(FlowArm):
 
 def typed_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return the flow's records from JSON, in memory."""
-    found = list(batches)
+    pieces = list(batches)
     for converter in FlowSettings.model_validate({**TYPED_JSON, "source": _BY_HAND}).converters:
-        found = [made.records for batch in found for made in converter.convert(batch)]
+        pieces = [made.records for batch in pieces for made in converter.convert(batch)]
         converter.close()
-    return found
+    return pieces
 
 
 FORK: Mapping[str, Any] = {

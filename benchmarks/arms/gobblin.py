@@ -56,8 +56,8 @@ class GobblinPattern(Arm):
                 list(pool.map(commit, work))
         remove_empty_parents(root, work)
         seconds = time.perf_counter() - began
-        if left := files_left(root / "staging") + files_left(root / "store"):
-            raise WrongResultError(f"{self.name} left {left} files and folders")
+        if remaining := files_left(root / "staging") + files_left(root / "store"):
+            raise WrongResultError(f"{self.name} left {remaining} files and folders")
         return {"seconds": seconds} | self._latency.take()
 
 

@@ -71,8 +71,8 @@ class GuardedTree:
         except BrokenPipeError:
             line = ""
         if not line:
-            said = self._process.stderr.read().strip().splitlines()
-            raise UnmeasurableError(f"{name} can't be measured of it: {said[-1] if said else 'it ended'}")
+            lines = self._process.stderr.read().strip().splitlines()
+            raise UnmeasurableError(f"{name} can't be measured of it: {lines[-1] if lines else 'it ended'}")
         return msgspec.json.decode(line, type=dict[str, float])
 
 

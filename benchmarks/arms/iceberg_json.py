@@ -162,5 +162,7 @@ def _record(number: int) -> bytes:
         "ok": number % 3 == 0,
         "note": "",
     }
-    left = RECORD_BYTES - len(msgspec.json.encode(fields))
-    return msgspec.json.encode({**fields, "note": f"{number * 2_654_435_761 % (1 << 64):016x}{number:0{left}x}"[:left]})
+    padding = RECORD_BYTES - len(msgspec.json.encode(fields))
+    return msgspec.json.encode(
+        {**fields, "note": f"{number * 2_654_435_761 % (1 << 64):016x}{number:0{padding}x}"[:padding]}
+    )

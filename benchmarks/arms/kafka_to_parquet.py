@@ -132,17 +132,17 @@ def _copy_partition(topics: Topics, name: str, partition: int, output: str) -> N
         }
     )
     consumer.assign([TopicPartition(name, partition, 0)])
-    left, waiting, waiting_bytes = topics.records, list[pa.RecordBatch](), 0
+    remaining, waiting, waiting_bytes = topics.records, list[pa.RecordBatch](), 0
     path = f"{output}/{name}-{partition}.parquet"
     with pq.ParquetWriter(path, BATCH_SCHEMA, compression="zstd", compression_level=_ZSTD_LEVEL) as writer:
-        while left:
-            batch = _batch(consumer.consume(min(left, _BATCH), 10))
+        while remaining:
+            batch = _batch(consumer.consume(min(remaining, _BATCH), 10))
             if not batch.num_rows:
-                raise WrongResultError(f"{name} [{partition}] ends {left} records early")
-            left -= batch.num_rows
+                raise WrongResultError(f"{name} [{partition}] ends {remaining} records early")
+            remaining -= batch.num_rows
             waiting.append(batch)
             waiting_bytes += batch.nbytes
-            if waiting_bytes >= ROW_GROUP_BYTES or not left:
+            if waiting_bytes >= ROW_GROUP_BYTES or not remaining:
                 rows = pa.Table.from_batches(waiting)
                 writer.write_table(rows, row_group_size=rows.num_rows)
                 waiting, waiting_bytes = [], 0

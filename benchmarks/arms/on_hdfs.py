@@ -83,9 +83,9 @@ class Hdfs:
         counted: Parts = {}
         before = operations_of(self._server)
         yield counted
-        found: Counter[str] = operations_of(self._server) - before
-        counted["requests"] = float(found.pop("requests", 0))
-        counted |= {f"operations_{kind}": float(count) for kind, count in sorted(found.items())}
+        operations: Counter[str] = operations_of(self._server) - before
+        counted["requests"] = float(operations.pop("requests", 0))
+        counted |= {f"operations_{kind}": float(count) for kind, count in sorted(operations.items())}
 
 
 class _OnHdfs(Arm):

@@ -66,11 +66,11 @@ class Ours(Arm):
             began = time.perf_counter()
             reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
             wall = time.perf_counter() - began
-        total, left = sum_reports(reports, DrainCounts()), self._left(root)
-        if total.counts.datasets_published != shape.datasets or total.fenced or left:
+        total, remaining = sum_reports(reports, DrainCounts()), self._left(root)
+        if total.counts.datasets_published != shape.datasets or total.fenced or remaining:
             raise WrongResultError(
                 f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "
-                f"{left} left in staging; {total.fenced or total.reasons}"
+                f"{remaining} left in staging; {total.fenced or total.reasons}"
             )
         parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | counted
         return parts | {"executors": executors_of(reports)}

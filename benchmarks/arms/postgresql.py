@@ -66,8 +66,10 @@ def take(connection: psycopg.Connection, table: str, records: int) -> None:
         WrongResultError: if their number is not the expected one.
     """
     name = sql.Identifier(table)
-    found = connection.execute(sql.SQL("SELECT count(*), count(DISTINCT kafka_offset) FROM {}").format(name)).fetchone()
-    if found != (records, records):
-        raise WrongResultError(f"{table} has {found} rows of {records}")
+    counts = connection.execute(
+        sql.SQL("SELECT count(*), count(DISTINCT kafka_offset) FROM {}").format(name)
+    ).fetchone()
+    if counts != (records, records):
+        raise WrongResultError(f"{table} has {counts} rows of {records}")
     connection.execute(sql.SQL("DROP TABLE {}").format(name))
     connection.execute("CHECKPOINT")

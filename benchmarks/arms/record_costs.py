@@ -47,11 +47,11 @@ class ConsumeOnly(TopicsArm):
         readers = [context.Process(target=_read, args=(topics, part, begin, answers)) for part in share]
         for reader in readers:
             reader.start()
-        found: list[tuple[float, float, float]] = [answers.get() for _ in readers]
+        reads: list[tuple[float, float, float]] = [answers.get() for _ in readers]
         for reader in readers:
             reader.join()
-        seconds = max(ended for _, ended, _ in found) - min(began for began, _, _ in found)
-        return {"seconds": seconds, "cpu_s": sum(cpu_s for _, _, cpu_s in found)}
+        seconds = max(ended for _, ended, _ in reads) - min(began for began, _, _ in reads)
+        return {"seconds": seconds, "cpu_s": sum(cpu_s for _, _, cpu_s in reads)}
 
 
 def _read(topics: TypedTopics, places: Sequence[Place], begin: Any, answers: Any) -> None:
@@ -90,13 +90,13 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
     source = {"type": "kafka", "brokers": topics.brokers, "topics": [topic]}
     flow = FlowSettings.model_validate({**TYPED_JSON, "source": source}).task_flow()
     unit = WorkUnit("00000_000001", topic, Watermark({"0": 0}), Watermark({"0": count}), count)
-    found: Parts = {}
+    costs: Parts = {}
 
     @contextmanager
     def counted(name: str) -> Iterator[None]:
         began_s = time.process_time()
         yield
-        found[name] = (time.process_time() - began_s) * 1e6 / count
+        costs[name] = (time.process_time() - began_s) * 1e6 / count
 
     consumer = _consumer(topics.brokers)
     with counted("consume"):
@@ -106,22 +106,22 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
     with counted("to_arrow"):
         batches = list(extractor.extract(unit))
     extractor.close()
-    found["to_arrow"] -= found["consume"]
+    costs["to_arrow"] -= costs["consume"]
     for stage in flow.branches[0].stages or flow.stages:
         with counted(stage.name):
             batches = _converted(stage.construct, batches)
     with counted("content_sum"):
         content_sum(pa.Table.from_batches(batches))
-    found["write"] = WriterAlone("", FileSink(), HeldSource(batches)).make(root)["cpu_s"] * 1e6 / count
-    found["write"] -= found["content_sum"]
-    parts = sum(found.values())
+    costs["write"] = WriterAlone("", FileSink(), HeldSource(batches)).make(root)["cpu_s"] * 1e6 / count
+    costs["write"] -= costs["content_sum"]
+    parts = sum(costs.values())
     extractor, (area, identity) = flow.source.open(), place(root / "task")
     with counted("task"):
         state = run_work_unit(flow, extractor, unit, area, identity, SystemClock())
     extractor.close()
     if state.outcome is not TaskOutcome.SUCCEEDED:
         raise WrongResultError(f"the task has failed: {state.error}")
-    return found | {"rest": found["task"] - parts}
+    return costs | {"rest": costs["task"] - parts}
 
 
 def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -54,13 +54,13 @@ def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
             unreadable += 1
             continue
         found += len(numbers)
-        known = numbers[(numbers >= 0) & (numbers < sent)]
-        of_topics, counts = np.unique(known % topics, return_counts=True)
+        sent_numbers = numbers[(numbers >= 0) & (numbers < sent)]
+        of_topics, counts = np.unique(sent_numbers % topics, return_counts=True)
         at_home = sum(
             int(n) for topic, n in zip(of_topics, counts, strict=True) if topic_token(int(topic)) in str(path)
         )
         foreign += len(numbers) - at_home
-        np.add.at(times, known, 1)
+        np.add.at(times, sent_numbers, 1)
     return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign, unreadable)
 
 

@@ -41,10 +41,10 @@ class FlinkFiles(Peer):
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN]  # as Flink's own scripts do
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         path = f"{_classes()}:{jars('peer-flink')}/*"
-        told = [place.stream.brokers, f"{place.stream.prefix}\\..*", str(place.root), str(place.interval_s)]
+        arguments = [place.stream.brokers, f"{place.stream.prefix}\\..*", str(place.root), str(place.interval_s)]
         newest = _newest_checkpoint(place)
         go_on = [f"file://{newest}"] if newest else []
-        return [java, f"-Xmx{place.heap}", *opened, quiet, "-cp", path, _PROGRAM.stem, *told, *go_on]
+        return [java, f"-Xmx{place.heap}", *opened, quiet, "-cp", path, _PROGRAM.stem, *arguments, *go_on]
 
     def visible(self, place: Place) -> Set[Path]:
         return parquet_files(place.output)  # files in progress, and those that wait for a checkpoint, are hidden
@@ -53,10 +53,10 @@ class FlinkFiles(Peer):
         newest = _newest_checkpoint(place)
         if newest is None:
             return None
-        kept = place.root / "kept-checkpoint"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(newest, kept)
-        return kept, newest
+        copy = place.root / "kept-checkpoint"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(newest, copy)
+        return copy, newest
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "checkpoints")

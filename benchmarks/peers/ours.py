@@ -40,10 +40,10 @@ class Ours(Peer):
         return parquet_files(place.output)
 
     def keep(self, place: Place) -> object:
-        kept = place.root / "kept-store"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.root / "store", kept)
-        return kept
+        copy = place.root / "kept-store"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place.root / "store", copy)
+        return copy
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "store")

@@ -112,11 +112,11 @@ class Peer(ABC):
 
 def parquet_files(folder: Path) -> set[Path]:
     """Return those below a folder that are not hidden, by a dot or an underscore, as engines treat it."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        found.update(Path(where, name) for name in names if name.endswith(".parquet") and name[0] not in "._")
-    return found
+        files.update(Path(where, name) for name in names if name.endswith(".parquet") and name[0] not in "._")
+    return files
 
 
 class Running:
@@ -170,8 +170,8 @@ class Running:
     def kill(self) -> None:
         """Kill all its processes at once by SIGKILL."""
         self._ended.set()
-        while left := list(self._processes()):
-            for process in left:
+        while remaining := list(self._processes()):
+            for process in remaining:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             time.sleep(0.02)

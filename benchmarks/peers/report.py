@@ -145,16 +145,16 @@ def settled(struck: Sequence[Struck]) -> list[Struck]:
 
     Records that are missing after one kind of fault, and visible after a later one, were late.
     """
-    found = list(struck)
-    for later, each in enumerate(found):
+    findings = list(struck)
+    for later, each in enumerate(findings):
         for before in range(later - 1, -1, -1):
-            late = min(found[before].missing, -found[later].missing)
+            late = min(findings[before].missing, -findings[later].missing)
             if late > 0:
-                told = f"{late:,} shown only after it was started again ({each.what})"
-                note = "; ".join(filter(None, [found[before].note, told]))
-                found[before] = replace(found[before], missing=found[before].missing - late, note=note)
-                found[later] = replace(found[later], missing=found[later].missing + late)
-    return found
+                remark = f"{late:,} shown only after it was started again ({each.what})"
+                note = "; ".join(filter(None, [findings[before].note, remark]))
+                findings[before] = replace(findings[before], missing=findings[before].missing - late, note=note)
+                findings[later] = replace(findings[later], missing=findings[later].missing + late)
+    return findings
 
 
 def sizes_of(results: PeerResults) -> list[int]:
@@ -169,17 +169,17 @@ def ratios_of(results: PeerResults) -> dict[str, float]:
     """
     ours = {each.topics: each for peer in results.peers if peer.peer == "ours" for each in peer.steady}
     calm = {peer.peer for peer in results.peers if not _is_busy(peer, results)}
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for peer in results.peers:
         for theirs in peer.steady if peer.peer != "ours" else ():
-            mine = ours.get(theirs.topics)
-            if mine is None or not (mine.complete and theirs.complete):
+            own = ours.get(theirs.topics)
+            if own is None or not (own.complete and theirs.complete):
                 continue
             for field in ("start_s", "start_cpu_s", *_COMPARED):
-                values = getattr(mine, field), getattr(theirs, field)
+                values = getattr(own, field), getattr(theirs, field)
                 if all(values) and (field not in _BY_THE_WALL or {"ours", peer.peer} <= calm):
-                    found[f"ours_over_{peer.peer}_{field}_{theirs.topics}_topics"] = round(values[0] / values[1], 3)
-    return found
+                    ratios[f"ours_over_{peer.peer}_{field}_{theirs.topics}_topics"] = round(values[0] / values[1], 3)
+    return ratios
 
 
 def is_busy(load_1m: float, cores: int) -> bool:
@@ -204,10 +204,10 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
     A later result of the same peer, with as many topics or under kills, replaces an earlier one: kills may be measured
     separately.
     """
-    found: dict[str, PeerResults] = {}
+    by_question: dict[str, PeerResults] = {}
     for results in all_results:
         asked = sorted((name, value) for name, value in results.parameters.items() if name not in {"kills", "topics"})
-        first = found.setdefault(repr((asked, results.seed)), results)
+        first = by_question.setdefault(repr((asked, results.seed)), results)
         if first is results:
             continue
         for name in {"kills", "topics"} & first.parameters.keys() & results.parameters.keys():
@@ -218,11 +218,11 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
                 _join(before, peer)
             else:
                 first.peers.append(peer)
-    for results in found.values():
+    for results in by_question.values():
         for peer in results.peers:
             peer.struck = settled(peer.struck)
         results.ratios = ratios_of(results)
-    return list(found.values())
+    return list(by_question.values())
 
 
 def _join(before: PeerReport, later: PeerReport) -> None:
@@ -270,8 +270,8 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
 
 
 def _struck_row(peer: PeerReport, kinds: Sequence[str]) -> str:
-    found = {struck.what: struck for struck in peer.struck}
-    cells = [_struck_cell(found.get(kind)) for kind in kinds]
+    by_fault = {struck.what: struck for struck in peer.struck}
+    cells = [_struck_cell(by_fault.get(kind)) for kind in kinds]
     return f"| {peer.peer} | {' | '.join(cells)} | `{peer.struck_by or peer.command}` |"
 
 

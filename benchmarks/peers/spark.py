@@ -39,10 +39,10 @@ class SparkStream(Peer):
     connector: str
 
     def keep(self, place: Place) -> object:
-        kept = place.root / "kept-checkpoint"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.root / "checkpoint", kept)
-        return kept
+        copy = place.root / "kept-checkpoint"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place.root / "checkpoint", copy)
+        return copy
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "checkpoint")
@@ -61,17 +61,17 @@ class SparkStream(Peer):
         conf["spark.kafka.consumer.cache.capacity"] = str(2 * place.stream.topics)
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         pattern = f"{place.stream.prefix}\\..*"
-        told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
-        found = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
+        arguments = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
+        packages = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
         return [
             str(self._home() / "bin" / "spark-submit"),
             "--master",
             "local[2]",
             "--jars",
-            found,
+            packages,
             *options,
             spark_stream.__file__,
-            *told,
+            *arguments,
         ]
 
     def _conf(self) -> Mapping[str, str]:

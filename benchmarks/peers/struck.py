@@ -129,11 +129,11 @@ class Trial:
     def older_checkpoint(self) -> None:
         """Restore its checkpoint of a commit ago, as from a backup, without the output."""
         begin = self.place.stream.sent
-        kept = self.peer.keep(self.place)
+        copy = self.peer.keep(self.place)
         with self._started() as running:
             self.place.stream.send(self.batch)
             note = self._settle(begin, running)
-        self.peer.put_back(self.place, kept)
+        self.peer.put_back(self.place, copy)
         middle = self.place.stream.sent
         self.place.stream.send(self.batch)
         with self._started() as running:
@@ -218,9 +218,7 @@ def struck(
         with Running(peer, place) as running:
             if not watch.wait(0, place.stream.topics, TIMEOUT_S, TIMEOUT_S):
                 raise NotStartedError(end_of(running.log))
-        patience_s = _LEAST_PATIENCE_S + _STARTS * (
-            time.monotonic() - began
-        )  # a start depends on the machine
+        patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # a start depends on the machine
         trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell, found)
         trial.killed(kills, coordinator=False)
         if not peer.one_process:

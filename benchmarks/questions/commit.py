@@ -128,16 +128,16 @@ def commit(
 def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> dict[str, float]:
     """Return the quotients of the medians per dataset, as far as both sides were measured."""
     seconds = medians(samples, datasets)
-    each = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
+    per_dataset = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
     stages = [s.parts["job_stage_s"] / s.datasets for s in samples if s.arm == "manifest" and s.datasets <= datasets]
     if stages:
-        each["manifest_job_stage"] = median(stages)
-    found = quotients(each, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
+        per_dataset["manifest_job_stage"] = median(stages)
+    values = quotients(per_dataset, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
     larger = medians(samples, marginal_datasets) if marginal_datasets else {}
     if {"ours", "bare_2p"} <= larger.keys() & seconds.keys():
         added = {arm: larger[arm] - seconds[arm] for arm in ("ours", "bare_2p")}
-        found["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
-    return found
+        values["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
+    return values
 
 
 def _too_small(samples: Sequence[Sample]) -> list[str]:

@@ -88,17 +88,17 @@ def flow(
         registry = stack.enter_context(RegistryServer()).url
         connectors, reason = _connectors()
         spark, _ = stack.enter_context(spark_session(_SLOTS, {"spark.driver.memory": "4g", **connectors}))
-        made = partial(events, topics * partitions * topic_records, seed, note_bytes)
+        records_of = partial(events, topics * partitions * topic_records, seed, note_bytes)
         schema_id = register(registry, "avro-value", json.dumps(AVRO_SCHEMA))
         by_registry = OurRun("ours_avro", spark, [{"type": "avro", "registry": {"url": registry}}])
         theirs = SparkFromAvro(spark, reason)
         skipped = {theirs.name: theirs.missing()} if theirs.missing() else {}
         avro_arms: list[TopicsArm] = [by_registry] if skipped else [by_registry, theirs]
-        values, expected = as_avro(made(), schema_id), expected_digest(made())
+        values, expected = as_avro(records_of(), schema_id), expected_digest(records_of())
         large, warm = produced("avro", brokers, topics, partitions, values, tell)
         samples += copied(avro_arms, large, warm, expected, kafka_repeats, folder, tell)
-        made = partial(events, topics * partitions * typed_records, seed, note_bytes)
-        typed = throughput(spark, brokers, topics, partitions, made, kafka_repeats, folder, tell)
+        records_of = partial(events, topics * partitions * typed_records, seed, note_bytes)
+        typed = throughput(spark, brokers, topics, partitions, records_of, kafka_repeats, folder, tell)
     return results_of(
         "flow",
         {**_ratios(samples), **typed.ratios},
@@ -139,10 +139,10 @@ def _in_memory(
 def _connectors() -> tuple[dict[str, str], str]:
     """Return the session settings for Spark's Kafka source and Avro functions, or why they are unavailable."""
     try:
-        found = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
+        paths = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
     except ServerUnavailableError as error:
         return {}, str(error)
-    return {"spark.jars": ",".join(sorted(map(str, found)))}, ""
+    return {"spark.jars": ",".join(sorted(map(str, paths)))}, ""
 
 
 def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
@@ -155,7 +155,7 @@ def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
         return median(over(turn) for turn in turns.values() if turn.keys() >= set(arms))
 
     chain, fork = ("plain_pyarrow", "ours_chain"), ("ours_fork", "writer_parquet", "writer_avro")
-    found = {
+    ratios = {
         "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds, *chain),
         "chain_over_plain_pyarrow_cpu": middle(
             lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"], *chain
@@ -172,8 +172,8 @@ def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
     }
     if "spark_from_avro" in turns[0]:
         both = ("spark_from_avro", "ours_avro")
-        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
-    found["records_per_s_ours_avro"] = middle(
+        ratios["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
+    ratios["records_per_s_ours_avro"] = middle(
         lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds, "ours_avro"
     )
-    return found
+    return ratios

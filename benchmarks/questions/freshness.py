@@ -220,7 +220,7 @@ def _quiet(service: _Service, root: Path, brokers: str, seconds: float, tell: Te
     before_s, began_s = cpu_seconds(pids), time.monotonic()
     time.sleep(seconds)
     took_s = time.monotonic() - began_s
-    found = {"quiet_cpu_s_per_hour": (cpu_seconds(service.processes) - before_s) * _HOUR_S / took_s}
+    costs = {"quiet_cpu_s_per_hour": (cpu_seconds(service.processes) - before_s) * _HOUR_S / took_s}
     if shutil.which("strace"):
         trace = root / "trace"
         attached = [part for pid in service.processes for part in ("-p", str(pid))]
@@ -230,8 +230,8 @@ def _quiet(service: _Service, root: Path, brokers: str, seconds: float, tell: Te
             strace.wait(seconds)
         hours = (time.monotonic() - began_s) / _HOUR_S
         files, messages = calls_of(trace.read_text(errors="replace"), str(root), brokers)
-        found |= {"quiet_file_calls_per_hour": files / hours, "quiet_broker_requests_per_hour": messages / hours}
-    return found
+        costs |= {"quiet_file_calls_per_hour": files / hours, "quiet_broker_requests_per_hour": messages / hours}
+    return costs
 
 
 @contextmanager
@@ -264,13 +264,13 @@ def _phases(job: Path) -> dict[str, float]:
         record = opened.kept_run(row.epoch).record
         for phase in record.phases if record is not None else ():
             seconds.setdefault(f"{phase.name}_s", []).append(phase.seconds)
-    return {name: median(found) for name, found in seconds.items()}
+    return {name: median(values) for name, values in seconds.items()}
 
 
 def _require_exact(job: Path, trickle: Trickle) -> None:
-    found = Job.from_file(job).audit(deep=True)
-    if not found.exact or found.records != trickle.produced:
-        raise WrongResultError(f"{trickle.produced} records were produced, and the audit finds {found}")
+    audit = Job.from_file(job).audit(deep=True)
+    if not audit.exact or audit.records != trickle.produced:
+        raise WrongResultError(f"{trickle.produced} records were produced, and the audit finds {audit}")
 
 
 def _spread(delays: list[float]) -> dict[str, float]:

@@ -153,10 +153,10 @@ def _fit_disk(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample],
 
 def _fit_hdfs(asked: Asked, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:
     with HdfsServer() as server:
-        made = iter(range(1_000))
+        numbers = iter(range(1_000))
 
         def traced(load: Load) -> TracedRun:
-            return traced_run(HdfsFileSystem(HdfsRpc(server.authority)), f"/growth-{next(made)}", load)
+            return traced_run(HdfsFileSystem(HdfsRpc(server.authority)), f"/growth-{next(numbers)}", load)
 
         models = _fit("hdfs", asked.unit, traced, ratios, samples, tell)
         parallel = HdfsFileSystem(HdfsRpc(server.authority)).parallel_calls
@@ -186,24 +186,24 @@ def _fit(
 ) -> dict[str, Model]:
     """Fit the models of tasks and driver there; return them with their costs by dataset and so on, and their errors."""
     loads = [Load(datasets * unit, *rest) for datasets, *rest in (*_FITTED, *_CHECKED)]
-    found: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
+    totals: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
     for number, load in enumerate(loads):
         run = traced(load)
         tasks, driver = totals_of(run.tasks), totals_of(run.driver)
-        found["tasks"].append(tasks)
-        found["driver"].append(driver)
+        totals["tasks"].append(tasks)
+        totals["driver"].append(driver)
         parts = {**{f"tasks_{k}": v for k, v in tasks.items()}, **{f"driver_{k}": v for k, v in driver.items()}}
         kind = "fitted" if number < len(_FITTED) else "checked"
         seconds = tasks["cpu_s"] + driver["cpu_s"]
         samples.append(Sample(f"{kind}_{place}", load.datasets, load.files, number, round(seconds, 6), parts))
         tell(f"{place}, {load}: {parts}")
-    models = {side: Model(loads[: len(_FITTED)], costs[: len(_FITTED)]) for side, costs in found.items()}
+    models = {side: Model(loads[: len(_FITTED)], costs[: len(_FITTED)]) for side, costs in totals.items()}
     for cost in _COSTS:
         for name, value in zip(("task", "bucket", "dataset", "file"), models["tasks"].costs[cost][1:], strict=True):
             ratios.count(f"model_{place}_{cost}_per_{name}", value * (1000 if cost == "cpu_s" else 1))
         errors = [
             abs(models["tasks"].of(load)[cost] / true[cost] - 1)
-            for load, true in zip(loads[len(_FITTED) :], found["tasks"][len(_FITTED) :], strict=True)
+            for load, true in zip(loads[len(_FITTED) :], totals["tasks"][len(_FITTED) :], strict=True)
             if true[cost]
         ]
         ratios.count(f"model_{place}_{cost}_error", max(errors, default=0.0))

@@ -96,8 +96,8 @@ def _pairs(kind: str, trees: Mapping[str, Path], pairs: int, datasets: int, fold
                 for name, seconds in took.items():
                     parts = {"cpu_s": round(seconds["cpu"], 6), "calls": seconds["calls"]}
                     samples.append(Sample(f"{kind}_{name}", datasets, 1, repeat, round(seconds["wall"], 6), parts))
-                told = ", ".join(f"{name} {seconds['cpu']:.3f} s" for name, seconds in sorted(took.items()))
-                tell(f"{kind} #{repeat + 1}: {told} of processor")
+                summary = ", ".join(f"{name} {seconds['cpu']:.3f} s" for name, seconds in sorted(took.items()))
+                tell(f"{kind} #{repeat + 1}: {summary} of processor")
     return samples
 
 
@@ -113,13 +113,13 @@ def _judge(kind: str, samples: Sequence[Sample], ratios: Ratios) -> str:
     if compared.noise and calls <= 1 + MARGIN:
         ratios.leave_out(f"{kind}_slower", compared.noise)
         return f"{kind}: nothing can be said, {compared.noise}"
-    found = compared.interval
-    slower = calls > 1 + MARGIN or found.low > 1 + MARGIN
+    interval = compared.interval
+    slower = calls > 1 + MARGIN or interval.low > 1 + MARGIN
     ratios.count(f"{kind}_slower", float(slower))
-    verdict = "slower" if slower else "faster" if found.high < 1 - MARGIN else "no change that is sure"
+    verdict = "slower" if slower else "faster" if interval.high < 1 - MARGIN else "no change that is sure"
     return (
-        f"{kind}: {verdict}: {found.centre:.3f} times the processor time, between {found.low:.3f} and {found.high:.3f} "
-        f"with a confidence of {found.confidence:.1%}; {calls:.3f} times the calls"
+        f"{kind}: {verdict}: {interval.centre:.3f} times the processor time, between {interval.low:.3f} and"
+        f" {interval.high:.3f} with a confidence of {interval.confidence:.1%}; {calls:.3f} times the calls"
     )
 
 

@@ -79,8 +79,8 @@ def hdfs(
                 ]
                 kind = f"{calls.scheme}_into_folders" if into_folders else calls.scheme
                 for name in sorted({name for sample in counted for name in sample.parts}):
-                    each = slope((float(s.datasets), s.parts.get(name, 0.0)) for s in counted)
-                    ratios[f"{kind}_{name}_per_dataset"] = each
+                    per_dataset = slope((float(s.datasets), s.parts.get(name, 0.0)) for s in counted)
+                    ratios[f"{kind}_{name}_per_dataset"] = per_dataset
                 samples += counted
     return results_of(
         "hdfs",
@@ -136,11 +136,11 @@ def _check(fs: HdfsFileSystem, context: StepContext, shape: Shape) -> None:
         WrongResultError: if not.
     """
     for dataset in tree_datasets(shape):
-        found = [entry.name for entry in fs.list_folder(f"{context.output_root}/{dataset.folder}")]
-        if sorted(found) != dataset.names(shape.files):
-            raise WrongResultError(f"{dataset.folder} has {len(found)} files, expected {shape.files}")
-        if left := fs.list_folder(f"{context.staging_root}/{dataset.staged}"):
-            raise WrongResultError(f"{dataset.staged} still has {len(left)} files")
+        names = [entry.name for entry in fs.list_folder(f"{context.output_root}/{dataset.folder}")]
+        if sorted(names) != dataset.names(shape.files):
+            raise WrongResultError(f"{dataset.folder} has {len(names)} files, expected {shape.files}")
+        if remaining := fs.list_folder(f"{context.staging_root}/{dataset.staged}"):
+            raise WrongResultError(f"{dataset.staged} still has {len(remaining)} files")
 
 
 def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, tell: Tell) -> Sample:

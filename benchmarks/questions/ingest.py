@@ -133,10 +133,10 @@ def ingest(
 def _connector() -> tuple[dict[str, str], str]:
     """Return the session settings for Spark's Kafka source, or why it is unavailable."""
     try:
-        found = sorted(map(str, jars("spark-kafka").glob("*.jar")))
+        paths = sorted(map(str, jars("spark-kafka").glob("*.jar")))
     except ServerUnavailableError as error:
         return {}, str(error)
-    return {"spark.jars": ",".join(found)}, ""
+    return {"spark.jars": ",".join(paths)}, ""
 
 
 def _measure(arm: Copy, topics: Topics, repeat: int, folder: Path, tell: Tell) -> Sample:

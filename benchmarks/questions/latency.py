@@ -161,10 +161,10 @@ def check(sample: Sample, shape: Shape, threads: int) -> None:
 
 
 def _check_renames(sample: Sample, shape: Shape) -> None:
-    found = sample.parts["operations_rename"]
+    renames = sample.parts["operations_rename"]
     least = shape.datasets if sample.arm == "ours" or sample.arm.startswith("bare_folders") else shape.files_in_all
-    if found < least:
-        raise WrongResultError(f"{sample.arm}: {found:.0f} renames, expected {least} at least")
+    if renames < least:
+        raise WrongResultError(f"{sample.arm}: {renames:.0f} renames, expected {least} at least")
 
 
 def ratios(samples: Sequence[Sample], shape: Shape, counted: str = "operations") -> dict[str, float]:

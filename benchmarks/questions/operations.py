@@ -135,9 +135,9 @@ def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once:
     reports = launch_here(drain_partition, settings, 1, Report[DrainCounts])
     seconds = time.perf_counter() - began
     Path(WINDOW[1]).exists()
-    found = digest_of(root / "output")
-    if found != expected_digest(shape) or reports[0].counts.datasets_published != shape.datasets:
-        raise WrongResultError(f"published {found}, expected {expected_digest(shape)}")
+    digest = digest_of(root / "output")
+    if digest != expected_digest(shape) or reports[0].counts.datasets_published != shape.datasets:
+        raise WrongResultError(f"published {digest}, expected {expected_digest(shape)}")
     return seconds
 
 

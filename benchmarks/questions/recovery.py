@@ -111,7 +111,7 @@ def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tel
 
     Each of them published everything and ended, as the command's runs do.
     """
-    found: dict[int, tuple[float, float]] = {}
+    costs: dict[int, tuple[float, float]] = {}
     with scratch(folder) as root:
         calls = CountingCalls(root=str(root))
         fs = LocalFileSystem(calls, durable=False)
@@ -123,12 +123,12 @@ def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tel
             if result.totals.datasets_published != datasets:
                 raise WrongResultError(f"run {number} published {result.totals.datasets_published} of {datasets}")
             if number in (1, history):
-                found[number] = _idle_recovery(fs, root, calls)
-                tell(f"nothing pending after {number} runs: {found[number]}")
+                costs[number] = _idle_recovery(fs, root, calls)
+                tell(f"nothing pending after {number} runs: {costs[number]}")
     return {
-        "nothing_pending_operations_per_bucket": found[history][0] / buckets,
-        "nothing_pending_operations_over_those_after_one_run": found[history][0] / found[1][0],
-        "nothing_pending_s": found[history][1],
+        "nothing_pending_operations_per_bucket": costs[history][0] / buckets,
+        "nothing_pending_operations_over_those_after_one_run": costs[history][0] / costs[1][0],
+        "nothing_pending_s": costs[history][1],
     }
 
 

@@ -89,15 +89,17 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
         tell(f"{arm}: {seconds:.2f} s")
         return seconds
 
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as own_folder:
         records = _records(size)
         ours: list[float] = []
         theirs: list[float] = []
         for repeat in range(size.repeats):
-            ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(made, f"ours-{repeat}"), records)))
-            theirs.append(timed("iceberg_append", 1, repeat, _iceberg_append(Path(made, f"theirs-{repeat}"), records)))
-            _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"theirs-{repeat}"))
-        place = IcebergPlace(Path(made, "many"))
+            ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(own_folder, f"ours-{repeat}"), records)))
+            theirs.append(
+                timed("iceberg_append", 1, repeat, _iceberg_append(Path(own_folder, f"theirs-{repeat}"), records))
+            )
+            _take_alike(Path(own_folder, f"ours-{repeat}"), Path(own_folder, f"theirs-{repeat}"))
+        place = IcebergPlace(Path(own_folder, "many"))
         sink, batches = place.sink(), records.slice(0, 10).to_batches()
         names = [f"t{number}" for number in range(size.tables)]
         with delayed(_CATALOG_CALL_S) as making_calls:
@@ -138,8 +140,8 @@ def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
     """Measure the commit of many tables with calls of a REST catalog of 320 ms."""
     batches = _records(Size(10, size.tables, 1, size.seed)).to_batches()
     names = [f"t{number}" for number in range(size.tables)]
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-rest-") as made, NessieServer() as server:
-        place = RestPlace(Path(made, "many"), server)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-rest-") as own_folder, NessieServer() as server:
+        place = RestPlace(Path(own_folder, "many"), server)
         sink = place.sink()
         place.commit(sink, [place.prepare(sink, name, 1, batches) for name in names])
         requests = [place.prepare(sink, name, 2, batches) for name in names]
@@ -164,28 +166,28 @@ def delta(size: Size, folder: Path, tell: Tell) -> Answer:
     """Measure the same records by the sink and by deltalake's append, in turns."""
     samples: list[Sample] = []
     records = _records(size)
-    with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as own_folder:
         for repeat in range(size.repeats):
             seconds = {
-                "delta": delta_arms.by_sink(Path(made, f"ours-{repeat}"), records, _BATCH_ROWS),
-                "delta_append": delta_arms.by_append(Path(made, f"theirs-{repeat}"), records, bounds=True),
+                "delta": delta_arms.by_sink(Path(own_folder, f"ours-{repeat}"), records, _BATCH_ROWS),
+                "delta_append": delta_arms.by_append(Path(own_folder, f"theirs-{repeat}"), records, bounds=True),
                 "delta_append_without_bounds": delta_arms.by_append(
-                    Path(made, f"alike-{repeat}"), records, bounds=False
+                    Path(own_folder, f"alike-{repeat}"), records, bounds=False
                 ),
             }
             for theirs in ("theirs", "alike"):
-                _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"{theirs}-{repeat}"))
+                _take_alike(Path(own_folder, f"ours-{repeat}"), Path(own_folder, f"{theirs}-{repeat}"))
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
-    found = medians(samples)
+    middle = medians(samples)
     note = (
         "delta_over_append: writing and committing the same records to a table that is there, the sink's in batches of"
         f" {_BATCH_ROWS:,} as sources give them; nothing is synced. Only deltalake writes bounds of columns, and in"
         " delta_over_append_without_bounds it does not either"
     )
     figures = {
-        "delta_over_append": found["delta_append"] / found["delta"],
-        "delta_over_append_without_bounds": found["delta_append_without_bounds"] / found["delta"],
+        "delta_over_append": middle["delta_append"] / middle["delta"],
+        "delta_over_append_without_bounds": middle["delta_append_without_bounds"] / middle["delta"],
     }
     return Answer(figures, samples, [note])
 
@@ -196,9 +198,11 @@ def _take_alike(ours: Path, theirs: Path) -> None:
     Raises:
         WrongResultError: if they have not.
     """
-    found = [_written(folder) for folder in (ours, theirs)]
-    if found[0] != found[1]:
-        raise WrongResultError(f"rows and codecs of the sink's data files are {found[0]}, of the append's {found[1]}")
+    written = [_written(folder) for folder in (ours, theirs)]
+    if written[0] != written[1]:
+        raise WrongResultError(
+            f"rows and codecs of the sink's data files are {written[0]}, of the append's {written[1]}"
+        )
 
 
 def _written(folder: Path) -> tuple[int, set[str]]:
@@ -242,7 +246,7 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
     batches = sink_batches(size.records, size.seed)
     samples: list[Sample] = []
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix="postgresql-") as made,
+        tempfile.TemporaryDirectory(dir=folder, prefix="postgresql-") as own_folder,
         PostgresServer() as server,
         server.connect() as connection,
     ):
@@ -250,27 +254,27 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
         for repeat in range(size.repeats):
             name = f"sink-{repeat}"
             seconds = {
-                "postgresql": by_sink(sink, name, batches, Path(made)),
+                "postgresql": by_sink(sink, name, batches, Path(own_folder)),
                 "copy": by_copy(connection, f"copy-{repeat}", batches),
             }
             for table in (name, f"copy-{repeat}"):
                 take(connection, table, size.records)
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
-    found = medians(samples)
+    middle = medians(samples)
     note = (
         "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row;"
         " the server itself syncs nothing for either (fsync=off)"
     )
-    return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
+    return Answer({"postgresql_over_copy": middle["copy"] / middle["postgresql"]}, samples, [note])
 
 
 def iceberg_json(size: Size, folder: Path, tell: Tell) -> Answer:
     """Measure JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
     samples: list[Sample] = []
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as own_folder:
         for repeat in range(size.repeats):
-            parts = typed_json(Path(made, str(repeat)), size.records, _SLOTS)
+            parts = typed_json(Path(own_folder, str(repeat)), size.records, _SLOTS)
             seconds = parts.pop("seconds")
             samples.append(Sample("iceberg_json", 1, 1, repeat, seconds, parts))
             tell(f"iceberg_json: {seconds:.2f} s, {parts}")

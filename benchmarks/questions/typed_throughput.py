@@ -103,7 +103,7 @@ def _ratios(samples: Sequence[Sample], topics: TypedTopics) -> dict[str, float]:
         return median(of(sample) for sample in samples if sample.arm == arm)
 
     run_s, fixed_s = (middle(arm, lambda s: s.seconds) for arm in ("ours_typed_json", "ours_few_records"))
-    found = {
+    ratios = {
         "typed_mb_per_s": megabytes / run_s,
         "typed_fixed_s": fixed_s,
         "typed_mb_per_s_without_fixed": megabytes / max(run_s - fixed_s, 1e-9),
@@ -114,10 +114,10 @@ def _ratios(samples: Sequence[Sample], topics: TypedTopics) -> dict[str, float]:
             middle(arm, lambda s, who=who: s.parts[f"cpu_{who}_s"])  # type: ignore[misc]
             for arm in ("ours_typed_json", "ours_few_records")
         )
-        found[f"us_a_record_{who}"] = (spent_s - fixed_s) * 1e6 / records
+        ratios[f"us_a_record_{who}"] = (spent_s - fixed_s) * 1e6 / records
     for step in (part for part in samples[-1].parts if part.endswith("_us")):
-        found[f"us_a_record_{step.removesuffix('_us')}"] = middle("task_by_step", lambda s, step=step: s.parts[step])  # type: ignore[misc]
-    return found
+        ratios[f"us_a_record_{step.removesuffix('_us')}"] = middle("task_by_step", lambda s, step=step: s.parts[step])  # type: ignore[misc]
+    return ratios
 
 
 def _notes(ratios: Mapping[str, float], samples: Sequence[Sample]) -> list[str]:

@@ -61,9 +61,9 @@ def in_turns(
         for name, make in [*arms[first:], *arms[:first]]:
             with scratch(folder) as root:
                 parts = make(root)
-                found = digests_of(root)
-            if set(found.values()) != {expected}:
-                raise WrongResultError(f"{name} has {found}, expected {expected}")
+                digests = digests_of(root)
+            if set(digests.values()) != {expected}:
+                raise WrongResultError(f"{name} has {digests}, expected {expected}")
             seconds = parts.pop("seconds")
             tell(f"{name} #{repeat + 1}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
             rounded = {key: round(value, 6) for key, value in parts.items()}

@@ -35,16 +35,16 @@ def compared(question: str, ratio: str) -> str:
         question: the question.
         ratio: its name, `<arm>_over_<arm>`.
     """
-    found = _RATIO.fullmatch(ratio)
-    if found is None or question not in {"commit", "latency", "latency_on_hdfs", "everyday"}:
+    match = _RATIO.fullmatch(ratio)
+    if match is None or question not in {"commit", "latency", "latency_on_hdfs", "everyday"}:
         return ""
     if question == "everyday" and _EVERYDAY[0] in ratio:
-        mine, theirs = _EVERYDAY[1:]
+        own, theirs = _EVERYDAY[1:]
     else:
-        mine, theirs = (_work_of(arm) for arm in found.groups())
-    if not mine or not theirs:
+        own, theirs = (_work_of(arm) for arm in match.groups())
+    if not own or not theirs:
         return ""
-    return f"equal work: {mine}" if mine == theirs else f"unequal work: {mine}, against {theirs}"
+    return f"equal work: {own}" if own == theirs else f"unequal work: {own}, against {theirs}"
 
 
 def _work_of(arm: str) -> str:

@@ -30,7 +30,7 @@ def plot(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     sizes: dict[str, set[int]] = {}
-    virtual = {int(found[1]): each.seconds for each in results.samples if (found := _EXECUTORS.fullmatch(each.arm))}
+    virtual = {int(match[1]): each.seconds for each in results.samples if (match := _EXECUTORS.fullmatch(each.arm))}
     timed = [sample for sample in results.samples if sample.seconds > 0 and not _EXECUTORS.fullmatch(sample.arm)]
     for sample in timed:
         sizes.setdefault(sample.arm, set()).add(sample.datasets)
@@ -68,8 +68,8 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
     for place, arm in enumerate(order):
         values = groups[arm]
         axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
-        told = told_time(centres[place] if in_seconds else centres[place] / 1e6)
-        axes.text(max(values), place, f"  {told}{of_each}", va="center", fontsize=9)
+        label = told_time(centres[place] if in_seconds else centres[place] / 1e6)
+        axes.text(max(values), place, f"  {label}{of_each}", va="center", fontsize=9)
     scale = _scaled(axes, [value for values in groups.values() for value in values])
     if len(shapes) == 1:
         files = f"{samples[0].files} file{'' if samples[0].files == 1 else 's'} each"
@@ -94,9 +94,9 @@ def _name_colours(axes: Any, arms: Sequence[str]) -> None:
     """Explain the colours, if there are several and one of them is the product's."""
     from matplotlib.patches import Patch  # noqa: PLC0415 - optional
 
-    found = {_colour(arm) for arm in arms}
-    if OURS in found and len(found) > 1:
-        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in found])
+    colours = {_colour(arm) for arm in arms}
+    if OURS in colours and len(colours) > 1:
+        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in colours])
 
 
 def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
@@ -118,10 +118,10 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
 def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
     """Draw the speed-up of more executors on virtual time, beside the ideal one."""
     numbers = sorted(seconds)
-    found = [seconds[numbers[0]] / seconds[number] for number in numbers]
+    speed_ups = [seconds[numbers[0]] / seconds[number] for number in numbers]
     axes.plot(numbers, [number / numbers[0] for number in numbers], "--", color=LIMIT, label="as much for each")
-    axes.plot(numbers, found, "o-", color=OURS, label="ours, on virtual time")
-    for number, times in zip(numbers, found, strict=True):
+    axes.plot(numbers, speed_ups, "o-", color=OURS, label="ours, on virtual time")
+    for number, times in zip(numbers, speed_ups, strict=True):
         axes.annotate(f"{times:.3g}", (number, times), textcoords="offset points", xytext=(6, -12), fontsize=9)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)

@@ -31,20 +31,22 @@ def drawn(picture: Path) -> Iterator[None]:
         watching = subprocess.Popen([*py_spy, *asked], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     except FileNotFoundError as error:
         raise ConfigurationError("py-spy is not installed", todo="pip install 'distcommit[bench]'") from error
-    said = ""
+    output = ""
     with watching:
         assert watching.stdout is not None
         for line in watching.stdout:
-            said += line
+            output += line
             if "Sampling process" in line:  # it has attached to the processes
                 break
         try:
             yield
         finally:
             watching.send_signal(signal.SIGINT)
-            said += watching.communicate(timeout=_PATIENCE_S)[0]
+            output += watching.communicate(timeout=_PATIENCE_S)[0]
     if not picture.exists():
-        raise ConfigurationError("py-spy has drawn nothing", found=said.strip(), todo="do what it says, or run as root")
+        raise ConfigurationError(
+            "py-spy has drawn nothing", found=output.strip(), todo="do what it says, or run as root"
+        )
     drawing = picture.read_text()
     for here, shown in ((f"{Path(sys.executable).parent}/", ""), (os.getcwd(), "."), (str(Path.home()), "~")):
         drawing = drawing.replace(here, shown)  # the local path must not be in the picture

@@ -93,8 +93,8 @@ class LatencyServer:
 
     def take(self) -> dict[str, float]:
         self._pipe.send(_TAKE)
-        found: dict[str, float] = self._pipe.recv()
-        return found
+        counts: dict[str, float] = self._pipe.recv()
+        return counts
 
 
 @contextmanager
@@ -200,6 +200,6 @@ class _Seen:
 
     def taken(self) -> dict[str, float]:
         total = self.counts.total()
-        found = {"operations": float(total), "most_at_a_time": float(self.most)}
-        found["mean_wait_ms"] = self.waited_s / total * 1000 if total else 0.0
-        return found | {f"operations_{kind}": float(count) for kind, count in sorted(self.counts.items())}
+        counts = {"operations": float(total), "most_at_a_time": float(self.most)}
+        counts["mean_wait_ms"] = self.waited_s / total * 1000 if total else 0.0
+        return counts | {f"operations_{kind}": float(count) for kind, count in sorted(self.counts.items())}

@@ -29,19 +29,19 @@ def operations_of(server: HdfsServer) -> Counter[str]:
     its figures for one.
     """
     time.sleep(2 * METRICS_PERIOD_S)
-    found: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
     for key, value in _bean(server, "NameNodeActivity").items():
         if key in _OPERATIONS:
-            found[_OPERATIONS[key]] += value
+            operations[_OPERATIONS[key]] += value
         elif key == "TransactionsNumOps":
-            found["edits"] += value
+            operations["edits"] += value
     for key, value in _bean(server, "RpcDetailedActivityForPort*").items():
         kind = key.removesuffix("NumOps")
         if kind != key and not kind.startswith("Overall") and kind not in _FROM_DATA_NODES:
-            found["requests"] += value
+            operations["requests"] += value
             if kind == "Mkdirs":
-                found["make_folder"] += value
-    return found
+                operations["make_folder"] += value
+    return operations
 
 
 def _bean(server: HdfsServer, name: str) -> dict[str, int]:

@@ -26,8 +26,8 @@ class Counted:
         return Counted, (self._below,)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._below, name)
-        return self._counting(name, found) if callable(found) and not name.startswith("_") else found
+        attribute = getattr(self._below, name)
+        return self._counting(name, attribute) if callable(attribute) and not name.startswith("_") else attribute
 
     def _counting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **named: Any) -> Any:
@@ -60,9 +60,9 @@ def counts_of(fs: FileSystem) -> Counter[str]:
     below = getattr(fs, _SEAMS.get(fs.scheme, ""), None)
     if not isinstance(below, Counted):
         return Counter()
-    found = Counter(below.counts)
-    found["requests"] = sum(number for kind, number in found.items() if kind.startswith("requests_"))
-    return found
+    counts = Counter(below.counts)
+    counts["requests"] = sum(number for kind, number in counts.items() if kind.startswith("requests_"))
+    return counts
 
 
 def _size(value: object) -> int:

@@ -65,8 +65,8 @@ class Sampled(Generic[Result]):
             watcher.join()
             share = {place: seconds * seen[place] / max(1, seen["all"]) for place in _PLACES}
             counts = counts_of(settings.store.fs)
-            left = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share, **counts})
-            Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(left)
+            record = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share, **counts})
+            Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(record)
 
 
 class _Timed:

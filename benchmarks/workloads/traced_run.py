@@ -107,8 +107,8 @@ class Tracer:
         self.trace.rest_s = time.process_time() - self._last
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._below, name)
-        return self._noting(name, found) if callable(found) and not name.startswith("_") else found
+        attribute = getattr(self._below, name)
+        return self._noting(name, attribute) if callable(attribute) and not name.startswith("_") else attribute
 
     def _noting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:

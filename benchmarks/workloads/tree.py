@@ -91,7 +91,7 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[Stage
         data = file_bytes(dataset.number * shape.files + place)
         fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         os.write(fd, data)
-        found = os.fstat(fd)
+        status = os.fstat(fd)
         os.close(fd)
         written.append(
             StagedFile(
@@ -99,8 +99,8 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[Stage
                 final_path=f"{dataset.folder}/{name}",
                 size_bytes=len(data),
                 checksum=xxh3_64_intdigest(data),
-                file_id=found.st_ino,
-                mtime_ns=found.st_mtime_ns,
+                file_id=status.st_ino,
+                mtime_ns=status.st_mtime_ns,
                 records=1,
             )
         )

@@ -62,8 +62,8 @@ class Trickle:
         """Send one record to each, and wait for the broker's acknowledgement; later ones would count as trickled."""
         for topic in topics:
             self._produce(topic)
-        if left := self._flush(_SENT_WITHIN_S):
-            self.errors.append(f"{left} records were not taken within {_SENT_WITHIN_S} s")
+        if unacknowledged := self._flush(_SENT_WITHIN_S):
+            self.errors.append(f"{unacknowledged} records were not taken within {_SENT_WITHIN_S} s")
 
     def go_on(self, seconds: float) -> None:
         """Produce for that long."""

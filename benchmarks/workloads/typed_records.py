@@ -199,8 +199,8 @@ class _HeldExtraction(Extraction):
 
 def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True) -> str:
     """Return the digest of files with these records, or those of them that pass the filter."""
-    kept = (each for each in found if with_noise or each["kind"] != NOISE)
-    return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(kept)))
+    passing = (each for each in found if with_noise or each["kind"] != NOISE)
+    return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(passing)))
 
 
 def _batched(found: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -218,7 +218,7 @@ def digests_of(folder: Path) -> dict[str, str]:
         "parquet": [pq.ParquetFile(p).read(TYPED.names).cast(TYPED) for p in paths if p.suffix == ".parquet"],
         "avro": [_read_avro(path) for path in paths if path.suffix == ".avro"],
     }
-    return {kind: _digest(pa.concat_tables(found)) for kind, found in tables.items() if found}
+    return {kind: _digest(pa.concat_tables(pieces)) for kind, pieces in tables.items() if pieces}
 
 
 def _read_avro(path: Path) -> pa.Table:
@@ -227,9 +227,9 @@ def _read_avro(path: Path) -> pa.Table:
 
 
 def _digest(rows: pa.Table) -> str:
-    found = rows.take(pc.sort_indices(rows["id"])).combine_chunks()
-    sums = [xxh3_64_hexdigest(_bytes_of(found.slice(begin, 4096))) for begin in range(0, found.num_rows, 4096)]
-    return f"{found.num_rows} records, xxh3 {xxh3_64_hexdigest(''.join(sums).encode())}"
+    ordered = rows.take(pc.sort_indices(rows["id"])).combine_chunks()
+    sums = [xxh3_64_hexdigest(_bytes_of(ordered.slice(begin, 4096))) for begin in range(0, ordered.num_rows, 4096)]
+    return f"{ordered.num_rows} records, xxh3 {xxh3_64_hexdigest(''.join(sums).encode())}"
 
 
 def _bytes_of(rows: pa.Table) -> memoryview:

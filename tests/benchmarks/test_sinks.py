@@ -27,12 +27,12 @@ def test_unavailable_target_is_missing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         question, "_QUESTIONS", {("postgresql_over_copy",): refuses, ("a_over_b", "not_given"): answers}
     )
-    found = sinks(SIZE, tmp_path, lambda _: None)
-    assert found.ratios == {"a_over_b": 2.5}
-    assert found.skipped["postgresql_over_copy"] == "no such server here"
-    assert found.skipped["not_given"] == "its question gave no figure"
-    assert set(found.skipped) == {*FIGURES, "not_given"}
-    assert found.notes == ["read it so"]
+    by_sink = sinks(SIZE, tmp_path, lambda _: None)
+    assert by_sink.ratios == {"a_over_b": 2.5}
+    assert by_sink.skipped["postgresql_over_copy"] == "no such server here"
+    assert by_sink.skipped["not_given"] == "its question gave no figure"
+    assert set(by_sink.skipped) == {*FIGURES, "not_given"}
+    assert by_sink.notes == ["read it so"]
     only = sinks(SIZE, tmp_path, lambda _: None, frozenset({"postgresql_over_copy"}))
     assert not only.ratios
     assert only.skipped["a_over_b"] == "not asked for"

@@ -114,16 +114,18 @@ def mutants_command(
     Exit with 1 if an unexplained change is not noticed.
     """
     before = json.loads(after.read_text(encoding="utf-8")) if after is not None else None
-    found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
+    result = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
     if to is not None:
-        to.write_text(table(found), encoding="utf-8")
+        to.write_text(table(result), encoding="utf-8")
     if keeps:
-        remember(found)
-    unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]
+        remember(result)
+    unexplained = [survivor for survivor in result["survivors"] if not survivor["argued"]]
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['killed']} of {found['mutants']} mutants noticed, {len(unexplained)} unexplained survivors")
+        typer.echo(
+            f"{result['killed']} of {result['mutants']} mutants noticed, {len(unexplained)} unexplained survivors"
+        )
         for survivor in unexplained:
             typer.echo(f"  {survivor['id']}: {survivor['description']}")
     raise typer.Exit(1 if unexplained else 0)
@@ -143,15 +145,15 @@ def planted_command(
     Explore, interleave and faults look for it, or its tests do; they begin with the histories that were measured to
     reach it. Exit with 1 if one is not found.
     """
-    found = planted(seconds, seed, processes, only, say=_say)
+    result = planted(seconds, seed, processes, only, say=_say)
     if to is not None:
         before = to.read_text(encoding="utf-8") if to.exists() else ""
-        to.write_text(planted_table(found, before), encoding="utf-8")
+        to.write_text(planted_table(result, before), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['found']} of {found['planted']} planted faults found in {found['seconds']} s")
-    raise typer.Exit(0 if found["found"] == found["planted"] else 1)
+        typer.echo(f"{result['found']} of {result['planted']} planted faults found in {result['seconds']} s")
+    raise typer.Exit(0 if result["found"] == result["planted"] else 1)
 
 
 @app.command("soak")
@@ -185,13 +187,13 @@ def peers_command(
 
     Each rule has a violation; exit with 1 if one is not found.
     """
-    found = peers(seed)
+    result = peers(seed)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(result).decode())
     else:
-        for finding in found:
+        for finding in result:
             typer.echo(f"{finding.peer}: {finding.rule}\n    {finding.violation}\n    {finding.history}")
-    raise typer.Exit(0 if found and all(finding.violation for finding in found) else 1)
+    raise typer.Exit(0 if result and all(finding.violation for finding in result) else 1)
 
 
 @app.command("coverage")
@@ -205,15 +207,15 @@ def coverage_command(
 
     The checkers are explorer, interleaver and fault injector.
     """
-    found = coverage_of_checkers(seconds, seed)
+    covered = coverage_of_checkers(seconds, seed)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(covered).decode())
     else:
-        for name, left in found.left.items():
-            typer.echo(f"{name}: {', '.join(left)}")
-        for name, percent in [*found.percent.items(), ("all", found.whole)]:
+        for name, unreached in covered.left.items():
+            typer.echo(f"{name}: {', '.join(unreached)}")
+        for name, percent in [*covered.percent.items(), ("all", covered.whole)]:
             typer.echo(f"{name:<10} {percent:6.2f} %")
-    raise typer.Exit(0 if min(found.percent.values()) >= at_least else 1)
+    raise typer.Exit(0 if min(covered.percent.values()) >= at_least else 1)
 
 
 @app.command("fuzz")
@@ -227,14 +229,14 @@ def fuzz_command(
 
     Readers may answer only with the documented errors, and soon.
     """
-    found = fuzz(inputs, seed, seconds)
+    result = fuzz(inputs, seed, seconds)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['inputs']} inputs in {found['seconds']} s, {len(found['failures'])} failures")
-        for failure in found["failures"]:
+        typer.echo(f"{result['inputs']} inputs in {result['seconds']} s, {len(result['failures'])} failures")
+        for failure in result["failures"]:
             typer.echo(f"  {failure}")
-    raise typer.Exit(1 if found["failures"] else 0)
+    raise typer.Exit(1 if result["failures"] else 0)
 
 
 @app.command("structure")
@@ -243,21 +245,21 @@ def structure_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count the product's modules, lines, folders, import contracts, and its longest module, class and function."""
-    found = structure()
+    counted = structure()
     run = executed() if traced else None
     if as_json:
-        typer.echo(msgspec.json.encode({"structure": found, "executed": run}).decode())
+        typer.echo(msgspec.json.encode({"structure": counted, "executed": run}).decode())
         return
-    for name in found.lines:
-        typer.echo(f"{name:<14} {found.modules[name]:>5} modules {found.lines[name]:>8,} lines")
-    typer.echo(f"{'all':<14} {sum(found.modules.values()):>5} modules {sum(found.lines.values()):>8,} lines")
-    typer.echo(f"largest folder:    {found.largest_folder.name}, {found.largest_folder.lines} siblings")
-    typer.echo(f"below {SMALL} lines:    {found.small_share:.1%} of modules")
-    typer.echo(f"import contracts:  {found.contracts}")
+    for name in counted.lines:
+        typer.echo(f"{name:<14} {counted.modules[name]:>5} modules {counted.lines[name]:>8,} lines")
+    typer.echo(f"{'all':<14} {sum(counted.modules.values()):>5} modules {sum(counted.lines.values()):>8,} lines")
+    typer.echo(f"largest folder:    {counted.largest_folder.name}, {counted.largest_folder.lines} siblings")
+    typer.echo(f"below {SMALL} lines:    {counted.small_share:.1%} of modules")
+    typer.echo(f"import contracts:  {counted.contracts}")
     for what, longest in (
-        ("module", found.longest_module),
-        ("class", found.longest_class),
-        ("function", found.longest_function),
+        ("module", counted.longest_module),
+        ("class", counted.longest_class),
+        ("function", counted.longest_function),
     ):
         typer.echo(f"longest {what + ':':<10} {longest.name}, {longest.lines} lines")
     if run is not None:

@@ -94,10 +94,10 @@ def _splice(data: bytes, rng: random.Random) -> bytes:
 
 def _value(data: bytes, rng: random.Random) -> bytes:
     """Replace a number or string in a text."""
-    found = list(re.finditer(rb'\d+|"[^"]*"', data))
-    if not found:
+    values = list(re.finditer(rb'\d+|"[^"]*"', data))
+    if not values:
         return _flip(data, rng)
-    match = rng.choice(found)
+    match = rng.choice(values)
     return data[: match.start()] + rng.choice((*_TEXTS, *_DEEP)) + data[match.end() :]
 
 

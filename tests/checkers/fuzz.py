@@ -65,8 +65,8 @@ def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
     sender.close()
     try:
         if receiver.poll(seconds + _INPUT_S + _START_S):
-            found: dict[str, Any] = receiver.recv()
-            return found
+            result: dict[str, Any] = receiver.recv()
+            return result
         error = "the reader hangs"
     except EOFError:
         error = "the process died"
@@ -132,8 +132,8 @@ def _read_all(inputs: int, seed: int, seconds: float, place: Any, sender: Connec
         counts[reader.name] += 1
         refused += was_refused
         if error:
-            known = failures.get((reader.name, error[:40]))
-            if known is None or len(data) < known.size_bytes:
+            earlier = failures.get((reader.name, error[:40]))
+            if earlier is None or len(data) < earlier.size_bytes:
                 failures[reader.name, error[:40]] = _failure(reader, number, error, data)
     sender.send(
         {

@@ -181,11 +181,11 @@ def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugi
         "not slow and not xfail",
     ]
     places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
-    kept, sys.stdout = sys.stdout, sys.stderr
+    stdout, sys.stdout = sys.stdout, sys.stderr
     try:
         code = pytest.main([*options, *places, *tests], [first, *plugins])
     finally:
-        sys.stdout = kept
+        sys.stdout = stdout
     return int(code), first.name
 
 

@@ -115,19 +115,19 @@ def generated_mutants(root: Path) -> tuple[Mutant, ...]:
 
     Generating them takes seconds; they are cached, as the modules do not change during a process.
     """
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for module in dict.fromkeys(MODULES):
         place = _Module(module, (root / path_of(module)).read_text(encoding="utf-8"))
-        made = [*place.drops(), *place.swaps()] if module in _STORING else []
+        candidates = [*place.drops(), *place.swaps()] if module in _STORING else []
         if module in _COMPARED:
-            made += place.comparisons(boundaries=module.startswith("protocol."))
-        known = {ast.dump(place.source.tree)}
-        for mutant in made:
+            candidates += place.comparisons(boundaries=module.startswith("protocol."))
+        programs = {ast.dump(place.source.tree)}
+        for mutant in candidates:
             shape = ast.dump(ast.parse(mutant.sources[path_of(module)]))
-            if shape not in known:
-                known.add(shape)
-                found.append(mutant)
-    return tuple(_told_apart(found))
+            if shape not in programs:
+                programs.add(shape)
+                mutants.append(mutant)
+    return tuple(_told_apart(mutants))
 
 
 def diff_of(path: str, before: str, after: str) -> str:
@@ -188,10 +188,10 @@ class _Module:
                     was, now = table[type(operator)]
                     begin, end = self.source.place(left)[1], self.source.place(right)[0]
                     between = self.source.text(begin, end)
-                    found = re.search(was.replace(" ", r"\s+"), between)
-                    if found is None:
+                    match = re.search(was.replace(" ", r"\s+"), between)
+                    if match is None:
                         raise AssertionError(f"no {was} in {self._text(node)}")
-                    first, last = (begin + len(between[:place].encode()) for place in found.span())
+                    first, last = (begin + len(between[:place].encode()) for place in match.span())
                     text = self._text(node)
                     yield self._mutant(
                         node,
@@ -273,9 +273,9 @@ def _names(node: ast.AST) -> str:
 def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
     """Number those whose id equals an earlier one."""
     seen: Counter[str] = Counter()
-    told = []
+    numbered = []
     for mutant in mutants:
         seen[mutant.id] += 1
         number = seen[mutant.id]
-        told.append(mutant if number == 1 else replace(mutant, id=f"{mutant.id} #{number}"))
-    return told
+        numbered.append(mutant if number == 1 else replace(mutant, id=f"{mutant.id} #{number}"))
+    return numbered

@@ -86,7 +86,7 @@ def mutants(
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
     """
     began, product = time.monotonic(), _checksum()
-    argued, known = arguments(), noticed_late()
+    argued, noticed = arguments(), noticed_late()
     wanted = choose(ROOT, seed, sample, only)
     skipped = [mutant for mutant in wanted if skip_argued and mutant.id in argued]
     chosen = [mutant for mutant in wanted if mutant not in skipped]
@@ -100,7 +100,7 @@ def mutants(
                 return
             copy = copies.get()
             try:
-                outcome = _try(copy, mutant, seed, budgets, known.get(mutant.id, ""), reached)
+                outcome = _try(copy, mutant, seed, budgets, noticed.get(mutant.id, ""), reached)
                 outcomes.append(outcome)
                 fate = f"killed by {outcome.stage}" if outcome.stage else "survived"
                 say(f"{len(outcomes)} of {len(chosen)}: {mutant.id} {fate} in {outcome.seconds:.0f} s")
@@ -182,14 +182,14 @@ def arguments() -> dict[str, str]:
 
 def stale_arguments(root: Path = ROOT) -> list[str]:
     """Return the argued ids without a mutant: the product has changed, and the argument must be repeated."""
-    known = {mutant.id for mutant in [*generated_mutants(root), *named_mutants(root)]}
-    return [name for name in arguments() if name not in known]
+    ids = {mutant.id for mutant in [*generated_mutants(root), *named_mutants(root)]}
+    return [name for name in arguments() if name not in ids]
 
 
 def noticed_late() -> dict[str, str]:
     """Return tests by mutants, as `remember` has stored them."""
-    found: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8"))
-    return found
+    tests: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return tests
 
 
 def remember(result: Mapping[str, Any]) -> None:
@@ -197,13 +197,13 @@ def remember(result: Mapping[str, Any]) -> None:
 
     Entries of untried mutants stay, and those of mutants that passed again are removed.
     """
-    known, outcomes = noticed_late(), [msgspec.convert(row, Outcome) for row in result["outcomes"]]
+    tests, outcomes = noticed_late(), [msgspec.convert(row, Outcome) for row in result["outcomes"]]
     for each in outcomes:
         if each.stage == "unit" and each.seconds > _LONG_S:
-            known[each.id] = each.why
-        elif each.id in known and not each.why.startswith(known[each.id]):
-            del known[each.id]
-    KNOWN.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            tests[each.id] = each.why
+        elif each.id in tests and not each.why.startswith(tests[each.id]):
+            del tests[each.id]
+    KNOWN.write_text(json.dumps(tests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -323,14 +323,14 @@ def _run(
             process.communicate()
             return "timeout", f"not ended after {_WALL_S} s"
     shutil.rmtree(copy / "tmp", ignore_errors=True)
-    said = [json.loads(line) for line in printed.splitlines() if line.startswith(b"{")]
-    if not said:
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith(b"{")]
+    if not lines:
         return "import", _tail(copy / "output.txt")
-    if "killed" in said[-1]:
-        return said[-1]["killed"], said[-1]["why"]
+    if "killed" in lines[-1]:
+        return lines[-1]["killed"], lines[-1]["why"]
     if process.returncode < 0:
-        return "timeout", f"in {said[-1]['stage']}"
-    return said[-1]["stage"], _tail(copy / "output.txt")
+        return "timeout", f"in {lines[-1]['stage']}"
+    return lines[-1]["stage"], _tail(copy / "output.txt")
 
 
 def _tail(path: Path) -> str:

@@ -88,9 +88,11 @@ def operation(tree: ast.Module, function: str, wanted: str) -> ast.AST:
     if case:
         cases = [n for n in ast.walk(scope) if isinstance(n, ast.match_case) and case in mentioned(n.pattern)]
         scope = _only(cases, f"case {case}", function)
-    found = [node for node in ast.walk(scope) if isinstance(node, _KINDS[kind]) and _mentions(node, names)]
-    outer = {node for node in found for part in ast.walk(_subject(node)) if part is not node and part in found}
-    return _only([node for node in found if node not in outer], wanted, function)
+    operations = [node for node in ast.walk(scope) if isinstance(node, _KINDS[kind]) and _mentions(node, names)]
+    outer = {
+        node for node in operations for part in ast.walk(_subject(node)) if part is not node and part in operations
+    }
+    return _only([node for node in operations if node not in outer], wanted, function)
 
 
 def definition(tree: ast.Module, function: str) -> ast.FunctionDef:
@@ -100,14 +102,14 @@ def definition(tree: ast.Module, function: str) -> ast.FunctionDef:
         TypeError: if there is no such function.
     """
     body: list[ast.stmt] = tree.body
-    found: ast.stmt | None = None
+    definition_node: ast.stmt | None = None
     for name in function.split("."):
         named = (n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == name)
-        found = next(named, None)
-        body = found.body if isinstance(found, ast.FunctionDef | ast.ClassDef) else []
-    if not isinstance(found, ast.FunctionDef):
+        definition_node = next(named, None)
+        body = definition_node.body if isinstance(definition_node, ast.FunctionDef | ast.ClassDef) else []
+    if not isinstance(definition_node, ast.FunctionDef):
         raise TypeError(f"no function {function}")
-    return found
+    return definition_node
 
 
 def mentioned(node: ast.AST) -> dict[str, None]:

@@ -66,7 +66,7 @@ def peers(seed: int = 1) -> list[PeerFinding]:
 def first_violation(program: Program, seed: int = 1) -> PeerFinding:
     """Return the violation with the shortest history."""
     seen: set[int] = set()
-    for crash, machine, made in _crashed_runs(program, random.Random(seed)):
+    for crash, machine, operations in _crashed_runs(program, random.Random(seed)):
         key = xxh3_64_intdigest(_RUN_ID.sub("#", repr([item[1:] for item in machine.files()])).encode())
         if key in seen:
             continue
@@ -74,7 +74,7 @@ def first_violation(program: Program, seed: int = 1) -> PeerFinding:
         wrong = _violation(program, machine)
         if wrong:
             what = "killed" if crash.state == 0 else "power lost"
-            history = (*made, f"{what} here", "recovered")
+            history = (*operations, f"{what} here", "recovered")
             return PeerFinding(program.peer, program.rule, wrong, history, str(crash), len(seen))
     return PeerFinding(program.peer, program.rule, "", (), "", len(seen))
 
@@ -88,20 +88,20 @@ def _crashed_runs(program: Program, rng: random.Random) -> Iterator[tuple[Crash,
     program.run(LocalFileSystem(machine), _BEFORE)
     machine.syncfs("/")
     snapshots: list[SimulatedPosix] = []
-    made: list[str] = []
+    operations: list[str] = []
 
     def gate(operation: Operation) -> None:
         snapshots.append(machine.after_kill())
-        made.append(_shown(operation, machine))
+        operations.append(_shown(operation, machine))
 
     machine.gate = gate
     program.run(LocalFileSystem(machine), _END)
     machine.gate = None
     snapshots.append(machine.after_kill())
     for place, snapshot in enumerate(snapshots):
-        yield Crash(place, 0), snapshot.after_kill(), made[:place]
+        yield Crash(place, 0), snapshot.after_kill(), operations[:place]
         for state, survivor in enumerate(snapshot.after_power_loss(rng, _BOUND, _SAMPLES), 1):
-            yield Crash(place, state), survivor, made[:place]
+            yield Crash(place, state), survivor, operations[:place]
 
 
 def _violation(program: Program, machine: SimulatedPosix) -> str:
@@ -129,14 +129,14 @@ def _violation(program: Program, machine: SimulatedPosix) -> str:
     twice = sorted(record for record, count in published.items() if count > 1)
     watermark = program.watermark(fs)
     if lost or twice:
-        found = [f"records {lost} are lost" if lost else "", f"records {twice} are published twice" if twice else ""]
-        return f"{' and '.join(filter(None, found))}; the watermark is {watermark}"
+        faults = [f"records {lost} are lost" if lost else "", f"records {twice} are published twice" if twice else ""]
+        return f"{' and '.join(filter(None, faults))}; the watermark is {watermark}"
     if watermark is None or watermark < before or watermark != _LATER:
         return f"the watermark is {watermark} after {before}, expected {_LATER}"
-    left = [
+    staged = [
         path for path, _ in machine.walk(ROOT) if path.startswith((f"{STAGING}/", f"{STORE}/")) or TEMPORARY in path
     ]
-    return f"left behind: {left}" if left else ""
+    return f"left behind: {staged}" if staged else ""
 
 
 def _published(fs: LocalFileSystem) -> Counter[int] | None:
@@ -156,5 +156,5 @@ def _shown(operation: Operation, machine: SimulatedPosix) -> str:
     """Return the operation with the path for a descriptor (an inode number, here), and without ids."""
     path = operation.path
     if path.startswith("<"):
-        path = next((known for known, inode in machine.walk("/") if f"<{inode}>" == path), path)
+        path = next((named_path for named_path, inode in machine.walk("/") if f"<{inode}>" == path), path)
     return f"{operation.kind} {_RUN_ID.sub('#', path).removeprefix(f'{ROOT}/')}"

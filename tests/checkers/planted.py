@@ -133,21 +133,21 @@ def reach_of(
     edits = {fault.name: fault.edits for fault in faults}
 
     def work(share: int, answers: Connection) -> None:
-        found = list(measured(edits, chosen[share::processes], seed))
-        answers.send_bytes(msgspec.msgpack.encode(found))
+        all_reached = list(measured(edits, chosen[share::processes], seed))
+        answers.send_bytes(msgspec.msgpack.encode(all_reached))
 
     children = [_forked(partial(work, share)) for share in range(processes)]
-    found: list[Reached] = []
+    all_reached: list[Reached] = []
     for child in children:
-        found += _answer(child, list[Reached], "measuring reach")
-    for one in found:
+        all_reached += _answer(child, list[Reached], "measuring reach")
+    for one in all_reached:
         if one.wrong is not None:
             raise ConfigurationError(
                 "the product fails without any planted fault",
-                found=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
+                all_reached=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
                 todo="mend it first: a fault is found by what the sound product passes",
             )
-    return found
+    return all_reached
 
 
 def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
@@ -162,12 +162,12 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
         ready = wait([*searches], timeout=max(0.0, until - time.monotonic()))
         for answers in [answers for answers in searches if answers in ready]:
             aim, child = searches.pop(answers)
-            found = _confirmed(_answer(child, Found, aim.fault.name))
-            results[aim.fault.name] = found
-            say(_told(aim.fault, found))
-            if not found.violation and not aim.fault.tests:
+            finding = _confirmed(_answer(child, Found, aim.fault.name))
+            results[aim.fault.name] = finding
+            say(_told(aim.fault, finding))
+            if not finding.violation and not aim.fault.tests:
                 again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
-                waiting.append(replace(again, attempts=found.attempts, seconds=found.seconds))
+                waiting.append(replace(again, attempts=finding.attempts, seconds=finding.seconds))
     for _, child in searches.values():
         _end(child)
     return results
@@ -180,16 +180,16 @@ def _summed(
     return {
         "planted": len(chosen),
         "found": len(seen),
-        "seconds_to_find": {fault.name: found.seconds for fault, found in seen.items()},
+        "seconds_to_find": {fault.name: finding.seconds for fault, finding in seen.items()},
         "by": {
             fault.name: {
                 "class": fault.kind.value,
-                "checker": found.checker,
-                "history": found.history,
-                "attempts": found.attempts,
-                "violation": found.violation.strip().splitlines()[-1][:300],
+                "checker": finding.checker,
+                "history": finding.history,
+                "attempts": finding.attempts,
+                "violation": finding.violation.strip().splitlines()[-1][:300],
             }
-            for fault, found in seen.items()
+            for fault, finding in seen.items()
         },
         "not_found": {
             fault.name: results[fault.name].attempts if fault.name in results else 0

@@ -28,7 +28,9 @@ def planted_table(result: dict[str, Any], before: str = "") -> str:
         shown = "" if seconds is None else f"{seconds:.1f}"
         rows[name] = f"| {kinds[name].kind.value} | {name} | {kinds[name].what} | {by} | {shown} |"
     tried = [name for name in kinds if name in rows]
-    found = sum("| nothing |" not in rows[name] for name in tried)
+    noticed = sum("| nothing |" not in rows[name] for name in tried)
     head = ["| class | fault | what is wrong | noticed by | s |", "| --- | --- | --- | --- | ---: |"]
-    count = f"{found} of {len(tried)} faults noticed; {len(kinds) - len(tried)} more are planted that have no row here."
+    count = (
+        f"{noticed} of {len(tried)} faults noticed; {len(kinds) - len(tried)} more are planted that have no row here."
+    )
     return "\n".join([_HEAD, count, "", *head, *(rows[name] for name in tried), ""])

@@ -49,11 +49,11 @@ class _First:
 
 def first_failure(tests: Sequence[str]) -> tuple[str, str, int]:
     """Return the id of the first failing test, its error, and how many have run; without an id if none fails."""
-    found = _First()
+    first = _First()
     logging.disable(logging.NOTSET)
     os.chdir(ROOT)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        code = pytest.main([*_OWN, *tests], plugins=[found])
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not found.id:
-        return tests[0], f"pytest ends with {code!r}", found.ran
-    return found.id, found.why, found.ran
+        code = pytest.main([*_OWN, *tests], plugins=[first])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not first.id:
+        return tests[0], f"pytest ends with {code!r}", first.ran
+    return first.id, first.why, first.ran

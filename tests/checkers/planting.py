@@ -118,18 +118,18 @@ def _there(function: ast.FunctionDef, edit: Edit) -> ast.AST:
     Raises:
         LookupError: if it is not there exactly once.
     """
-    found: list[ast.AST] = []
+    places: list[ast.AST] = []
     if (pair := _expressions(edit)) is not None:
         wanted = ast.dump(pair[0])
-        found += [node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.dump(node) == wanted]
+        places += [node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.dump(node) == wanted]
     else:
         old = [ast.dump(statement) for statement in _parsed(edit.old)]
         for body in _bodies(function):
             shown = [ast.dump(statement) for statement in body]
-            found += [body[place] for place in range(len(body)) if shown[place : place + len(old)] == old]
-    if len(found) != 1:
-        raise LookupError(f"found {len(found)} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
-    return found[0]
+            places += [body[place] for place in range(len(body)) if shown[place : place + len(old)] == old]
+    if len(places) != 1:
+        raise LookupError(f"found {len(places)} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
+    return places[0]
 
 
 def _parsed(text: str) -> list[ast.stmt]:
@@ -174,9 +174,9 @@ class _Touching(ast.NodeTransformer):
                 looks = ast.parse(f"({came}, {_VALUE}({name!r}, THERE, lambda: ({edit.new})))[1]", mode="eval")
                 there = _Exchange(_named(looks, "THERE"), there).visit(looks.body)
             else:
-                told = ast.parse(f"{came}\ntry:\n    pass\nexcept BaseException:\n    {differs}\n    raise").body
-                told[1].body = there if isinstance(there, list) else [there]  # type: ignore[attr-defined]
-                there = told
+                reporting = ast.parse(f"{came}\ntry:\n    pass\nexcept BaseException:\n    {differs}\n    raise").body
+                reporting[1].body = there if isinstance(there, list) else [there]  # type: ignore[attr-defined]
+                there = reporting
         return there
 
 
@@ -186,22 +186,22 @@ def _named(tree: ast.AST, name: str) -> ast.AST:
 
 def _codes(code: CodeType) -> dict[str, CodeType]:
     """Return the code of all functions in it by qualified name."""
-    found: dict[str, CodeType] = {}
+    codes: dict[str, CodeType] = {}
     for part in code.co_consts:
         if isinstance(part, CodeType):
-            found |= {part.co_qualname: part, **_codes(part)}
-    return found
+            codes |= {part.co_qualname: part, **_codes(part)}
+    return codes
 
 
 def _function(module: object, name: str) -> FunctionType:
-    found = module
+    value = module
     for part in name.split("."):
-        found = inspect.getattr_static(found, part)
-    if isinstance(found, classmethod | staticmethod):
-        found = found.__func__
-    if isinstance(found, property):
-        found = found.fget
-    function = inspect.unwrap(found) if callable(found) else found
+        value = inspect.getattr_static(value, part)
+    if isinstance(value, classmethod | staticmethod):
+        value = value.__func__
+    if isinstance(value, property):
+        value = value.fget
+    function = inspect.unwrap(value) if callable(value) else value
     if not isinstance(function, FunctionType):
         raise TypeError(f"{name} is no function")
     return function

@@ -74,9 +74,9 @@ class _Sets:
 
     def taken(self) -> tuple[set[str], set[str]]:
         """Return the records since the last call."""
-        found = self.came_to, self.differing
+        records = self.came_to, self.differing
         self.came_to, self.differing = set[str](), set[str]()
-        return found
+        return records
 
 
 def histories(checker: str, name: str, seed: int) -> Iterator[tuple[str, str]]:
@@ -101,13 +101,13 @@ def play_again(checker: str, history: str) -> str:
 
 def measured(faults: Mapping[str, Sequence[Edit]], names: Iterable[tuple[str, str]], seed: int) -> Iterator[Reached]:
     """Play a few histories of each (checker, name). The faults' places stay instrumented in this process."""
-    told = _Sets()
-    touch(faults, told)
+    records = _Sets()
+    touch(faults, records)
     for checker, name in names:
         began, played, wrong = time.process_time(), list[Played](), None
         many = _PLAYED.get(name) or _PLAYED[checker]
         for history, broken in itertools.islice(histories(checker, name, seed), many):
-            played.append(Played(history, *told.taken()))
+            played.append(Played(history, *records.taken()))
             wrong = wrong or ((history, broken) if broken else None)
         yield Reached(checker, name, played, time.process_time() - began, wrong)
 
@@ -163,8 +163,8 @@ def _in_rank(names: Sequence[Sequence[tuple[str, str]]], seed: int) -> Iterator[
     first, all_of_them = _favouring(names[0], runs), _round(runs)
     while runs:
         for name in (*itertools.islice(first, _FAVOURED), next(all_of_them)):
-            if name in runs and (found := next(runs[name], None)) is not None:
-                yield name[0], *found
+            if name in runs and (history := next(runs[name], None)) is not None:
+                yield name[0], *history
             else:
                 runs.pop(name, None)
 

@@ -31,13 +31,13 @@ class Reached(msgspec.Struct, frozen=True):
 
     def first(self, mutant: Mutant, originals: Mapping[str, str]) -> list[str]:
         """Return the tests to try a mutant on first, quickest first. `originals`: its modules before the change."""
-        found: dict[str, int] = {}
+        seconds: dict[str, int] = {}
         for path, source in mutant.sources.items():
-            known = self.tests.get(path, {})
+            tests_of_file = self.tests.get(path, {})
             for line in changed_lines(originals[path], source):
-                for place, test in enumerate(known.get(line, ())):
-                    found[test] = min(place, found.get(test, place))
-        return sorted(found, key=lambda test: found[test])[:_OF_A_MUTANT]
+                for place, test in enumerate(tests_of_file.get(line, ())):
+                    seconds[test] = min(place, seconds.get(test, place))
+        return sorted(seconds, key=lambda test: seconds[test])[:_OF_A_MUTANT]
 
 
 class Recorder:

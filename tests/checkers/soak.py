@@ -129,8 +129,8 @@ def soak(
         while result.rounds < rounds if rounds else result.kills + result.freezes < strikes:
             result.rounds += 1
             job.produce(rng.randint(1, 4), days=2)
-            left = _PER_ROUND if rounds else min(_PER_ROUND, strikes - result.kills - result.freezes)
-            done = _round(job, at, usual_s, left, rng, result)
+            remaining = _PER_ROUND if rounds else min(_PER_ROUND, strikes - result.kills - result.freezes)
+            done = _round(job, at, usual_s, remaining, rng, result)
             say(f"round {result.rounds}, {time.monotonic() - began_s:.0f} s: {', '.join(done) or 'ended by itself'}")
             at.wait_until_idle()
             _look(job, result, whole=False)

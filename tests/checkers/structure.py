@@ -93,8 +93,8 @@ def _name(path: Path) -> str:
 
 
 def _siblings(folder: Path) -> Longest:
-    found = [each for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
-    return Longest(_name(folder), sum(1 for each in found if not each.name.startswith("__")))
+    siblings = [each for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
+    return Longest(_name(folder), sum(1 for each in siblings if not each.name.startswith("__")))
 
 
 def _definitions(path: Path, source: str) -> Iterator[tuple[bool, Longest]]:

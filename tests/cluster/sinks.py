@@ -133,9 +133,9 @@ def _main_job(target: Target, say: Say, records: int, kills: int, seed: int) -> 
                 raise RuntimeError(f"a run that nobody killed ended with {code}: {run.stderr.read_text()[-3000:]}")
         say(f"  {result.kills} kills, {len(expected)} records produced")
     _produce(job, names, records - len(expected), expected)
-    code, told, errors = job.cli("run", timeout_s=_END_S)
+    code, printed, errors = job.cli("run", timeout_s=_END_S)
     if code:
-        raise RuntimeError(f"the last run ended with {code}: {told} {errors[-3000:]}")
+        raise RuntimeError(f"the last run ended with {code}: {printed} {errors[-3000:]}")
     result.pending = sum(row.status != "idle" for row in Job.from_file(job.path).status().datasets)
     result.produced = len(expected)
     for values in target.visible():

@@ -155,12 +155,12 @@ class Printed:
             NotBrokenError: if there is none.
         """
         troubles = self.situation.troubles()
-        found = next((trouble for trouble in troubles if re.search(says, line_of(trouble))), None)
-        if found is None:
+        match = next((trouble for trouble in troubles if re.search(says, line_of(trouble))), None)
+        if match is None:
             raise NotBrokenError(f"status does not print {says!r}: {troubles}")
-        self.seen.append(line_of(found))
-        self.result.cause_told, self.result.told, self.result.command = True, line_of(found), found["command"]
-        return found
+        self.seen.append(line_of(match))
+        self.result.cause_told, self.result.told, self.result.command = True, line_of(match), match["command"]
+        return match
 
     def reported(self, text: str) -> None:
         """Record a text that was printed elsewhere, such as in a run's result."""

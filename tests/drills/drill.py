@@ -144,13 +144,13 @@ class Situation:
 
     def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
         """Return the values in the output files and in the error files, read by pyarrow, by file names alone."""
-        found: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
+        contents: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
         for path in self.output.rglob("*.parquet"):
             within = path.relative_to(self.output).parts
             if not any(part.startswith(".") for part in within):
                 values = pq.ParquetFile(path).read(columns=["value"])["value"].to_pylist()
-                found[within[0] == "_rejected"].update(values)
-        return found
+                contents[within[0] == "_rejected"].update(values)
+        return contents
 
 
 class KafkaSituation(Situation):

@@ -81,8 +81,8 @@ class IcebergTables(LakeTables):
 
     def values(self, table: str) -> list[bytes]:
         with load_catalog("default", **self._catalog) as catalog:
-            found: list[bytes] = catalog.load_table(("n", table)).scan().to_arrow()["value"].to_pylist()
-        return found
+            column: list[bytes] = catalog.load_table(("n", table)).scan().to_arrow()["value"].to_pylist()
+        return column
 
     def drop(self) -> None:
         with load_catalog("default", **self._catalog) as catalog:
@@ -127,8 +127,8 @@ class DeltaTables(LakeTables):
         return {"type": "delta", "location": str(self.location), "evolve": "add_columns"}
 
     def values(self, table: str) -> list[bytes]:
-        found: list[bytes] = DeltaTable(self.location / table).to_pyarrow_table()["value"].to_pylist()
-        return found
+        column: list[bytes] = DeltaTable(self.location / table).to_pyarrow_table()["value"].to_pylist()
+        return column
 
     def drop(self) -> None:
         shutil.rmtree(self.location / NAME / "_delta_log")

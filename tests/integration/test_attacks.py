@@ -203,7 +203,7 @@ def test_hostile_topics_fail_alone_and_healthy_topics_of_the_job_are_published(
     with hostile_registry() as registry, attacked(tmp_path, registry, proof) as (job, bounds):
         with bounded_workers():
             result = Job.from_file(job.path, session=spark).run()
-        found = failures(result)
+        failed = failures(result)
         audit = job.audit()
     assert not proof.exists(), "text of a schema was executed"
     output = tmp_path / "output"
@@ -213,10 +213,10 @@ def test_hostile_topics_fail_alone_and_healthy_topics_of_the_job_are_published(
     reasons = {}
     for topic in bounds:
         rejected = rows_of(output / "_rejected" / topic)
-        reasons[topic] = found.get(topic) or "; ".join(sorted({row["error_reason"] for row in rejected}))
+        reasons[topic] = failed.get(topic) or "; ".join(sorted({row["error_reason"] for row in rejected}))
     assert {topic: reasons[topic] for topic, bound in bounds.items() if bound not in reasons[topic]} == {}
     assert [topic for topic in bounds if rows_of(output / topic)] == []
-    assert [*found] == ["unknown-ids"], "the others are rejected, record by record"
+    assert [*failed] == ["unknown-ids"], "the others are rejected, record by record"
     assert sum(path.startswith("/schemas/ids/10") for path in registry.asked) <= 2 * (MAX_UNKNOWN + 1)
     assert audit.exact
 

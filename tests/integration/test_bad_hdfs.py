@@ -28,8 +28,8 @@ def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
 
 def error_of(job: KafkaJob, *, code: int) -> str:
     """Return the error line that ends the run's output."""
-    found, _, errors = job.cli("run")
-    assert found == code, errors[-3000:]
+    result, _, errors = job.cli("run")
+    assert result == code, errors[-3000:]
     assert "Traceback" not in errors
     return errors[errors.rindex("error: ") :]
 

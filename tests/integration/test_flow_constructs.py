@@ -264,7 +264,7 @@ class Shop:
 
     def records(self, chance: random.Random) -> Sent:
         """Return more records; one of ten has a key of another schema or is truncated."""
-        found: Sent = []
+        sent: Sent = []
         for _ in range(RECORDS):
             self._sent += 1
             has_note, number = chance.random() < 0.5, self._sent
@@ -276,7 +276,7 @@ class Shop:
                 key = framed(self._key, b"{}")
             elif wrong == 1:
                 value = framed(self._values[has_note], body + b"\x1a\x05")
-            found.append((key, value))
+            sent.append((key, value))
             if wrong < 2:
                 self.expected["errors/"][value] += 1
                 continue
@@ -286,7 +286,7 @@ class Shop:
                 self.expected["strict"][number] += 1
             else:
                 self.expected["errors/strict"][value] += 1
-        return found
+        return sent
 
 
 @pytest.mark.long

@@ -45,9 +45,9 @@ class Database:
 
 @pytest.fixture
 def database(mariadb_server: MariadbServer) -> Iterator[Database]:
-    made = Database(mariadb_server)
-    yield made
-    made.run(f"DROP DATABASE {made.name}")
+    own_database = Database(mariadb_server)
+    yield own_database
+    own_database.run(f"DROP DATABASE {own_database.name}")
 
 
 def ids(rows: list[dict[str, Any]]) -> list[Any]:

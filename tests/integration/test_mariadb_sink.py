@@ -67,9 +67,9 @@ class Target(ServerTarget):
 
 @pytest.fixture
 def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
-    made = Target(mariadb_server, tmp_path)
-    yield made
-    made.sql(f"DROP DATABASE {made.database}")
+    own_target = Target(mariadb_server, tmp_path)
+    yield own_target
+    own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
 class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):

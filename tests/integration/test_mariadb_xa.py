@@ -47,11 +47,11 @@ class PreparingMariadb(PreparingTarget, Target):
 
 @pytest.fixture
 def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[PreparingMariadb]:
-    made = PreparingMariadb(mariadb_server, tmp_path)
-    yield made
-    for name in made.prepared():
-        made.end(name, commit=False)
-    made.sql(f"DROP DATABASE {made.database}")
+    own_target = PreparingMariadb(mariadb_server, tmp_path)
+    yield own_target
+    for name in own_target.prepared():
+        own_target.end(name, commit=False)
+    own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
 class TestXa(TwoPhaseCases):

@@ -58,9 +58,9 @@ class Schema:
 
 @pytest.fixture
 def schema(postgres_server: PostgresServer) -> Iterator[Schema]:
-    made = Schema(postgres_server)
-    yield made
-    made.run(f"DROP SCHEMA {made.name} CASCADE")
+    own_schema = Schema(postgres_server)
+    yield own_schema
+    own_schema.run(f"DROP SCHEMA {own_schema.name} CASCADE")
 
 
 def ids(rows: list[dict[str, Any]]) -> list[Any]:

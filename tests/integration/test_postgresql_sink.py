@@ -62,9 +62,9 @@ class Target(ServerTarget):
 
 @pytest.fixture
 def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
-    made = Target(postgres_server, tmp_path)
-    yield made
-    made.sql(f"DROP SCHEMA {made.schema} CASCADE")
+    own_target = Target(postgres_server, tmp_path)
+    yield own_target
+    own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
 class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):

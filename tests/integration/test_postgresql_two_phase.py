@@ -154,11 +154,11 @@ class PreparingPostgresql(PreparingTarget, Target):
 
 @pytest.fixture
 def target(preparing_server: PostgresServer, tmp_path: Path) -> Iterator[PreparingPostgresql]:
-    made = PreparingPostgresql(preparing_server, tmp_path)
-    yield made
-    for name in made.prepared():
-        made.end(name, commit=False)
-    made.sql(f"DROP SCHEMA {made.schema} CASCADE")
+    own_target = PreparingPostgresql(preparing_server, tmp_path)
+    yield own_target
+    for name in own_target.prepared():
+        own_target.end(name, commit=False)
+    own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
 class TestTwoPhase(TwoPhaseCases):

@@ -172,14 +172,14 @@ class AgainJob:
 def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> AgainJob:
     """Return a job whose first run failed to read its input; more records have arrived since, and the input is
     repaired."""
-    made = AgainJob(KINDS[request.param](tmp_path, request))
-    made.read.put(range(10))
-    made.write(broken=True)
-    assert made.run(spark).totals.datasets_failed == len(DATASETS)
-    made.assert_published(range(0))
-    made.read.put(range(10, 20))
-    made.write(broken=False)
-    return made
+    again_job = AgainJob(KINDS[request.param](tmp_path, request))
+    again_job.read.put(range(10))
+    again_job.write(broken=True)
+    assert again_job.run(spark).totals.datasets_failed == len(DATASETS)
+    again_job.assert_published(range(0))
+    again_job.read.put(range(10, 20))
+    again_job.write(broken=False)
+    return again_job
 
 
 @pytest.mark.parametrize("job", KINDS, indirect=True)

@@ -18,11 +18,11 @@ PARTITIONS = 40
 
 def files_by_epoch(folder: Path, topic: str) -> dict[str, list[set[int]]]:
     """Return the partitions in each file of a topic, by the epoch in its name; read by pyarrow alone."""
-    found: dict[str, list[set[int]]] = {}
+    partitions_by_epoch: dict[str, list[set[int]]] = {}
     for path in (folder / "output" / topic).rglob("*.parquet"):
         partitions = pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist()
-        found.setdefault(path.name.partition("-")[0], []).append(set(partitions))
-    return found
+        partitions_by_epoch.setdefault(path.name.partition("-")[0], []).append(set(partitions))
+    return partitions_by_epoch
 
 
 def work_units(folder: Path, topic: str) -> dict[str, Counter[int]]:
@@ -44,7 +44,7 @@ def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_
         job.topics = {"one-large": 1}
         job.produce(50)
         first = Job.from_file(job.path, session=spark).run()
-        found = {topic: work_units(tmp_path, topic) for topic in topics}
+        by_topic = {topic: work_units(tmp_path, topic) for topic in topics}
         job.topics = {"many-small": 7}
         job.produce(2)
         second = Job.from_file(job.path, session=spark).run()
@@ -52,15 +52,15 @@ def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_
         job.assert_exact()
     assert first.succeeded
     assert first.totals.datasets_published == 3
-    by_size = {topic: sorted(map(Counter.total, units.values())) for topic, units in found.items()}
+    by_size = {topic: sorted(map(Counter.total, units.values())) for topic, units in by_topic.items()}
     assert by_size == {"many-small": [6, 18, 18], "one-large": [16, 17, 17], "one-small": [6]}
-    assert sorted(map(len, found["many-small"].values())) == [1, 3, 3], "partitions of a work unit"
-    assert set(found["many-small"].keys()).isdisjoint(found["one-large"].keys())
+    assert sorted(map(len, by_topic["many-small"].values())) == [1, 3, 3], "partitions of a work unit"
+    assert set(by_topic["many-small"].keys()).isdisjoint(by_topic["one-large"].keys())
     after = {topic: work_units(tmp_path, topic) for topic in topics}
     assert second.succeeded
     assert second.totals.datasets_published == 1
-    assert [after[topic] == found[topic] for topic in topics] == [False, True, True], "the others have nothing new"
-    (more,) = (units for unit, units in after["many-small"].items() if unit not in found["many-small"])
+    assert [after[topic] == by_topic[topic] for topic in topics] == [False, True, True], "the others have nothing new"
+    (more,) = (units for unit, units in after["many-small"].items() if unit not in by_topic["many-small"])
     assert more == dict.fromkeys(range(7), 2), "all seven are one work unit"
     positions = {row.dataset: row.positions for row in status.datasets}
     assert positions == {

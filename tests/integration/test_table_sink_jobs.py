@@ -97,13 +97,13 @@ class InMariadb(Place):
             return [*cursor.fetchall()]
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
-        found: dict[str, list[tuple[int, int]]] = {}
+        by_table: dict[str, list[tuple[int, int]]] = {}
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for table in {name for (name,) in cursor.fetchall()} - {_LEDGER, _PROOFS}:
                 cursor.execute(f"SELECT kafka_partition, kafka_offset FROM `{table}` ORDER BY 1, 2")
-                found[table] = [*cursor.fetchall()]
-        return found
+                by_table[table] = [*cursor.fetchall()]
+        return by_table
 
     def in_doubt(self) -> int:
         """Return the prepared and the open transactions."""
@@ -177,9 +177,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     name, _, two_phase = request.param.partition(", ")
     server = {"mariadb": "mariadb_server", "postgresql": "preparing_server" if two_phase else "postgres_server"}[name]
     kind = {"mariadb": InMariadb, "postgresql": InPostgresql}[name]
-    made: Place = kind(tmp_path, request.getfixturevalue(server))
-    made.settings = {"two_phase": True} if two_phase else {}
-    return made
+    own_place: Place = kind(tmp_path, request.getfixturevalue(server))
+    own_place.settings = {"two_phase": True} if two_phase else {}
+    return own_place
 
 
 @pytest.mark.slow

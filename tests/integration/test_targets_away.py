@@ -255,8 +255,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RefusingT
     if request.param == "delta":
         yield DeltaTables(tmp_path)
         return
-    with _with_server(request.param, tmp_path) as made:
-        yield made
+    with _with_server(request.param, tmp_path) as own_target:
+        yield own_target
 
 
 @contextmanager

@@ -83,13 +83,13 @@ class Both(Target):
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[FilesJob]:
     target = Both(tmp_path)
-    made = FilesJob(tmp_path, target, datasets=4)
-    written = yaml.safe_load(made.path.read_text())
+    files_job = FilesJob(tmp_path, target, datasets=4)
+    written = yaml.safe_load(files_job.path.read_text())
     del written["sink"]
     written["fork"] = {"type": "all", "branches": target.branches()}
     written["paths"] = {name: f"{tmp_path}/{name}" for name in ("store", "staging", "output")}
-    made.path.write_text(yaml.safe_dump(written))
-    yield made
+    files_job.path.write_text(yaml.safe_dump(written))
+    yield files_job
     close_opened()
 
 

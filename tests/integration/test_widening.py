@@ -61,10 +61,10 @@ class Tables(ABC):
     def rows(self, name: str) -> list[Row]:
         """Return the rows as in the source; a renamed column counts as the original one."""
         columns = ("id", "n", "x", "extra", "n_wide", "x_wide")
-        found = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
+        table_rows = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
         return sorted(
             (id_, n_wide if n is None else n, x_wide if x is None else x, extra)
-            for id_, n, x, extra, n_wide, x_wide in found
+            for id_, n, x, extra, n_wide, x_wide in table_rows
         )
 
 
@@ -90,8 +90,8 @@ class InPostgresql(Tables):
     def types(self) -> tuple[str, str]:
         asked = "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'widening.d'::regclass"
         with self.server.connect() as connection:
-            found = connection.execute(f"{asked} AND attname IN ('n', 'x') ORDER BY attname".encode()).fetchall()
-            return found[0][0], found[1][0]
+            column_types = connection.execute(f"{asked} AND attname IN ('n', 'x') ORDER BY attname".encode()).fetchall()
+            return column_types[0][0], column_types[1][0]
 
 
 class InSqlite(Tables):
@@ -107,8 +107,8 @@ class InSqlite(Tables):
 
     def types(self) -> tuple[str, str]:
         with closing(sqlite3.connect(self.folder / "rows.db")) as file:
-            found = {name: kind for _, name, kind, *_ in file.execute("PRAGMA table_info(d)")}
-            return found["n"], found["x"]
+            column_types = {name: kind for _, name, kind, *_ in file.execute("PRAGMA table_info(d)")}
+            return column_types["n"], column_types["x"]
 
 
 class InIceberg(Tables):

@@ -176,7 +176,7 @@ def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
         "commit_failures": 1,
         "target_ms": 4_200,
     }
-    told = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
+    recorded_reasons = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
     return structs.replace(
         samples.RUN_RECORD,
         job="orders",
@@ -194,7 +194,7 @@ def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
         totals=totals,
         quarantined=RecordedReasons((RecordedReason(HOSTILE[6], "quarantined", HOSTILE[5]),), 0),
         held=RecordedReasons(),
-        reasons=RecordedReasons(told, len(failed) - len(told)),
+        reasons=RecordedReasons(recorded_reasons, len(failed) - len(recorded_reasons)),
         notes=RecordedReasons((RecordedReason("shop-3.orders-0010", "check", f"lake: nulls: {HOSTILE[2]}"),), 3),
         flow=FlowCounts(
             (

@@ -100,14 +100,14 @@ class JobModel:
 
     def release(self, urn: str, how: Release) -> None:
         """Apply the release of a quarantined dataset."""
-        known = self.of(urn)
+        dataset = self.of(urn)
         if how == "retry":
-            known.status = "pending"
-        elif how == "accept" and known.high is not None:
-            known.unsure.update(places(known.watermark, known.high))
-            known.forget(known.high)
+            dataset.status = "pending"
+        elif how == "accept" and dataset.high is not None:
+            dataset.unsure.update(places(dataset.watermark, dataset.high))
+            dataset.forget(dataset.high)
         else:
-            known.forget(known.watermark)
+            dataset.forget(dataset.watermark)
 
     def adopt(self, state: DatasetState, ends: Mapping[str, int], decided_epochs: Iterable[int]) -> str:
         """Take over a dataset's state after a disturbed run; return why that state is impossible, if it is.
@@ -117,22 +117,22 @@ class JobModel:
             ends: the largest number of records of each partition so far.
             decided_epochs: of the job log.
         """
-        known = self.of(state.dataset_urn)
+        dataset = self.of(state.dataset_urn)
         now = positions(state.watermark)
-        for partition, position in (known.watermark or {}).items():
+        for partition, position in (dataset.watermark or {}).items():
             if now is None or now.get(partition, -1) < position:
-                return f"the watermark of {state.dataset_urn} went back: {known.watermark} to {now}"
+                return f"the watermark of {state.dataset_urn} went back: {dataset.watermark} to {now}"
         sequence = state.sequence
         high = positions(sequence.high) if sequence is not None else None
         if any(position > ends[partition] for partition, position in {**(now or {}), **(high or {})}.items()):
             return f"{state.dataset_urn} is said to reach {now}, {high}; it ends at {ends}"
         if sequence is not None and positions(sequence.low) != now:
             return f"{state.dataset_urn} is sealed on {sequence.low}, its watermark is {now}"
-        if now is not None and now != known.watermark:
-            known.commit(now)
-        known.status, known.high, known.lost = state.status.value, high, False
+        if now is not None and now != dataset.watermark:
+            dataset.commit(now)
+        dataset.status, dataset.high, dataset.lost = state.status.value, high, False
         held = state.open is not None and state.open.held
-        known.undecided = sequence is not None and held and sequence.epoch not in set(decided_epochs)
+        dataset.undecided = sequence is not None and held and sequence.epoch not in set(decided_epochs)
         return ""
 
 

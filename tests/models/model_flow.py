@@ -80,12 +80,12 @@ def without_right(source: Source, sink: Sink) -> TaskFlow:
 
 def flow_of_formats(source: Source, sink: Sink) -> TaskFlow:
     """Return the flow with JSON lines in folders by a field on the left, and sorted ORC on the right."""
-    left = FileSink.model_validate(
+    left_sink = FileSink.model_validate(
         {"format": "jsonl", "compression": "gzip", "partition_by": {"field": "partition"}, "target_file_bytes": 1}
     )
     right = FileSink.model_validate({"format": "orc", "sort_by": [{"column": "value"}]})
     flow = model_flow(source, sink)
-    return replace(flow, branches=[replace(flow.branches[0], sink=left), replace(flow.branches[1], sink=right)])
+    return replace(flow, branches=[replace(flow.branches[0], sink=left_sink), replace(flow.branches[1], sink=right)])
 
 
 def places_of(offset: int) -> tuple[str, ...]:

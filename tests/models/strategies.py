@@ -156,12 +156,12 @@ def _likely_after(
 
         likely = [*[sealed] * 5, not_read, not_read]
     if present:
-        mine = st.sampled_from(present)
+        of_present = st.sampled_from(present)
         likely += [
-            lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
-            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), mine, st.just("person")),
-            lambda: st.builds(Done, _writers(newest), mine.map(lambda name: (name,))),
+            lambda: st.builds(Failed, st.just(newest), of_present, st.booleans(), st.just("by the test")),
+            lambda: st.builds(Left, st.just(newest), of_present.map(_left), st.booleans()),
+            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), of_present, st.just("person")),
+            lambda: st.builds(Done, _writers(newest), of_present.map(lambda name: (name,))),
         ]
     return likely
 

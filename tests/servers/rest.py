@@ -35,8 +35,8 @@ class RestServer(Server):
 
     def asked(self, name: str) -> list[dict[str, Any]]:
         """Return the requests for a list since it was created."""
-        found: list[dict[str, Any]] = requests.get(f"{self.url}/lists/{name}/asked", timeout=20).json()
-        return found
+        list_requests: list[dict[str, Any]] = requests.get(f"{self.url}/lists/{name}/asked", timeout=20).json()
+        return list_requests
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rest-")))

@@ -57,16 +57,16 @@ def cut_violation(store: JobStore) -> str:
     fold = store.job_log().refresh()
     has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch
     for root in valid_manifests(store.fs, store.roots.store, fold):
-        found = datasets_at(store, root)
+        datasets = datasets_at(store, root)
         if newer is None and has_ended:
             logs = [store.bucket_log(bucket).refresh().datasets.values() for bucket in range(store.buckets)]
             done = {state.dataset_urn: state.done_epoch for states in logs for state in states if state.done_epoch}
-            if {urn: seen.done_epoch for urn, seen in found.items()} != done:
-                return f"the newest cut {root.name} shows {found}, and the logs say {done}"
-        back = [urn for urn, seen in found.items() if newer is not None and _is_back(newer.get(urn), seen)]
+            if {urn: seen.done_epoch for urn, seen in datasets.items()} != done:
+                return f"the newest cut {root.name} shows {datasets}, and the logs say {done}"
+        back = [urn for urn, seen in datasets.items() if newer is not None and _is_back(newer.get(urn), seen)]
         if back:
             return f"after the cut {root.name} datasets go back: {back}"
-        newer = found
+        newer = datasets
     return "a run has ended, and there is no cut" if newer is None and has_ended else ""
 
 

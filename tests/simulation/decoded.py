@@ -23,6 +23,6 @@ changes."""
 def decoded_once() -> Iterator[None]:
     """Cache decoded values in the block; unreadable bytes are decoded each time."""
     with ExitStack() as stack:
-        for module, name, kept in _DECODERS:
-            stack.enter_context(patch.object(module, name, functools.lru_cache(kept)(getattr(module, name))))
+        for module, name, cache_size in _DECODERS:
+            stack.enter_context(patch.object(module, name, functools.lru_cache(cache_size)(getattr(module, name))))
         yield

@@ -67,46 +67,46 @@ class DurableTree:
                 continue
             seen.add(key)
             number += 1
-            kept = dict(zip(torn, bytes_kept, strict=True))
-            state = sketch.of(changes, kept)
+            bytes_by_inode = dict(zip(torn, bytes_kept, strict=True))
+            state = sketch.of(changes, bytes_by_inode)
             if state not in known:
                 known.add(state)
-                yield number, self._survivor(changes, kept)
+                yield number, self._survivor(changes, bytes_by_inode)
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
         """Return all files and folders in the order of their creation: inode, path, and bytes (None for a folder)."""
         for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
-            found = self._inodes[inode]
-            if type(found) is File:
-                yield inode, path, found.data
-            elif type(found) is Folder:
+            node = self._inodes[inode]
+            if type(node) is File:
+                yield inode, path, node.data
+            elif type(node) is Folder:
                 yield inode, path, None
 
     def contents(self) -> Iterator[tuple[int, str, bytes | None, int]]:
         """Return the files in any order, with their last change, as `lstat` reports it."""
         for path, inode in self.walk("/"):
-            found = self._inodes[inode]
-            if type(found) is File:
-                yield inode, path, found.data, found.mtime_ns
-            elif type(found) is Folder:
+            node = self._inodes[inode]
+            if type(node) is File:
+                yield inode, path, node.data, node.mtime_ns
+            elif type(node) is Folder:
                 yield inode, path, None, 0
 
     def has_links(self) -> bool:
         """Return whether there is or was a symbolic link, which `files` omits."""
-        return any(type(found) is Link for found in self._inodes.values())
+        return any(type(node) is Link for node in self._inodes.values())
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """Yield all paths below `path` with their inodes."""
         root = self._lookup(path)
-        found, inodes = [], self._inodes
+        paths, inodes = [], self._inodes
         folders = [(path.rstrip("/"), self._folder(root).names)]
         for above, names in folders:  # which grows meanwhile
             for name, inode in names.items():
                 there, below = inodes[inode], f"{above}/{name}"
-                found.append((below, inode))
+                paths.append((below, inode))
                 if type(there) is Folder:
                     folders.append((below, there.names))
-        return found
+        return paths
 
     # -- inside
 
@@ -130,14 +130,14 @@ class DurableTree:
         for change in changes:
             change.apply(durable)
         after._inodes = {}
-        for inode, found in self._inodes.items():
-            if type(found) is Folder:
+        for inode, node in self._inodes.items():
+            if type(node) is Folder:
                 after._inodes[inode] = Folder(dict(durable.get(inode, {})))
-            elif type(found) is File and inode in kept:
-                left = kept_bytes(found, kept[inode])
-                after._inodes[inode] = File(left, left, found.mtime_ns)
+            elif type(node) is File and inode in kept:
+                left = kept_bytes(node, kept[inode])
+                after._inodes[inode] = File(left, left, node.mtime_ns)
             else:
-                after._inodes[inode] = found
+                after._inodes[inode] = node
         after._collect()
         after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
         return after
@@ -155,8 +155,7 @@ class DurableTree:
     def _copy(self) -> Self:
         after = type(self)()
         after._inodes = {
-            inode: Folder(dict(found.names)) if type(found) is Folder else found
-            for inode, found in self._inodes.items()
+            inode: Folder(dict(node.names)) if type(node) is Folder else node for inode, node in self._inodes.items()
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
         after._changes = list(self._changes)
@@ -173,13 +172,13 @@ class DurableTree:
 
     def _settle(self, folder: int = 0) -> None:
         """Make the changed names of a folder durable or, without one, all names."""
-        left: list[NameChange] = []
+        remaining: list[NameChange] = []
         for change in self._changes:
             if not folder or change.folder == folder or (change.frees is not None and change.frees[0] == folder):
                 change.apply(self._durable_names)
             else:
-                left.append(change)
-        self._changes = left
+                remaining.append(change)
+        self._changes = remaining
 
     def _sync_file(self, inode: int) -> None:
         file = self._file(inode)
@@ -187,15 +186,15 @@ class DurableTree:
             self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
-        known = self._known_folders
-        inode = known.get(path, 0)
+        known_folders = self._known_folders
+        inode = known_folders.get(path, 0)
         if inode:
             return inode
         above, _, name = path.rstrip("/").rpartition("/")
         if not name:
             return 1
         try:
-            folder = self._inodes[known.get(above, 0) or self._lookup(above)]
+            folder = self._inodes[known_folders.get(above, 0) or self._lookup(above)]
         except OSError as error:
             raise failed(error.errno or 0, path) from None
         if type(folder) is not Folder:
@@ -203,11 +202,11 @@ class DurableTree:
         inode = folder.names.get(name, 0)
         if not inode:
             raise failed(errno.ENOENT, path)
-        found = self._inodes[inode]
-        if type(found) is Folder:
-            known[path] = inode
-        elif type(found) is Link and follow:
-            return self._lookup(found.path)
+        node = self._inodes[inode]
+        if type(node) is Folder:
+            known_folders[path] = inode
+        elif type(node) is Link and follow:
+            return self._lookup(node.path)
         return inode
 
     def _parent(self, path: str) -> tuple[int, str]:
@@ -215,24 +214,24 @@ class DurableTree:
         return self._lookup(folder), name
 
     def _folder(self, inode: int) -> Folder:
-        found = self._inodes[inode]
-        if type(found) is not Folder:
+        node = self._inodes[inode]
+        if type(node) is not Folder:
             raise failed(errno.ENOTDIR, str(inode))
-        return found
+        return node
 
     def _file(self, inode: int) -> File:
-        found = self._inodes[inode]
-        if type(found) is not File:
+        node = self._inodes[inode]
+        if type(node) is not File:
             raise failed(errno.EISDIR, str(inode))
-        return found
+        return node
 
     def _status(self, inode: int) -> FileStatus:
-        found = self._inodes[inode]
-        if isinstance(found, Folder):
+        node = self._inodes[inode]
+        if isinstance(node, Folder):
             return FileStatus(0, 0, inode, True)
-        if isinstance(found, Link):
-            return FileStatus(len(found.path), 0, inode)
-        return FileStatus(len(found.data), found.mtime_ns, inode)
+        if isinstance(node, Link):
+            return FileStatus(len(node.path), 0, inode)
+        return FileStatus(len(node.data), node.mtime_ns, inode)
 
 
 def failed(code: int, path: str) -> OSError:

@@ -127,12 +127,12 @@ def replay(text: str) -> str:
         program = PROGRAMS[name]
         runs = crashes_of(program.find(), program.act, _rng(name, []), _only(crashes[0]))
         reached = (machine for at, machine, _ in runs if at == crashes[0])
-        left = next(reached, None)
-        return program_violation(program, left) if left else f"this program has no operation {crashes[0]}"
+        crashed = next(reached, None)
+        return program_violation(program, crashed) if crashed else f"this program has no operation {crashes[0]}"
     scenario = SCENARIOS[name]
     machine, source = scenario.machine(), scenario.disturbed
     for depth, crash in enumerate(crashes):
-        found = next(
+        crashed_machine = next(
             (
                 after
                 for at, after, _ in crashed_runs(scenario, machine, source, _rng(name, crashes[:depth]), _only(crash))
@@ -140,26 +140,26 @@ def replay(text: str) -> str:
             ),
             None,
         )
-        if found is None:
+        if crashed_machine is None:
             return f"this run has no operation {crash}"
-        machine, source = found, scenario.after
+        machine, source = crashed_machine, scenario.after
     return recovery_violation(scenario, machine)
 
 
 def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:
     """Recover crashes in one process until time is up."""
     until = time.monotonic() + seconds
-    found = Findings()
+    findings = Findings()
     gc.freeze()  # imports live as long as the process
     gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and reference counts free the data of a run
     with decoded_once():
-        for history, wrong in recoveries(names[share::shares], seed * 1000 + share, found):
-            found.recoveries += 1
+        for history, wrong in recoveries(names[share::shares], seed * 1000 + share, findings):
+            findings.recoveries += 1
             if wrong:
-                found.violations.append({"history": history, "violation": wrong})
+                findings.violations.append({"history": history, "violation": wrong})
             if time.monotonic() > until:
                 break
-    return found
+    return findings
 
 
 def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[History]:
@@ -255,7 +255,7 @@ def crashes_of(
     Each machine comes with the site of the operation.
     """
     snapshots: list[tuple[int, SimulatedPosix, str]] = []
-    number, known, seed = count(), set[int](), rng.getrandbits(60)
+    number, given_before, seed = count(), set[int](), rng.getrandbits(60)
 
     def gate(operation: Operation) -> None:
         place = next(number)
@@ -269,7 +269,7 @@ def crashes_of(
     if pick(end):  # otherwise a state that equals one of the end's might carry that name, and could not be replayed
         snapshots.append((end, machine.after_kill(), "end"))
     random.Random(seed).shuffle(snapshots)
-    places = [_states_at(place, snapshot, seed, known, site) for place, snapshot, site in snapshots]
+    places = [_states_at(place, snapshot, seed, given_before, site) for place, snapshot, site in snapshots]
     for states in places:
         yield from itertools.islice(states, 2)
     for states in places:
@@ -345,13 +345,13 @@ _TEMPORARY = re.compile(r"\.tmp-(.*)-[0-9a-f]{32}$")
 
 def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:
     """Return the durable image: paths with ids numbered by first appearance, and contents by meaning, not by bytes."""
-    known: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     lines = []
     for _, path, data in machine.files():
         pieces = _pieces(path)
         shown = pieces[0]
         for place in range(1, len(pieces), 2):
-            shown += known.setdefault(pieces[place], f"#{len(known)}") + pieces[place + 1]
+            shown += numbers.setdefault(pieces[place], f"#{len(numbers)}") + pieces[place + 1]
         lines.append((shown, _content(path, data) if data else "folder" if data is None else "empty"))
     return sorted(lines)
 

@@ -146,19 +146,19 @@ class Chains:
 
 def _dead(machine: SimulatedPosix, act: Act, number: int, state: str | None, rng: random.Random) -> SimulatedPosix:
     """Return the machine after a kill or a power loss before that operation; the one after the last is the end."""
-    found: list[SimulatedPosix] = []
+    machines: list[SimulatedPosix] = []
     places = count()
 
     def gate(operation: Operation) -> None:
         if next(places) == number:
-            found.append(machine.after_kill())
+            machines.append(machine.after_kill())
 
     machine.gate = gate
     with suppress(DistcommitError, OSError):
         act(cast(PosixCalls, machine))
     machine.gate = None
-    left = found[0] if found else machine.after_kill()
-    return left if state is None else _power_loss(left, int(state), rng)
+    dead = machines[0] if machines else machine.after_kill()
+    return dead if state is None else _power_loss(dead, int(state), rng)
 
 
 def _power_loss(machine: SimulatedPosix, state: int, rng: random.Random) -> SimulatedPosix:
@@ -174,15 +174,15 @@ def _failed(machine: SimulatedPosix, act: Act, fault: Fault) -> SimulatedPosix:
 
 def _failed_and_dark(machine: SimulatedPosix, act: Act, fault: Fault, place: int, rng: random.Random) -> SimulatedPosix:
     """Return the machine after a power loss at one of a few places after the error."""
-    found: list[SimulatedPosix] = []
+    machines: list[SimulatedPosix] = []
 
     def gate(operation: Operation) -> None:
         if fault.seen > fault.first:
-            found.append(machine.after_kill())
+            machines.append(machine.after_kill())
 
     machine.gate = gate
     _failed(machine, act, fault)
     machine.gate = None
-    found.append(machine.after_kill())
-    last = len(found) - 1
-    return _power_loss(found[last * min(place, _PLACES - 1) // (_PLACES - 1)], rng.randrange(_STATES), rng)
+    machines.append(machine.after_kill())
+    last = len(machines) - 1
+    return _power_loss(machines[last * min(place, _PLACES - 1) // (_PLACES - 1)], rng.randrange(_STATES), rng)

@@ -74,19 +74,19 @@ def replay(history: str) -> str:
     """Play one history, and return the violation, if any."""
     if NEXT in history:
         return CHAINS.play(history)
-    found = _HISTORY.fullmatch(history)
-    if found is None or found["name"] not in NAMES or (found["kind"] in TIMES and found["name"] in PEOPLE):
+    match = _HISTORY.fullmatch(history)
+    if match is None or match["name"] not in NAMES or (match["kind"] in TIMES and match["name"] in PEOPLE):
         return f"no history: {history}"
-    name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
+    name, number, times = match["name"], int(match["number"]), _EVER if match["ever"] else 1
     machine = _machine(name)
-    fault, run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    fault, run = _disturbed(name, machine, match["kind"], number, times, lost=bool(match["lost"]))
     try:
-        if found["kind"] == UNSYNCED:
+        if match["kind"] == UNSYNCED:
             return _violation_without_power(name, machine, run, fault, history)
-        if found["crash"] is not None:
-            return _violation_after(name, _crashed(machine, run, history, int(found["crash"])))
+        if match["crash"] is not None:
+            return _violation_after(name, _crashed(machine, run, history, int(match["crash"])))
         played = run()
-        if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+        if wrong := _untold_refusal(match["kind"], match["lost"], played.error):
             return wrong
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
@@ -107,14 +107,14 @@ def _violation_without_power(
     machine.gate = gate
     answered = run().answered
     machine.gate = None
-    known = _watermarks(name, machine) if answered else {}
+    watermarks = _watermarks(name, machine) if answered else {}
     after = _powerless(machine)
     try:
         now = _watermarks(name, after)
     except DistcommitError as error:
         return f"a power loss leaves what can't be read: {error}"
-    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in known.items()):
-        return f"a power loss takes back what was answered: {known} is {now}"
+    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in watermarks.items()):
+        return f"a power loss takes back what was answered: {watermarks} is {now}"
     before = rng.sample(places, min(len(places), _POWER_LOSSES))
     return next(filter(None, (_violation_after(name, m) for m in (after, *map(_powerless, before)))), "")
 

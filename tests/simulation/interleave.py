@@ -273,14 +273,14 @@ def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[st
 
 def _play_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Interleaved:
     until = time.monotonic() + seconds
-    found = Interleaved()
+    results = Interleaved()
     for history, trace, wrong in plays(names, itertools.count(seed * 1_000_000 + share, shares)):
-        found.traces.add(trace)
+        results.traces.add(trace)
         if wrong:
-            found.violations.append({"history": history, "violation": wrong})
+            results.violations.append({"history": history, "violation": wrong})
         if time.monotonic() > until:
             break
-    return found
+    return results
 
 
 def plays(names: Sequence[str], seeds: Iterable[int]) -> Iterator[tuple[str, int, str]]:

@@ -79,17 +79,17 @@ def _logs(store: JobStore) -> list[CommitLog]:
 
 def _standing(log: CommitLog) -> list[Placed]:
     """Return the segments from the lowest checkpoint on that are sound and without a gap up to the newest."""
-    found: list[Placed] = []
+    segments: list[Placed] = []
     for number, segment in log.segments():
-        if found and number != found[-1][0] + 1:
-            found.clear()
+        if segments and number != segments[-1][0] + 1:
+            segments.clear()
         if isinstance(segment, Segment):
-            found.append((number, segment))
+            segments.append((number, segment))
         else:  # the product reports this if it matters
-            found.clear()
-    while found and not isinstance(found[0][1].record, Checkpoint):
-        found.pop(0)
-    return found
+            segments.clear()
+    while segments and not isinstance(segments[0][1].record, Checkpoint):
+        segments.pop(0)
+    return segments
 
 
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
@@ -97,9 +97,9 @@ def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
     decided = _decided(records[job_log.folder])
     ended = records.keys() - {log.folder for log in _logs(store)}
     for log in [*_logs(store), *(CommitLog(store.fs, folder) for folder in sorted(ended))]:
-        mine = records[log.folder]
-        wrong = _log_violation(mine, log.refresh()) or (
-            "" if log.folder == job_log.folder else _held_violation(mine, decided)
+        own_records = records[log.folder]
+        wrong = _log_violation(own_records, log.refresh()) or (
+            "" if log.folder == job_log.folder else _held_violation(own_records, decided)
         )
         if wrong:
             return f"{log.folder}: {wrong}"
@@ -135,25 +135,25 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
             by_hand[urn] = watermark
         case Rebuilt(_, states):
             for state in states:
-                said = by_hand.get(state.dataset_urn)
+                set_watermark = by_hand.get(state.dataset_urn)
                 reached = state.watermark.positions if state.watermark else {}
-                if said is not None and not all(
-                    p in reached and at_or_past(reached[p], at) for p, at in said.positions.items()
+                if set_watermark is not None and not all(
+                    p in reached and at_or_past(reached[p], at) for p, at in set_watermark.positions.items()
                 ):
-                    return f"{said} is {state}"
+                    return f"{set_watermark} is {state}"
     return ""
 
 
 def _decided(records: Sequence[Placed]) -> dict[int, bool]:
     """Return whether an epoch with its fence in the job log was decided; unneeded older decisions are truncated."""
-    found: dict[int, bool] = {}
+    decisions: dict[int, bool] = {}
     for _, segment in records:
         match segment.record:
             case Fence(epoch):
-                found[epoch] = False
-            case Decide(epoch) if epoch in found:
-                found[epoch] = True
-    return found
+                decisions[epoch] = False
+            case Decide(epoch) if epoch in decisions:
+                decisions[epoch] = True
+    return decisions
 
 
 def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:

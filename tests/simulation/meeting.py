@@ -85,10 +85,10 @@ class Meeting:
         ) -> list[Result]:
             if function is plan_partition:
                 self._look(settings)
-            found = launch(function, settings, tasks, kind)
+            results = launch(function, settings, tasks, kind)
             if function is recover_partition:
-                self._recovered = [each for each in found if isinstance(each, RecoverReport)]
-            return found
+                self._recovered = [each for each in results if isinstance(each, RecoverReport)]
+            return results
 
         return watched
 
@@ -144,14 +144,14 @@ def ids_in(machine: SimulatedPosix) -> set[str]:
 
 
 def _places(machine: SimulatedPosix) -> list[_Place]:
-    found = []
+    ids = []
     for inode, path, there, mtime_ns in machine.contents():
         data = b"" if there and path.startswith(_TIMES) else there
         named = data is not None and not path.startswith(ROOTS.store) and f"/{OWNERSHIP_FOLDER}/" not in path
         identity = (inode, mtime_ns) if named else ()
-        said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
-        found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))
-    return found
+        content, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
+        ids.append(_Place(_pieces(path), content, None if content else data, identity, checksum))
+    return ids
 
 
 @functools.lru_cache(200_000)

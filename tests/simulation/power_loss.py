@@ -95,10 +95,10 @@ class Sketch:
         return state
 
     def _content(self, inode: int, kept: dict[int, int]) -> int:
-        found = self._inodes[inode]
-        if not isinstance(found, File) or (inode in self._torn and not kept):
+        node = self._inodes[inode]
+        if not isinstance(node, File) or (inode in self._torn and not kept):
             return 0
-        return hash((inode, kept_bytes(found, kept[inode]) if inode in kept else found.data))
+        return hash((inode, kept_bytes(node, kept[inode]) if inode in kept else node.data))
 
 
 def kept_bytes(file: File, choice: int) -> bytes:

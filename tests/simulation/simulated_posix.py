@@ -93,10 +93,10 @@ class SimulatedPosix(DurableTree):
 
     def unlink(self, path: str) -> None:
         self._begin("unlink", path)
-        found = self._inodes[self._lookup(path, follow=False)]
-        if type(found) is Folder:
+        node = self._inodes[self._lookup(path, follow=False)]
+        if type(node) is Folder:
             raise failed(errno.EISDIR, path)
-        if type(found) is Link:
+        if type(node) is Link:
             self._known_folders.clear()
         folder, name = self._parent(path)
         self._change(folder, name, 0)
@@ -118,9 +118,9 @@ class SimulatedPosix(DurableTree):
         if type(self._inodes[inode]) is not File:
             self._known_folders.clear()
         if type(self._inodes[inode]) is Folder:
-            left, old = self._parent(source)
-            bind(self._folder(left).names, old, 0)
-            self._change(folder, name, inode, frees=(left, old))
+            source_parent, old = self._parent(source)
+            bind(self._folder(source_parent).names, old, 0)
+            self._change(folder, name, inode, frees=(source_parent, old))
             return
         added = self._change(folder, name, inode)
         self._change(*self._parent(source), 0, needs=added)
@@ -134,8 +134,8 @@ class SimulatedPosix(DurableTree):
     def syncfs(self, path: str) -> None:
         self._begin("syncfs", path)
         self._settle()
-        for inode, found in list(self._inodes.items()):
-            if type(found) is File and found.durable is not found.data:
+        for inode, node in list(self._inodes.items()):
+            if type(node) is File and node.durable is not node.data:
                 self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
@@ -143,11 +143,11 @@ class SimulatedPosix(DurableTree):
         for part in filter(None, path.split("/")):
             real = f"{real}/{part}"
             try:
-                found = self._inodes[self._lookup(real, follow=False)]
+                node = self._inodes[self._lookup(real, follow=False)]
             except OSError:
                 continue
-            if isinstance(found, Link):
-                real = self.realpath(found.path)
+            if isinstance(node, Link):
+                real = self.realpath(node.path)
         return real or "/"
 
     def symlink(self, target: str, path: str) -> None:

@@ -129,8 +129,8 @@ class World:
         launch = launched(_launch_and_lose if self.loses_ingest else launch_here)
         settings = self.begin(calls, source, clock, sink)
         with (
-            recorded_run(settings, "run", "world") as told,
-            watched(settings, told, look=False) if self.watched else nullcontext(told) as watching,
+            recorded_run(settings, "run", "world") as observer,
+            watched(settings, observer, look=False) if self.watched else nullcontext(observer) as watching,
         ):
             result = run(launch, settings, max_seconds=self.max_seconds, observer=watching)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -141,24 +141,24 @@ class World:
     ) -> RunResult:
         """Reprocess the live error files of a dataset, or of all if `urn` is empty, as a process would."""
         settings = self.begin_again(calls, source, urn, clock, sink)
-        with recorded_run(settings, f"reprocess {urn or '--all'}", "world") as told:
-            result = run(launch_here, settings, observer=told)
+        with recorded_run(settings, f"reprocess {urn or '--all'}", "world") as observer:
+            result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
     def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
         """Run once to expire older records, as a process would."""
         settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
-        with recorded_run(settings, "retain", "world") as told:
-            result = run(launch_here, settings, observer=told)
+        with recorded_run(settings, "retain", "world") as observer:
+            result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
     def recover(self, calls: PosixCalls, source: ModelSource) -> RecoverResult:
         """Run a recovery only, as a process would."""
         settings = self.begin(calls, source)
-        with recorded_run(settings, "recover", "world") as told:
-            result = recover(launch_here, settings, told)
+        with recorded_run(settings, "recover", "world") as observer:
+            result = recover(launch_here, settings, observer)
             end_run(settings.store, settings.epoch, clean=False)
             return result
 
@@ -249,12 +249,10 @@ class World:
         if set_by_hand:
             records -= sum(as_offset(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
-        rows = [
-            row for row in audit.partitions if not row.incarnation
-        ]  # of others only the files' records count
-        found = audit.records + audit.rejected_records
-        found += 0 if records_of else sum(row.skipped + row.holes for row in rows)
-        wrong_count = found < records if self.at_least_once else found != records
+        rows = [row for row in audit.partitions if not row.incarnation]  # of others only the files' records count
+        known_records = audit.records + audit.rejected_records
+        known_records += 0 if records_of else sum(row.skipped + row.holes for row in rows)
+        wrong_count = known_records < records if self.at_least_once else known_records != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
         return self.violation_beside(calls)
@@ -266,8 +264,8 @@ class World:
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):
                     return f"left behind: {folder}/{entry.name}"
-        left = left_in_staging(calls)
-        return f"left behind in task output: {left}" if left else log_violation(store) or cut_violation(store)
+        orphaned = left_in_staging(calls)
+        return f"left behind in task output: {orphaned}" if orphaned else log_violation(store) or cut_violation(store)
 
 
 def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:

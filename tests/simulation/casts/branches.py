@@ -21,14 +21,14 @@ Places = Callable[[str, int], Iterable[str]]
 
 def _live(store: JobStore) -> dict[str, list[str]]:
     """Return the live places of each value."""
-    done, found = known_states(store), dict[str, list[str]]()
+    done, places = known_states(store), dict[str, list[str]]()
     for folder in read_published(store.fs, store.roots.output):
         for file in folder.live(done[folder.dataset_urn].done_epoch):
             name = file.footer.branch
             place = error_branch_of(name) if file.footer.kind == "rejected" else name
             for value in read_records(store.fs, file.path).column("value").to_pylist():
-                found.setdefault(value, []).append(place)
-    return found
+                places.setdefault(value, []).append(place)
+    return places
 
 
 def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:

@@ -114,9 +114,9 @@ def _feeds(settings: RunSettings) -> Act:
 
     def act(store: JobStore, scene: Scene) -> None:
         errors = ReprocessSource(store.fs, ROOTS.output, settings.flow)
-        mine = replace(on(settings, store), flow=settings.flow.with_source(errors))
+        own_settings = replace(on(settings, store), flow=settings.flow.with_source(errors))
         for task in range(settings.partitions):
-            ingest_partition(mine, task)
+            ingest_partition(own_settings, task)
 
     return act
 

@@ -49,10 +49,10 @@ def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]
         ends = {} if reached is None else {partition: int(str(end)) for partition, end in reached.positions.items()}
         for partition, end in ends.items():
             first = max([0, *(each for each in _ENDS if each < end)]) if world.files.publish == "replace" else 0
-            found = [at for of_partition, at in offsets if of_partition == partition]
+            positions = [at for of_partition, at in offsets if of_partition == partition]
             if partition == "0" and 0 < aged_epoch < cut.datasets[urn].done_epoch:
                 first = end
-            if found != [*range(first, end)]:
+            if positions != [*range(first, end)]:
                 return f"of {urn} at {cut.epoch}.{cut.phase} a reader gets {offsets}, expected {first} to {end}"
     if world.job_level and len({tuple(offsets) for offsets in seen.values()}) > 1:
         return f"half a job is read at {cut.epoch}.{cut.phase}: {seen}"

@@ -66,8 +66,11 @@ def _sets_back(store: JobStore, scene: Scene) -> None:
 
 
 def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    told = any(path == _TOLD for _, path, _ in machine.files())
-    wrong = [violation_after_set_back(machine, cast.world, cast.source, again) for again in ((1,) if told else (0, 1))]
+    is_confirmed = any(path == _TOLD for _, path, _ in machine.files())
+    wrong = [
+        violation_after_set_back(machine, cast.world, cast.source, again)
+        for again in ((1,) if is_confirmed else (0, 1))
+    ]
     return "" if "" in wrong else wrong[0]
 
 

@@ -49,14 +49,14 @@ def _rebuilds(store: JobStore, scene: Scene) -> None:
         store = open_store(fs, ROOTS, _JOB, create=False)
         if not newer_runs(store):
             raise ConflictError("there is nothing to rebuild")
-        found = plan_rebuild(store, known_states(store), accept_gaps=False)
+        plan = plan_rebuild(store, known_states(store), accept_gaps=False)
     else:
         owner = read_claim(fs, ROOTS.output)
-        found = plan_rebuild(store, {}, accept_gaps=False)
+        plan = plan_rebuild(store, {}, accept_gaps=False)
         put_mark(fs, ROOTS.output, max(read_marks(fs, ROOTS.output).values()) + 1, Mark.REBUILD)
         lost = owner.store_id if owner is not None else ""
         store = open_store(fs, ROOTS, _JOB, WORLD.buckets, create=True, lost_store_id=lost)
-    rebuild_store(store, found, run_id, "person", accept_gaps=False)
+    rebuild_store(store, plan, run_id, "person", accept_gaps=False)
 
 
 def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:

@@ -89,14 +89,14 @@ def _beside_reprocess(world: World, machine: SimulatedPosix) -> Mapping[str, Act
 
 def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -> RunSettings:
     """Return a run that has recovered, and is about to delete replaced files and to plan."""
-    found: list[RunSettings] = []
+    recovered: list[RunSettings] = []
 
     def stopping(launch: Launch) -> Launch:
         def launched(
             function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
         ) -> list[Result]:
             if function is plan_partition:
-                found.append(settings)
+                recovered.append(settings)
                 raise Crashed
             return launch(function, settings, tasks, kind)
 
@@ -104,7 +104,7 @@ def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -
 
     with suppress(Crashed):
         world.run(machine, source, launched=stopping)
-    return found[0]
+    return recovered[0]
 
 
 def _dies_as_it_publishes(operation: Operation) -> None:

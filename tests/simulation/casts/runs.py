@@ -148,14 +148,14 @@ def _claims(roots: Roots, job: str) -> Act:
     """Claim the folders for a store; after a success they must belong to it."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        mine = open_store(store.fs, roots, job, create=False)
+        own_store = open_store(store.fs, roots, job, create=False)
         try:
-            claim_folders(mine)
+            claim_folders(own_store)
         except ConfigurationError:
             return  # the other one was first
         for root in (roots.output, roots.staging):
             owner = read_claim(store.fs, root)
-            if owner is None or owner.store_id != mine.store_id:
+            if owner is None or owner.store_id != own_store.store_id:
                 raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
 
     return act

@@ -106,14 +106,14 @@ def _decides(settings: RunSettings) -> Act:
     """Drain, decide if all is sealed, and publish, as the driver of a `scope: job` job."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        mine, tasks = on(settings, store), range(settings.partitions)
+        own_settings, tasks = on(settings, store), range(settings.partitions)
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
-        reports = [drain_partition(mine, partition) for partition in tasks]
+        reports = [drain_partition(own_settings, partition) for partition in tasks]
         complete = sum(report.counts.datasets_sealed for report in reports) == len(_SPREAD.datasets)
         complete = complete and not any(report.reasons or report.fenced for report in reports)
         if complete and decide_run(store, settings.epoch):
             for partition in tasks:
-                publish_partition(mine, partition)
+                publish_partition(own_settings, partition)
 
     return act
 

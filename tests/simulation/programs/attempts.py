@@ -76,8 +76,8 @@ def _take_over(machine: SimulatedPosix) -> str:
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     report = drain_partition(settings, 0)
     records = sum(sum(dataset.partitions.values()) for dataset in _UNITS.datasets.values())
-    told = (report.counts.datasets_published, report.counts.records_published, report.counts.files_published)
-    if told != (len(_UNITS.datasets), records, records):
+    published = (report.counts.datasets_published, report.counts.records_published, report.counts.files_published)
+    if published != (len(_UNITS.datasets), records, records):
         return f"the run does not finish what its task had begun: {report}"
     return _TASKS.violation(machine, _UNITS, {})
 

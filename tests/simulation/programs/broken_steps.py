@@ -126,9 +126,9 @@ def _mend_and_replay(machine: SimulatedPosix) -> str:
     store.fs.delete(BROKEN)
     _WORLD.run(machine, SOURCE)
     log = store.bucket_log(0)
-    known = _WORLD.watermarks(machine)
-    if set(known) != set(SOURCE.datasets):
-        return f"the other datasets are at {known}"
+    watermarks = _WORLD.watermarks(machine)
+    if set(watermarks) != set(SOURCE.datasets):
+        return f"the other datasets are at {watermarks}"
     with _newer_program():
         for _ in range(2):  # the steps of a newer program may be quarantined by it
             for state in log.refresh().datasets.values():
@@ -147,7 +147,7 @@ def _mend_and_replay(machine: SimulatedPosix) -> str:
     for entry in store.fs.list_folder(ROOTS.output):
         if not entry.is_folder:  # notes, and files of a note's step that was killed: the user's, not the job's
             store.fs.delete(f"{ROOTS.output}/{entry.name}")
-    return _WORLD.violation(machine, SOURCE, known)
+    return _WORLD.violation(machine, SOURCE, watermarks)
 
 
 BROKEN_STEPS = (

@@ -55,10 +55,10 @@ def _look(
 ) -> tuple[dict[SnapshotName, Seen], str]:
     """Read each snapshot, and return a violation: one has changed or is partial."""
     store = world.store(machine)
-    found = dict(seen_at_cuts(store))
-    other = [name for name, seen in found.items() if before.get(name, seen) != seen]
-    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in found.items())), "")
-    return found, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
+    snapshots = dict(seen_at_cuts(store))
+    other = [name for name, seen in snapshots.items() if before.get(name, seen) != seen]
+    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in snapshots.items())), "")
+    return snapshots, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
 
 
 def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, half: bool = False) -> Program:

@@ -319,10 +319,10 @@ def _altered() -> SimulatedPosix:
 def _audit_altered(machine: SimulatedPosix) -> None:
     """Require that a run continues normally, and that the deep audit reports that file and no other."""
     World().run(machine, _MORE)
-    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    audit = audit_store(World().store(machine), _MORE.provenance, deep=True)
     path = min(path for path in files_below(machine, f"{ROOTS.output}/a")).removeprefix(f"{ROOTS.output}/")
-    if found.exact or found.altered_count != 1 or not found.altered[0].startswith(f"{path}: "):
-        raise AssertionError(f"not the altered file is told: {found}")
+    if audit.exact or audit.altered_count != 1 or not audit.altered[0].startswith(f"{path}: "):
+        raise AssertionError(f"not the altered file is told: {audit}")
 
 
 def _restore_and_run(machine: SimulatedPosix) -> str:
@@ -335,8 +335,8 @@ def _restore_and_run(machine: SimulatedPosix) -> str:
         machine.rename_noreplace(ASIDE, path)
         machine.syncfs("/")
     wrong = run_and_look(machine, World(), _MORE)
-    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
-    return wrong or ("" if found.exact else f"not exact: {found}")
+    audit = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    return wrong or ("" if audit.exact else f"not exact: {audit}")
 
 
 DAMAGE = (

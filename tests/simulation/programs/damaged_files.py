@@ -59,10 +59,10 @@ def _folders(machine: SimulatedPosix) -> _Folders:
 
 
 def _paths(machine: SimulatedPosix) -> dict[str, str]:
-    found = [path for path in files_below(machine, f"{ROOTS.store}/{SETTINGS}") if not path.endswith(_BACKUP)]
+    settings_files = [path for path in files_below(machine, f"{ROOTS.store}/{SETTINGS}") if not path.endswith(_BACKUP)]
     return {
         marker_path(ROOTS): "marker",
-        max(found): "settings",
+        max(settings_files): "settings",
         claim_path(ROOTS.output): "output",
         claim_path(ROOTS.staging): "staging",
     }
@@ -85,9 +85,9 @@ def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
 
 def _repair(machine: SimulatedPosix) -> None:
     """Require that every damage is reported and repaired at once."""
-    told = repair_files(_folders(machine), new_run_id(), dry_run=True)
-    if not told or repair_files(_folders(machine), new_run_id(), dry_run=False) != told:
-        raise AssertionError(f"it is not mended what was told: {told}")
+    repaired = repair_files(_folders(machine), new_run_id(), dry_run=True)
+    if not repaired or repair_files(_folders(machine), new_run_id(), dry_run=False) != repaired:
+        raise AssertionError(f"it is not mended what was told: {repaired}")
 
 
 def _repair_and_run(machine: SimulatedPosix) -> str:

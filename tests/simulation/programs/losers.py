@@ -127,14 +127,14 @@ class _PreparedCommitter(SinkCommitter):
         fs, note = self.sink.fs, _note(request)
         outcome: CommitOutcome = AlreadyCommitted()
         try:
-            found = fs.read(note)
+            prepared = fs.read(note)
         except FileNotFoundError:
             if not all(fs.status(f"{PREPARED}/{attempt}") for attempt in request.infos):
                 return FailedForGood("what was prepared is gone")
-            found = msgspec.json.encode(request.infos)
-            outcome = Committed() if fs.put_if_absent(note, found) else AlreadyCommitted()
+            prepared = msgspec.json.encode(request.infos)
+            outcome = Committed() if fs.put_if_absent(note, prepared) else AlreadyCommitted()
         fs.sync([NOTES], NOTES)
-        if found == _TAKEN_BACK:
+        if prepared == _TAKEN_BACK:
             return FailedForGood("it was taken back")
         self._end(request.infos)
         return outcome
@@ -186,8 +186,8 @@ def _settle(world: World, machine: SimulatedPosix) -> str:
     _run(world, machine, _FAILING, down=True)
     if not _run(world, machine) or not _run(world, machine):
         return "it does not succeed"
-    if left := in_doubt(machine):
-        return f"in doubt at the target: {left}"
+    if in_doubt_data := in_doubt(machine):
+        return f"in doubt at the target: {in_doubt_data}"
     fs = SimulatedFileSystem(machine)
     try:
         visible = [
@@ -267,8 +267,8 @@ def _accept_and_settle(machine: SimulatedPosix) -> str:
     state = World().store(machine).bucket_log(0).refresh().datasets["a"]
     if state.status is not DatasetStatus.IDLE or not state.accepted_epochs:
         return f"not accepted: {state}"
-    left = in_doubt(machine)
-    return f"in doubt at the target: {left}" if left else ""
+    in_doubt_data = in_doubt(machine)
+    return f"in doubt at the target: {in_doubt_data}" if in_doubt_data else ""
 
 
 LOSERS = (

@@ -53,8 +53,8 @@ def _import(machine: SimulatedPosix) -> None:
 def _import_and_run(machine: SimulatedPosix) -> str:
     _import(machine)
     _WORLD.run(machine, _THIRD)
-    found = known_states(_WORLD.store(machine))
-    origins = {urn: dict(found[urn].origin) for urn in _POSITIONS}
+    states = known_states(_WORLD.store(machine))
+    origins = {urn: dict(states[urn].origin) for urn in _POSITIONS}
     if origins != {urn: dict(watermark.positions) for urn, watermark in _POSITIONS.items()}:
         return f"imported datasets begin at {origins}"
     return _WORLD.violation(machine, _THIRD, {}, set_by_hand=True)
@@ -80,8 +80,8 @@ def _no_imports(machine: SimulatedPosix) -> None:
 
 
 def _nothing_was_set(machine: SimulatedPosix) -> str:
-    found = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
-    was_set = [urn for urn, watermark in _POSITIONS.items() if found.get(urn) == watermark]
+    watermarks = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
+    was_set = [urn for urn, watermark in _POSITIONS.items() if watermarks.get(urn) == watermark]
     return f"watermarks of {was_set} were set" if was_set else ""
 
 
@@ -165,8 +165,8 @@ def _left_open() -> SimulatedPosix:
 
 def _rebuild(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
         raise AssertionError("nothing was written")
 
 

@@ -102,8 +102,8 @@ def _run_told(machine: SimulatedPosix) -> None:
     """Run with two observers: one fails, and neither the run nor the other is affected."""
     hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
     with (
-        recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as told,
-        watched(settings, told, look=False) as watching,
+        recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as observer,
+        watched(settings, observer, look=False) as watching,
     ):
         result = run(launch_here, settings, observer=watching)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -115,8 +115,8 @@ def _run_told_and_failing(machine: SimulatedPosix) -> None:
     """Run with these observers and an unreachable source: the error is reported and raised."""
     hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
     try:
-        with recorded_run(settings, "run", "person", hearing) as told:
-            run(launch_here, settings, observer=told)
+        with recorded_run(settings, "run", "person", hearing) as observer:
+            run(launch_here, settings, observer=observer)
     except DistcommitError as error:
         end = hearing.told[-1]
         if not isinstance(end, RunEnded) or str(error) != end.reason:

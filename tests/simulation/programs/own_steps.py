@@ -220,8 +220,8 @@ def _keep_own_rows(machine: SimulatedPosix) -> None:
 
 def _own_rows_again(machine: SimulatedPosix) -> str:
     _keep_own_rows(machine)
-    found = {name: machine.read_file(f"{ROOTS.output}/{name}.published") for name in ("one", "two")}
-    return "" if found == {"one": b"one", "two": b"two"} else f"published are {found}"
+    published = {name: machine.read_file(f"{ROOTS.output}/{name}.published") for name in ("one", "two")}
+    return "" if published == {"one": b"one", "two": b"two"} else f"published are {published}"
 
 
 class _FileWatermarks:
@@ -256,8 +256,8 @@ def _move_own_watermarks(machine: SimulatedPosix) -> None:
 
 def _own_watermarks_again(machine: SimulatedPosix) -> str:
     _move_own_watermarks(machine)
-    found = _FileWatermarks(machine).watermark("d")
-    return "" if found == Watermark({"": 2}) else f"the watermark is {found}"
+    watermark = _FileWatermarks(machine).watermark("d")
+    return "" if watermark == Watermark({"": 2}) else f"the watermark is {watermark}"
 
 
 _TOPIC_FILES = ("2015-12-09/1.avro", "2015-12-09/2.avro", "2015-12-10/1.avro")

@@ -169,9 +169,9 @@ def _tell_them_apart(machine: SimulatedPosix) -> str:
     _read_steps(machine)
     store = _open(machine)
     require_refused([partial(store.get_commit_sequence, "job", "newer")], UnknownVersionError)
-    found = {urn: _state(machine, urn).status for urn in ("newer", "corrupt")}
-    if found != {"newer": DatasetStatus.PENDING, "corrupt": DatasetStatus.QUARANTINED}:
-        return f"they are {found}"
+    statuses = {urn: _state(machine, urn).status for urn in ("newer", "corrupt")}
+    if statuses != {"newer": DatasetStatus.PENDING, "corrupt": DatasetStatus.QUARANTINED}:
+        return f"they are {statuses}"
     refused: Callable[[], object] = partial(store.release, "job", "corrupt", "abandon")
     require_refused([refused], DistcommitError)
     store.release("job", "corrupt", "accept")

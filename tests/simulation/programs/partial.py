@@ -79,9 +79,9 @@ def _take_over(world: World, machine: SimulatedPosix) -> str:
     """
     settings = _ingest(world, machine)
     recover_partition(settings, 0)
-    found = _drain(settings)
-    if found != len(_SOURCE.datasets):
-        return f"the run publishes {found} datasets"
+    published = _drain(settings)
+    if published != len(_SOURCE.datasets):
+        return f"the run publishes {published} datasets"
     return world.violation(machine, _SOURCE, {})
 
 

@@ -106,12 +106,12 @@ def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
     for urn in SOURCE.datasets:
         fs.make_folders(f"{ROOTS.output}/{folder_of(urn)}")
     fs.sync_tree(ROOTS.output)
-    left = [files]
+    remaining = [files]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(ROOTS.output) and ".parquet" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -132,8 +132,8 @@ def staged(machine: SimulatedPosix) -> list[str]:
 
 def unsettled(machine: SimulatedPosix) -> DatasetState:
     """Return the first dataset with an open sequence, or one without a name."""
-    found = World().store(machine).bucket_log(0).refresh().datasets.values()
-    return next((state for state in found if state.status is not DatasetStatus.IDLE), DatasetState(""))
+    states = World().store(machine).bucket_log(0).refresh().datasets.values()
+    return next((state for state in states if state.status is not DatasetStatus.IDLE), DatasetState(""))
 
 
 def run_and_look(machine: SimulatedPosix, world: World, source: ModelSource) -> str:
@@ -152,8 +152,8 @@ def violation_after_set_back(machine: SimulatedPosix, world: World, source: Mode
     store = world.store(machine)
     audit = audit_store(store, source.provenance, deep=True)
     records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
-    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
-    if found != (records + again, again, 0, [], [], []):
+    counts = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
+    if counts != (records + again, again, 0, [], [], []):
         return f"not {again} records are there a second time: {audit}"
     reached = world.watermarks(machine)
     ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}

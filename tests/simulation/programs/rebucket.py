@@ -87,9 +87,9 @@ def _give_again(before: int, buckets: int, machine: SimulatedPosix) -> str:
             urn = next(iter(store.bucket_log(0).refresh().datasets))
             require_refused([partial(operator_actions.set_watermark, store, urn, None, "person")], ConflictError)
     resized(machine, buckets)
-    wanted, found = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
-    if wanted != found:
-        return f"the store knew {wanted}, and knows {found}"
+    wanted, actual = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
+    if wanted != actual:
+        return f"the store knew {wanted}, and knows {actual}"
     if resized(machine, buckets).epoch:
         return "it is done again"
     world.run(machine, _SECOND)
@@ -115,8 +115,8 @@ def _nothing_was_changed(machine: SimulatedPosix) -> str:
     before, store = _standing(World().store(_pending())), World().store(machine)
     if _standing(store) != before or store.job_log().refresh().under_way or store.bucket_log(0).refresh().moved_to:
         return "a refused command has changed something"
-    left = [path for path, _ in machine.walk(f"{ROOTS.store}/log") if "generations" in path]
-    return f"left behind: {left}" if left else ""
+    old_paths = [path for path, _ in machine.walk(f"{ROOTS.store}/log") if "generations" in path]
+    return f"left behind: {old_paths}" if old_paths else ""
 
 
 def _program(name: str, before: int, buckets: int) -> Program:
@@ -237,8 +237,8 @@ def _read_on(kind: str, counts: int, machine: SimulatedPosix, world: World | Non
 def violation_by_name(world: World, kind: str, machine: SimulatedPosix) -> str:
     """Return a violation after a run with datasets named so, whatever their names before."""
     read, stands = NAMED[kind].datasets, world.watermarks(machine)
-    left = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
-    return world.violation(machine, _Topics({**left, **read}), {}, set_by_hand=True)
+    unread = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
+    return world.violation(machine, _Topics({**unread, **read}), {}, set_by_hand=True)
 
 
 def _ends(watermark: Watermark) -> dict[str, int]:

@@ -98,8 +98,8 @@ def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, "rebuild", "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 

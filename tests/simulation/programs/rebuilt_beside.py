@@ -72,8 +72,8 @@ def _rebuild(machine: SimulatedPosix) -> None:
     marks = read_marks(store.fs, ROOTS.output)
     if not marks[Mark.REBUILD]:
         put_mark(store.fs, ROOTS.output, max(marks.values()) + 1, Mark.BEGAN)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, new_run_id(), "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, new_run_id(), "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 

@@ -36,10 +36,10 @@ def _held() -> SimulatedPosix:
         def launched(
             function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
         ) -> list[Result]:
-            found = launch(function, settings, tasks, kind)
+            results = launch(function, settings, tasks, kind)
             if function is drain_partition:
                 raise Crashed
-            return found
+            return results
 
         return launched
 

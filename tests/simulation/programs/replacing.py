@@ -69,13 +69,13 @@ def _live(machine: SimulatedPosix, world: World) -> _Live:
     """Return the records that a snapshot reader sees."""
     store = world.store(machine)
     done = known_states(store)
-    found: _Live = {}
+    live: _Live = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
         files = ((file.footer, file.offsets) for file in folder.live(epoch) if file.footer.epoch <= epoch)
         offsets = covered_by(files)
-        found[folder.dataset_urn] = {name: list(offsets.ranges(name)) for name in offsets.partitions()}
-    return found
+        live[folder.dataset_urn] = {name: list(offsets.ranges(name)) for name in offsets.partitions()}
+    return live
 
 
 def _wrong(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
@@ -92,19 +92,19 @@ def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[M
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
     if not audit.exact or reached != ends:
         return f"watermarks are {reached}, expected {ends}: {audit}"
-    found, expected = _live(machine, world), [_seen(world, *history) for history in histories]
-    for urn, partitions in found.items():
+    actual, expected = _live(machine, world), [_seen(world, *history) for history in histories]
+    for urn, partitions in actual.items():
         if all(partitions != each[urn] for each in expected):
             return f"of {urn} {partitions} are live, expected one of {[each[urn] for each in expected]}"
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    still_staged = staged(machine)
+    return f"left behind in task output: {still_staged}" if still_staged else ""
 
 
 def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
     """Return a violation, also if replaced files are still there two runs later."""
     wrong = _wrong(machine, world, *histories) or _wrong(machine, world, *histories)
-    left = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
-    return wrong or (f"{left} retired files are left" if left else "")
+    superseded = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
+    return wrong or (f"{superseded} retired files are left" if superseded else "")
 
 
 def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
@@ -118,12 +118,12 @@ def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _half_published(world: World, *steps: ModelSource) -> SimulatedPosix:
     """Let a replacing run die with one file published, after these sources were read."""
-    machine, left = _found(world, *steps), [1]
+    machine, remaining = _found(world, *steps), [1]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -172,8 +172,8 @@ def _store_lost(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, "rebuild", "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 

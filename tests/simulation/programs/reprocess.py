@@ -54,12 +54,12 @@ def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected:
     before = world.watermarks(machine)
     world.run(machine, source)
     audit = _audit(machine)
-    found = sum(row.rejected for row in audit.partitions if row.dataset == "a")
+    errors = sum(row.rejected for row in audit.partitions if row.dataset == "a")
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
     records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
-    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or found not in rejected:
-        return f"{found} of {rejected} are errors, {records} records: {audit}"
+    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or errors not in rejected:
+        return f"{errors} of {rejected} are errors, {records} records: {audit}"
     if reached != ends or any(not world.watermarks(machine)[urn].covers(low) for urn, low in before.items()):
         return f"watermarks are {reached}, expected {ends}"
     return ""
@@ -68,13 +68,13 @@ def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected:
 def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
     """Return a violation, also if superseded files are still there two runs later."""
     wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
-    left = _audit(machine).retired
-    return wrong or (f"{left} retired files are left" if left else "") or _left_staged(machine)
+    superseded = _audit(machine).retired
+    return wrong or (f"{superseded} retired files are left" if superseded else "") or _left_staged(machine)
 
 
 def _left_staged(machine: SimulatedPosix) -> str:
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    still_staged = staged(machine)
+    return f"left behind in task output: {still_staged}" if still_staged else ""
 
 
 def _run_and_reprocess(machine: SimulatedPosix) -> str:
@@ -106,12 +106,12 @@ def _ingest_again(machine: SimulatedPosix) -> str:
 def _quarantined() -> SimulatedPosix:
     """Let a reprocess die in its commit, with one file published; an operator quarantines the dataset."""
     machine = _turned_away()
-    left = [1]
+    remaining = [1]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate

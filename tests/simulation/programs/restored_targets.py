@@ -101,12 +101,12 @@ class _Committer(SinkCommitter):
 
 
 def _newest(fs: FileSystem) -> dict[str, tuple[int, _Version]]:
-    found: dict[str, tuple[int, _Version]] = {}
+    newest: dict[str, tuple[int, _Version]] = {}
     for name in sorted(entry.name for entry in fs.list_folder(_TABLE)):
         if not is_temporary(name):
             prefix, _, number = name.rpartition("-")
-            found[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
-    return found
+            newest[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
+    return newest
 
 
 def _run(machine: PosixCalls, source: ModelSource) -> bool:
@@ -141,12 +141,12 @@ def _wrong(machine: SimulatedPosix, table: Mapping[str, list[str]]) -> str:
     states = _WORLD.store(machine).bucket_log(0).refresh().datasets
     visible = _visible(machine)
     for urn, dataset in _AFTER.datasets.items():
-        found = visible.get(folder_of(urn), [])
+        values = visible.get(folder_of(urn), [])
         if states[urn].status is DatasetStatus.QUARANTINED:
-            if found != table.get(folder_of(urn), []):
-                return f"{urn} is quarantined, and was written to: {found}"
-        elif found != [f"{urn}/0/{offset}" for offset in range(dataset.partitions["0"])]:
-            return f"{urn} has {found}"
+            if values != table.get(folder_of(urn), []):
+                return f"{urn} is quarantined, and was written to: {values}"
+        elif values != [f"{urn}/0/{offset}" for offset in range(dataset.partitions["0"])]:
+            return f"{urn} has {values}"
     return ""
 
 

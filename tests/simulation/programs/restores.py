@@ -77,9 +77,9 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
         if kinds != {LostTailError.__name__, "not fenced"}:
             return f"the run did not succeed: {result.totals.reasons}"
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
-        return f"a bucket that has lost its tail can't be rebuilt: {found}"
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
+        return f"a bucket that has lost its tail can't be rebuilt: {plan}"
     world.run(machine, source)
     return world.violation(machine, source, {})
 
@@ -94,11 +94,11 @@ def _cut_and_repartition(machine: SimulatedPosix) -> str:
 
     The following runs have other numbers of partitions, and keep the tables of one run only.
     """
-    found = sorted(
+    segments = sorted(
         (path, data) for path, data in files_below(machine, LOG_OF_A).items() if path.endswith(SEGMENT_SUFFIX)
     )
-    sealed = max(path for path, data in found if isinstance(decode_segment(data, path).record, Intent))
-    for path, _ in found:
+    sealed = max(path for path, data in segments if isinstance(decode_segment(data, path).record, Intent))
+    for path, _ in segments:
         if path >= sealed:
             machine.unlink(path)
     return run_after_a_restore(machine, _REPARTITIONED)

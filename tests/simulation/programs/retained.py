@@ -90,9 +90,9 @@ def retain_old(machine: SimulatedPosix) -> None:
     delete."""
     store = TIMED.store(machine)
     put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
-    said = readable_expiry_request(store)
-    if said is None or said.before_ms != _BEFORE_MS:
-        raise AssertionError(f"what is to go was not said: {said}")
+    request = readable_expiry_request(store)
+    if request is None or request.before_ms != _BEFORE_MS:
+        raise AssertionError(f"what is to go was not said: {request}")
     for kept_cuts in (None, 2):
         if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
             raise AssertionError("what is too old can't be retired")
@@ -102,12 +102,12 @@ def _live(machine: SimulatedPosix) -> _Ranges:
     """Return the records of partition 0 that a snapshot reader sees."""
     store = TIMED.store(machine)
     done = known_states(store)
-    found: _Ranges = {}
+    ranges: _Ranges = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
         offsets = covered_by((f.footer, f.offsets) for f in folder.live(epoch) if f.footer.epoch <= epoch)
-        found[folder.dataset_urn] = {"0": list(offsets.ranges("0"))}
-    return found
+        ranges[folder.dataset_urn] = {"0": list(offsets.ranges("0"))}
+    return ranges
 
 
 def _left(machine: SimulatedPosix) -> list[str]:
@@ -134,8 +134,8 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
             return f"of {urn} {partitions} are live, expected {expected}"
     if deleted and (gone := _left(machine)):
         return f"{gone} are left, which retention has taken"
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    still_staged = staged(machine)
+    return f"left behind in task output: {still_staged}" if still_staged else ""
 
 
 def _retain_again(machine: SimulatedPosix) -> str:
@@ -157,14 +157,14 @@ def _once_more(machine: SimulatedPosix) -> str:
 def _untold(machine: SimulatedPosix) -> str:
     """Require that a reader at a deleted snapshot learns who expired it, or only that it is gone if that record is
     damaged."""
-    told = _gone_cut(machine)
-    if "expired: somebody requested" not in told:
-        return f"who has it taken is not told: {told}"
+    message = _gone_cut(machine)
+    if "expired: somebody requested" not in message:
+        return f"who has it taken is not told: {message}"
     for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_CUTOFFS}"):
         machine.unlink(path)
         put_file(machine, path, b"damaged")
-    told = _gone_cut(machine)
-    return "" if told and "retention" not in told else f"it is guessed what damaged bytes say: {told}"
+    message = _gone_cut(machine)
+    return "" if message and "retention" not in message else f"it is guessed what damaged bytes say: {message}"
 
 
 def _gone_cut(machine: SimulatedPosix) -> str:
@@ -188,12 +188,12 @@ def _run_instead(machine: SimulatedPosix) -> str:
 
 def _half_published() -> SimulatedPosix:
     """Let the command die as it publishes its second tombstone."""
-    machine, left, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
+    machine, remaining, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(beside):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate

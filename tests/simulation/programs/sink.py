@@ -142,14 +142,14 @@ class _NoteCommitter(SinkCommitter):
             return FailedForGood("this dataset is refused") if self.mood == "never" else RetryLater("not now")
         note = _note(request)
         try:
-            found = self.fs.read(note)
+            stored = self.fs.read(note)
         except FileNotFoundError:
             values = [value for path in request.infos for value in msgspec.json.decode(self.fs.read(path))]
             if self.fs.put_if_absent(note, msgspec.json.encode(values)):
                 return Committed()
-            found = self.fs.read(note)
+            stored = self.fs.read(note)
         self.fs.sync([_NOTES], _NOTES)  # it may be of a crashed process
-        return FailedForGood("it was taken back") if found == _TAKEN_BACK else AlreadyCommitted()
+        return FailedForGood("it was taken back") if stored == _TAKEN_BACK else AlreadyCommitted()
 
 
 def _note(request: CommitRequest) -> str:
@@ -178,7 +178,7 @@ def notes(calls: PosixCalls) -> list[list[str]]:
 
 def violation_of(visible: Sequence[str], calls: PosixCalls, source: ModelSource, world: World) -> str:
     """Return a violation of a target that shows these records."""
-    found = sorted(visible)
+    actual = sorted(visible)
     expected = sorted(
         f"{urn}/{partition}/{offset}"
         for urn, dataset in source.datasets.items()
@@ -186,13 +186,13 @@ def violation_of(visible: Sequence[str], calls: PosixCalls, source: ModelSource,
         for offset in range(count)
         if offset not in dataset.holes.get(partition, ())
     )
-    if found != expected:
-        return f"noted are {found}, expected {expected}"
+    if actual != expected:
+        return f"noted are {actual}, expected {expected}"
     ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
     if world.watermarks(calls) != ends:
         return f"watermarks are {world.watermarks(calls)}, expected {ends}"
-    left = left_in_staging(calls)
-    return f"left behind in task output: {left}" if left else ""
+    orphaned = left_in_staging(calls)
+    return f"left behind in task output: {orphaned}" if orphaned else ""
 
 
 def _committed(world: World) -> SimulatedPosix:

@@ -37,18 +37,18 @@ def _fail_again(machine: SimulatedPosix) -> None:
 def _stopped_and_let_go(machine: SimulatedPosix) -> str:
     """Require that the run after the crash counts the last failure, or finds it counted."""
     _WORLD.run(machine, _BROKEN)
-    left = _unread(machine)
-    found = left and (left.failed_runs, left.stopped, left.expected_high.positions)
-    if found != (_RUNS, True, {"0": 2, "1": 1}):
-        return f"after {_RUNS} runs that failed, and one that died, there is {left}"
+    failure = _unread(machine)
+    actual = failure and (failure.failed_runs, failure.stopped, failure.expected_high.positions)
+    if actual != (_RUNS, True, {"0": 2, "1": 1}):
+        return f"after {_RUNS} runs that failed, and one that died, there is {failure}"
     return _let_go(machine)
 
 
 def _let_go(machine: SimulatedPosix) -> str:
     """Require that it is read up to its planned end automatically, then up to its end."""
     operator_actions.retry_all(_WORLD.store(machine), "person")
-    if (left := _unread(machine)) is not None and left.stopped:
-        return f"it was let go, and is {left}"
+    if (failure := _unread(machine)) is not None and failure.stopped:
+        return f"it was let go, and is {failure}"
     _WORLD.run(machine, _MORE)
     reached = dict(_WORLD.watermarks(machine)["a"].positions)
     if reached not in ({"0": 2, "1": 1}, {"0": 5, "1": 4}):

@@ -105,8 +105,8 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
         while True:
             number, version = _newest(self.fs)
             rows = {row.dataset_urn: row for row in version.rows}
-            found = {request.dataset_urn: changed(rows.get(request.dataset_urn), request) for request in requests}
-            after = [row for row in (rows | found).values() if row is not None]
+            new_values = {request.dataset_urn: changed(rows.get(request.dataset_urn), request) for request in requests}
+            after = [row for row in (rows | new_values).values() if row is not None]
             if after == version.rows or self._put(number, _Version(version.values, after)):
                 self.fs.sync([_TABLE], _TABLE)
                 return
@@ -149,9 +149,9 @@ def _all_or_none(machine: SimulatedPosix) -> str:
         for p, end in dataset.partitions.items()
         for offset in range(end)
     )
-    found = sorted(_newest(fs)[1].values)
-    if found != wanted:
-        return f"the table has {found}, and not {wanted}"
+    values = sorted(_newest(fs)[1].values)
+    if values != wanted:
+        return f"the table has {values}, and not {wanted}"
     parts = [version.new for _, version in _versions(fs) if version.new not in (0, len(_AFTER.datasets))]
     return f"commits have brought {parts} of two datasets" if parts else ""
 
