@@ -117,7 +117,7 @@ class OursOnHdfs(_OnHdfs, Ours):
     def _counting(self) -> AbstractContextManager[Parts]:
         return self._hdfs.counting()
 
-    def _left(self, root: Path) -> int:
+    def _staged_files(self, root: Path) -> int:
         return self._hdfs.files_left(f"{root}/staging")
 
 

@@ -66,7 +66,7 @@ class Ours(Arm):
             began = time.perf_counter()
             reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
             wall = time.perf_counter() - began
-        total, remaining = sum_reports(reports, DrainCounts()), self._left(root)
+        total, remaining = sum_reports(reports, DrainCounts()), self._staged_files(root)
         if total.counts.datasets_published != shape.datasets or total.fenced or remaining:
             raise WrongResultError(
                 f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "
@@ -85,7 +85,7 @@ class Ours(Arm):
         """Count the waiting operations of the block."""
         return counting(self._latency)
 
-    def _left(self, root: Path) -> int:
+    def _staged_files(self, root: Path) -> int:
         """Return the number of files and folders in staging."""
         return files_left(root / "staging")
 

@@ -35,17 +35,17 @@ class DyingCalls(CountingCalls):
     """File system calls that die at a rename into the output after `renames` of them."""
 
     output: str = ""
-    _left: int = field(default=-1)
+    _allowed: int = field(default=-1)
 
     def begin(self, renames: int) -> None:
         """Allow that many renames into the output from now on."""
-        self._left = renames
+        self._allowed = renames
 
     def rename_noreplace(self, source: str, target: str) -> None:
         if target.startswith(self.output):
-            if self._left == 0:
+            if self._allowed == 0:
                 raise Killed
-            self._left -= 1
+            self._allowed -= 1
         super().rename_noreplace(source, target)
 
 

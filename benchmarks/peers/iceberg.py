@@ -186,11 +186,11 @@ class IcebergWorkers(IcebergConnect):
     def __init__(self) -> None:
         super().__init__()
         self._ports: list[int] = []
-        self._told = False
+        self._configured = False
 
     @contextlib.contextmanager
     def prepare(self, place: Place) -> Iterator[None]:
-        self._ports, self._told = free_ports(2), False
+        self._ports, self._configured = free_ports(2), False
         with super().prepare(place):
             yield
 
@@ -215,14 +215,14 @@ class IcebergWorkers(IcebergConnect):
 
     def started(self, place: Place) -> None:
         """Create the connector at the first start; the workers store it in a topic."""
-        if self._told:
+        if self._configured:
             return
         settings = json.dumps(self._sink(place)).encode()
         deadline_s = time.monotonic() + _WORKERS_S
-        while not self._told:
+        while not self._configured:
             try:
                 self._ask(f"/connectors/{_name(place)}/config", settings)
-                self._told = True
+                self._configured = True
             except OSError:
                 if time.monotonic() > deadline_s:
                     return  # it shows no record then

@@ -68,7 +68,7 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
     for place, arm in enumerate(order):
         values = groups[arm]
         axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
-        label = told_time(centres[place] if in_seconds else centres[place] / 1e6)
+        label = readable_time(centres[place] if in_seconds else centres[place] / 1e6)
         axes.text(max(values), place, f"  {label}{of_each}", va="center", fontsize=9)
     scale = _scaled(axes, [value for values in groups.values() for value in values])
     if len(shapes) == 1:
@@ -133,7 +133,7 @@ def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
     axes.legend()
 
 
-def told_time(seconds: float) -> str:
+def readable_time(seconds: float) -> str:
     """Return a duration in the unit in which it has three digits at most before the point."""
     value, unit = seconds, "s"
     for smaller in ("ms", "µs"):

@@ -59,7 +59,7 @@ def test_scale(spark: SparkSession, tmp_path: Path) -> None:
     [(0.00000849, "8.49 µs"), (0.0305, "30.5 ms"), (0.9996, "1,000 ms"), (42.3, "42.3 s"), (2871.4, "2,871 s")],
 )
 def test_time_is_printed_in_the_best_readable_unit(seconds: float, text: str) -> None:
-    assert plots.told_time(seconds) == text
+    assert plots.readable_time(seconds) == text
 
 
 @pytest.mark.parametrize(

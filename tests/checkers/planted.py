@@ -164,7 +164,7 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
             aim, child = searches.pop(answers)
             finding = _confirmed(_answer(child, Found, aim.fault.name))
             results[aim.fault.name] = finding
-            say(_told(aim.fault, finding))
+            say(_summary(aim.fault, finding))
             if not finding.violation and not aim.fault.tests:
                 again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
                 waiting.append(replace(again, attempts=finding.attempts, seconds=finding.seconds))
@@ -202,7 +202,7 @@ def _summed(
     }
 
 
-def _told(fault: Planted, found: Found) -> str:
+def _summary(fault: Planted, found: Found) -> str:
     if not found.violation:
         return f"{fault.kind.value} {fault.name}: not found in {found.attempts} histories, {found.seconds:.1f} s"
     separator = " " if found.checker == "tests" else " --replay "
@@ -227,12 +227,12 @@ def _run_and_exit(work: Callable[[Connection], object], answers: Connection) -> 
 def _search(aim: _Aim, answers: Connection) -> None:
     began, tried, last = time.monotonic(), aim.attempts, ("", "")
 
-    def found(checker: str, history: str, wrong: str) -> None:
+    def answer(checker: str, history: str, wrong: str) -> None:
         seconds = round(aim.seconds + time.monotonic() - began, 2)
         answers.send_bytes(msgspec.msgpack.encode(Found(checker, history, wrong, tried, seconds)))
 
     def hangs(number: int, frame: object) -> None:
-        found(last[0] or "explore", "", f"does not end; the one before it was {last[1]}")
+        answer(last[0] or "explore", "", f"does not end; the one before it was {last[1]}")
         os._exit(0)
 
     signal.signal(signal.SIGALRM, hangs)
@@ -240,16 +240,16 @@ def _search(aim: _Aim, answers: Connection) -> None:
     if aim.fault.tests:
         signal.setitimer(signal.ITIMER_REAL, _TESTS_HANG_S)
         test, wrong, tried = first_failure(aim.fault.tests)
-        return found("tests" if wrong else "", test, wrong)
+        return answer("tests" if wrong else "", test, wrong)
     signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
     for checker, history, wrong in aimed(aim.again, aim.names, aim.seed):
         signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
         tried, last = tried + 1, (checker, history)
         if wrong:
-            return found(checker, history, wrong)
+            return answer(checker, history, wrong)
         if time.process_time() > aim.budget_s:
             break
-    return found("", "", "")
+    return answer("", "", "")
 
 
 def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:

@@ -159,7 +159,7 @@ def aimed(
 
 def _in_rank(names: Sequence[Sequence[tuple[str, str]]], seed: int) -> Iterator[tuple[str, str, str]]:
     """Yield one history of each name in turn, and after each of these some more of the first group's."""
-    runs = {name: _told(name, histories(*name, seed)) for group in names for name in group}
+    runs = {name: _recorded(name, histories(*name, seed)) for group in names for name in group}
     first, all_of_them = _favouring(names[0], runs), _round(runs)
     while runs:
         for name in (*itertools.islice(first, _FAVOURED), next(all_of_them)):
@@ -169,7 +169,7 @@ def _in_rank(names: Sequence[Sequence[tuple[str, str]]], seed: int) -> Iterator[
                 runs.pop(name, None)
 
 
-def _told(name: tuple[str, str], run: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _recorded(name: tuple[str, str], run: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     try:
         yield from run
     except Exception as error:  # noqa: BLE001 - a checker that breaks has noticed

@@ -52,7 +52,12 @@ def run_drills(names: Iterable[str], processes: int, say: Callable[[str], None])
             name, result = started[ended], ended.result()
             results[name] = result
             say(f"{'resolved' if result.resolved else 'NOT RESOLVED'}: {name}, {result.seconds} s")
-            for line in (result.told, *(typed.command for typed in result.typed), *result.problems, result.skipped):
+            for line in (
+                result.problem_line,
+                *(typed.command for typed in result.typed),
+                *result.problems,
+                result.skipped,
+            ):
                 if line:
                     say(f"    {line}")
     return DrillsResult(len(results), sum(result.resolved for result in results.values()), results)
@@ -61,7 +66,7 @@ def run_drills(names: Iterable[str], processes: int, say: Callable[[str], None])
 def _in_this_process(name: str) -> Drilled:
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
-        result = one(name, Path(folder).resolve())
+        result = run_drill(name, Path(folder).resolve())
     result.seconds = round(time.monotonic() - begun_s, 1)
     return result
 
@@ -75,7 +80,7 @@ def _in_a_process(name: str) -> Drilled:
     return msgspec.json.decode(lines[-1], type=DrillsResult).by_name[name]
 
 
-def one(name: str, folder: Path) -> Drilled:
+def run_drill(name: str, folder: Path) -> Drilled:
     """Run a drill in an empty folder. If it has not seen the remedies that it declares, it is not resolved."""
     drill = drills()[name]
     try:

@@ -145,7 +145,7 @@ class Printed:
             raise NotBrokenError(f"{command} ended with {done.returncode} and printed {text[-3000:]}")
         self.seen.append(text)
         self.tried.append(command)
-        self.result.cause_told, self.result.told = True, text[-400:]
+        self.result.cause_reported, self.result.problem_line = True, text[-400:]
         return text
 
     def problem(self, says: str) -> dict[str, Any]:
@@ -159,7 +159,11 @@ class Printed:
         if match is None:
             raise NotBrokenError(f"status does not print {says!r}: {troubles}")
         self.seen.append(line_of(match))
-        self.result.cause_told, self.result.told, self.result.command = True, line_of(match), match["command"]
+        self.result.cause_reported, self.result.problem_line, self.result.command = (
+            True,
+            line_of(match),
+            match["command"],
+        )
         return match
 
     def reported(self, text: str) -> None:
@@ -176,7 +180,7 @@ class Printed:
         words = {name.split()[-1], command.rsplit(maxsplit=1)[-1]}
         printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
-            raise NotBrokenError(f"nothing that was printed says to type {command}: {self.seen}")
+            raise NotBrokenError(f"no printed text names the command {command}: {self.seen}")
         done = self.situation.type(command)
         self.result.typed.append(Typed(command, done.returncode))
         if done.returncode != code:

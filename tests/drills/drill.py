@@ -40,13 +40,13 @@ class Typed(msgspec.Struct):
 class Drilled(msgspec.Struct):
     """Result of a drill.
 
-    `told`: the line that names the cause. `command`: the command below it, which was typed first. `typed`: all typed
-    commands, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and by a count
-    that shares no code with it. `seen`: the printed texts.
+    `problem_line`: the line that names the cause. `command`: the command below it, which was typed first. `typed`: all
+    typed commands, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and by a
+    count that shares no code with it. `seen`: the printed texts.
     """
 
-    cause_told: bool = False
-    told: str = ""
+    cause_reported: bool = False
+    problem_line: str = ""
     command: str = ""
     typed: list[Typed] = []
     exact_afterwards: bool = False
@@ -130,7 +130,7 @@ class Situation:
 
     def troubles(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
-        problems: list[dict[str, Any]] = self.told("status")["troubles"]
+        problems: list[dict[str, Any]] = self.inspect("status")["troubles"]
         return problems
 
     def result(self, *words: str) -> dict[str, Any]:
@@ -203,13 +203,13 @@ def drilled(
     troubles = situation.troubles()
     named = next((trouble for trouble in troubles if re.search(cause, line_of(trouble))), None)
     if named is None:
-        result.problems.append(f"the cause is not told: {troubles}")
+        result.problems.append(f"the cause is not reported: {troubles}")
         return result
-    result.cause_told, result.told, result.command = True, line_of(named), named["command"]
+    result.cause_reported, result.problem_line, result.command = True, line_of(named), named["command"]
     result.seen += map(line_of, troubles)
     shown = situation.type(f"distcommit status {situation.path}").stdout
     if result.command not in [line.strip() for line in shown.splitlines()]:
-        result.problems.append(f"the command is not printed as it is: {shown}")
+        result.problems.append(f"the command is not printed exactly: {shown}")
     act()
     command: str = result.command
     while True:
@@ -225,14 +225,14 @@ def drilled(
         result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
     afterwards()
     count(situation, result, rejected or Counter(), gone or Counter())
-    result.resolved = result.cause_told and result.exact_afterwards and not result.problems
+    result.resolved = result.cause_reported and result.exact_afterwards and not result.problems
     return result
 
 
 def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
     """Compare the published values with the input."""
     before = list(result.problems)
-    audit = situation.told("audit", "--deep")
+    audit = situation.inspect("audit", "--deep")
     if not audit.get("exact"):
         result.problems.append(f"the audit is not exact: { {k: v for k, v in audit.items() if k != 'partitions'} }")
     published, turned_away = situation.published()

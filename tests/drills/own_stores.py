@@ -69,4 +69,4 @@ def _compare(situation: Situation, result: Drilled, gone: Counter[str], unpublis
         result.problems.append(f"{staged} are staged, and {unpublished} were to be")
     result.records = published.total()
     result.exact_afterwards = not result.problems
-    result.resolved = result.cause_told and result.exact_afterwards
+    result.resolved = result.cause_reported and result.exact_afterwards

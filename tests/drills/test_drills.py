@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.__main__ import one
+from tests.drills.__main__ import run_drill
 from tests.drills.catalogue import remedies
 from tests.drills.desk import unproven
 from tests.drills.drill import Drilled, Typed
@@ -19,7 +19,7 @@ _OFTEN = ("full-disk", "pending-dataset")
 
 def run_one(name: str, folder: Path) -> None:
     start_cheaply()
-    result = one(name, folder)
+    result = run_drill(name, folder)
     if result.skipped:
         pytest.skip(result.skipped)
     assert result.resolved, result

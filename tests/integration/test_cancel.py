@@ -53,7 +53,7 @@ def command(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-def kept(path: Path, status: str, number: int = 0) -> Any:
+def stored_run(path: Path, status: str, number: int = 0) -> Any:
     """Return a stored run record: the newest one, or an older one."""
     row = command("runs", path, "--json")["runs"][number]
     assert row["status"] == status, row
@@ -91,7 +91,7 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
         deadline_s = time.monotonic() + 240
         while not (tmp_path / "half_way").exists() and time.monotonic() < deadline_s:
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
-        assert kept(path, "RUNNING")["ended_ms"] == 0
+        assert stored_run(path, "RUNNING")["ended_ms"] == 0
         if how is None:
             there = published(tmp_path)
             assert command_against_standing_still(path) == f"distcommit cancel {path}"
@@ -113,14 +113,14 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
     job = Job.from_file(path)
     assert published(tmp_path) == there
     assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-    reason = kept(path, "FAILED" if how is signal.SIGKILL else "CANCELLED")["reason"]
+    reason = stored_run(path, "FAILED" if how is signal.SIGKILL else "CANCELLED")["reason"]
     assert "it died" in reason if how is signal.SIGKILL else reason
     assert command("cancel", path, "--json")["runs"] == [], "nobody is left to be told"
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
     audit = job.audit(deep=True)
-    row = kept(path, "COMMITTED", number=0)
+    row = stored_run(path, "COMMITTED", number=0)
     assert row["datasets_published"] == 0, "it replayed"
     table = command("runs", path, str(row["epoch"]), "--json")["datasets"]
     assert {each["outcome"]["dataset"]: each["outcome"]["outcome"] for each in table} == dict.fromkeys(

@@ -30,10 +30,10 @@ def test_demo_is_exact_after_a_kill_in_mid_commit(tmp_path: Path) -> None:
     assert (result["duplicates"], result["missing"], result["audit_exact"]) == (0, 0, True)
     assert result["datasets"] == DATASETS
     assert result["files"] == len(list((folder / "output").rglob("*.parquet")))
-    assert left_of(folder) == []
+    assert running_processes(folder) == []
 
 
-def left_of(folder: Path) -> list[str]:
+def running_processes(folder: Path) -> list[str]:
     """Return the processes with the demo's job file on their command line."""
     lines = []
     for process in Path("/proc").iterdir():

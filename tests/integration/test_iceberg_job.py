@@ -72,7 +72,7 @@ def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
     return path
 
 
-def found(folder: Path) -> Counter[str]:
+def table_records(folder: Path) -> Counter[str]:
     """Return how often each record occurs in any table."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
@@ -134,7 +134,7 @@ def test_runs_killed_at_any_moment_publish_each_record_once(table: str, kills: i
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"last{attempt}") as run:
             assert run.wait(300) == 0, (tmp_path / f"last{attempt}").read_text()[-3000:]
     expected = names(range(FILES))
-    assert found(tmp_path) == dict.fromkeys(expected, 1)
+    assert table_records(tmp_path) == dict.fromkeys(expected, 1)
     assert {row.status for row in Job.from_file(path).status().datasets} == {"idle"}
     audit = Job.from_file(path).audit(deep=True)
     assert audit.exact, audit
@@ -156,7 +156,7 @@ def test_lost_and_rebuilt_store_publishes_each_record_once(table: str, tmp_path:
         Job.from_file(path).set_watermark(dataset, positions)
     arrive(tmp_path, range(FILES, FILES + 1))
     assert Job.from_file(path, session=spark).run().succeeded
-    assert found(tmp_path) == dict.fromkeys(names(range(FILES + 1)), 1)
+    assert table_records(tmp_path) == dict.fromkeys(names(range(FILES + 1)), 1)
     assert Job.from_file(path).audit(deep=True).exact
 
 
@@ -210,5 +210,5 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)
     assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"
-    assert found(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
+    assert table_records(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
     assert Job.from_file(path).audit(deep=True).exact

@@ -90,13 +90,13 @@ def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
     job = job_of_twenty_records(tmp_path, kafka_server)
     right = over_tls(kafka_server, KafkaServer.password)
 
-    def assert_told(error: str, found: str, said: str) -> None:
+    def assert_reported(error: str, reason: str, output: str) -> None:
         assert "no dataset could be planned" in error
         assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
-        assert found in error
+        assert reason in error
         assert "correct the security settings in source.client (sasl.mechanism" in error
         for secret in (WRONG, KafkaServer.password):
-            assert secret not in said
+            assert secret not in output
             assert secret.encode() not in written_below(tmp_path, job.path)
 
     # The run does not wait as for an unreachable broker.
@@ -104,14 +104,14 @@ def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
     code, _, errors = job.cli("run")
     assert code == 4, errors[-3000:]
     error = errors[errors.rindex("error: no dataset could be planned") :]
-    assert_told(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
+    assert_reported(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
     assert "Traceback" not in error
 
     write(job, kafka_server, {**right, "ssl.ca.location": str(stranger)}, request_timeout_s=1000)
     with pytest.raises(SourceUnavailableError) as caught:
         Job.from_file(job.path, session=spark).run()
     # These are OpenSSL's words. librdkafka adds its own, unless the handshake fails in its very first step.
-    assert_told(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
+    assert_reported(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
 
     write(job, kafka_server, right)
     assert Job.from_file(job.path, session=spark).run().totals.records_published == 20

@@ -35,7 +35,7 @@ def write_job(job: KafkaJob, server: KafkaServer) -> None:
     job.path.write_text(yaml.safe_dump(written))
 
 
-def found(server: KafkaServer) -> Counter[int]:
+def topic_records(server: KafkaServer) -> Counter[int]:
     """Return how often each record occurs in any topic; raise TimeoutError if an open transaction blocks readers."""
     records = committed_records(server.bootstrap_servers, [f"copied-{topic}" for topic in TOPICS])
     return Counter(json.loads(record.value() or b"")["n"] for record in records)
@@ -59,12 +59,12 @@ def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_los
             with job.start() as run:
                 begun_s = time.monotonic()
                 while run.wait(0.002) is None and time.monotonic() < begun_s + 120:
-                    if found(kafka_server).total() > before:  # some datasets are committed
+                    if topic_records(kafka_server).total() > before:  # some datasets are committed
                         break
                 time.sleep(rng.random() * 0.3)
                 assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
-        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        assert topic_records(kafka_server) == dict.fromkeys(range(job.produced), 1)
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
         assert len(status.datasets) == len(TOPICS)
@@ -75,7 +75,7 @@ def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_los
         assert not rebuilt.problems, rebuilt
         job.produce(RECORDS)
         job.run()
-        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        assert topic_records(kafka_server) == dict.fromkeys(range(job.produced), 1)
         job.assert_exact()
 
         other = Producer({"bootstrap.servers": kafka_server.bootstrap_servers})

@@ -519,7 +519,7 @@ def test_xa_does_not_distinguish_committed_from_rolled_back(target: Target) -> N
     that another session holds."""
     unknown = []
 
-    def told(statement: str) -> None:
+    def assert_unknown(statement: str) -> None:
         with pytest.raises(pymysql.MySQLError) as caught:
             target.sql(statement)
         unknown.append(caught.value.args)
@@ -528,15 +528,15 @@ def test_xa_does_not_distinguish_committed_from_rolled_back(target: Target) -> N
     with target.server.connect(target.database) as holder, holder.cursor() as cursor:
         for statement in ("XA START 'x'", "INSERT INTO a VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):
             cursor.execute(statement)
-        told("XA COMMIT 'x'")
+        assert_unknown("XA COMMIT 'x'")
     prepared = ("XA START 'y'", "INSERT INTO a VALUES (2)", "XA END 'y'", "XA PREPARE 'y'")
     target.sql(*prepared)
     target.server.restart()
     assert len(target.sql("XA RECOVER")) == 2
     target.sql("XA COMMIT 'x'")
     target.sql("XA ROLLBACK 'y'")
-    told("XA COMMIT 'x'")
-    told("XA COMMIT 'y'")
+    assert_unknown("XA COMMIT 'x'")
+    assert_unknown("XA COMMIT 'y'")
     assert [code for code, _ in unknown] == [1397] * 3
     assert target.rows("a") == [(1,)]
 

@@ -148,7 +148,7 @@ class LogModel:
                 self.datasets[name.dataset_urn].outage = False
                 return True
             case Left():
-                return self._left(record)
+                return self._failed_commits(record)
             case Unread():
                 return self._unread(record)
             case ByHand():
@@ -241,7 +241,7 @@ class LogModel:
                 self._to_idle(SequenceName(sequence.dataset_urn, sequence.epoch), published=True)
         return True
 
-    def _left(self, record: Left) -> bool:
+    def _failed_commits(self, record: Left) -> bool:
         pending = [self.dataset(named.dataset_urn).has(named.epoch, "pending") for named in record.sequences]
         once = len({named.dataset_urn for named in record.sequences}) == len(record.sequences)
         if record.epoch != self.fence or not once or not all(pending):

@@ -104,7 +104,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         ),
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
-        lambda: st.builds(Left, writers, some.map(lambda drawn: _left(*drawn)), st.booleans()),
+        lambda: st.builds(Left, writers, some.map(lambda drawn: _left_sequences(*drawn)), st.booleans()),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
         lambda: st.builds(ByHand, st.just(OperatorAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
@@ -159,7 +159,7 @@ def _likely_after(
         of_present = st.sampled_from(present)
         likely += [
             lambda: st.builds(Failed, st.just(newest), of_present, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Left, st.just(newest), of_present.map(_left), st.booleans()),
+            lambda: st.builds(Left, st.just(newest), of_present.map(_left_sequences), st.booleans()),
             lambda: st.builds(ByHand, st.sampled_from(OperatorAction), of_present, st.just("person")),
             lambda: st.builds(Done, _writers(newest), of_present.map(lambda name: (name,))),
         ]
@@ -179,7 +179,7 @@ def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
     return st.lists(head, max_size=3).map(tuple)
 
 
-def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:
+def _left_sequences(*names: SequenceName) -> tuple[LeftSequence, ...]:
     return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
 
 

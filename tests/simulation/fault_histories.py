@@ -179,11 +179,11 @@ def _states(machine: SimulatedPosix) -> dict[str, DatasetState]:
 
 
 def _machine(name: str) -> SimulatedPosix:
-    return _found(name).after_kill()
+    return _initial_machine(name).after_kill()
 
 
 @cache
-def _found(name: str) -> SimulatedPosix:
+def _initial_machine(name: str) -> SimulatedPosix:
     return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
 
 

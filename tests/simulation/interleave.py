@@ -124,15 +124,15 @@ class _KilledCalls:
     """System calls of one actor, which dies before the call of that number."""
 
     def __init__(self, calls: PosixCalls, left: int) -> None:
-        self._calls, self._left = calls, left
+        self._calls, self._remaining = calls, left
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         call = getattr(self._calls, operation)
 
         def passed_on(*arguments: Any) -> Any:
             if operation not in _UNSEEN:
-                self._left -= 1
-            if self._left < 0:
+                self._remaining -= 1
+            if self._remaining < 0:
                 raise Crashed
             return call(*arguments)
 

@@ -52,7 +52,7 @@ def _runs_and_is_to_end(machine: SimulatedPosix) -> None:
     put_cancel(_WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0))
 
 
-def _each_is_told(machine: SimulatedPosix) -> str:
+def _check_run_records(machine: SimulatedPosix) -> str:
     """Require that the records of the crashed run are readable; then another run continues, and all records are
     unchanged."""
     store, clock = _WORLD.store(machine), SimulatedClock()
@@ -117,7 +117,7 @@ def _unreadable(machine: SimulatedPosix) -> str:
     return "" if named == ["bucket 0"] else f"{named} can't be read"
 
 
-def _kept(machine: SimulatedPosix, epoch: int) -> SchemaStore:
+def _schema_store(machine: SimulatedPosix, epoch: int) -> SchemaStore:
     fs = SimulatedFileSystem(machine)
     fs.make_folders(ROOTS.store)
     return SchemaStore(fs, ROOTS.store, epoch)
@@ -126,7 +126,7 @@ def _kept(machine: SimulatedPosix, epoch: int) -> SchemaStore:
 def _inferred() -> SimulatedPosix:
     """Put columns by a run that published nothing."""
     machine = new_machine()
-    kept = _kept(machine, 5).of("a", "json")
+    kept = _schema_store(machine, 5).of("a", "json")
     kept.put_next(kept.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
     machine.syncfs("/")
     return machine
@@ -134,7 +134,7 @@ def _inferred() -> SimulatedPosix:
 
 def _infers(machine: SimulatedPosix) -> None:
     """Infer columns by two tasks of a run: the first one gets its own columns, and the second one the same."""
-    one, two = (_kept(machine, 7).of("a", "json") for _ in range(2))
+    one, two = (_schema_store(machine, 7).of("a", "json") for _ in range(2))
     number, schema = one.put_next(0, _FIRST)
     put_file(machine, _TOLD, repr((number, dict(schema))).encode())
     machine.syncfs("/job")
@@ -144,12 +144,12 @@ def _infers(machine: SimulatedPosix) -> None:
 def _agrees(machine: SimulatedPosix) -> str:
     """Require that tasks of that run get the same columns, and later runs only those that are named."""
     told = [data for _, path, data in machine.files() if path == _TOLD]
-    number, schema = _kept(machine, 7).of("a", "json").put_next(0, _FIRST)
+    number, schema = _schema_store(machine, 7).of("a", "json").put_next(0, _FIRST)
     if (number, schema) != (7000, _FIRST):
         return f"columns {number} are {schema}, and were {_FIRST}"
     if told and told[0] not in (b"", repr((number, dict(schema))).encode()):
         return f"a task was told {told[0]!r}"
-    later = _kept(machine, 9).of("a", "json")
+    later = _schema_store(machine, 9).of("a", "json")
     if later.schema(number) != _FIRST or later.put_next(number, _SECOND) != (9000, _SECOND):
         return "a later run reads by other columns"
     require_refused([partial(later.schema, 4242)], CorruptError)
@@ -193,6 +193,6 @@ def _is_asked(machine: SimulatedPosix) -> str:
 
 KEPT = (
     Program("schedule-is-asked", _lived, _asks, _is_asked),
-    Program("runs-are-told", _lived, _runs_and_is_to_end, _each_is_told),
+    Program("runs-are-told", _lived, _runs_and_is_to_end, _check_run_records),
     Program("schemas-inferred", _inferred, _infers, _agrees),
 )

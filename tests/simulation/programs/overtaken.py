@@ -92,13 +92,13 @@ class _Hearing:
     """An observer that records its events."""
 
     def __init__(self) -> None:
-        self.told: list[Event] = []
+        self.events: list[Event] = []
 
     def observe(self, event: Event) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
 
-def _run_told(machine: SimulatedPosix) -> None:
+def _run_observed(machine: SimulatedPosix) -> None:
     """Run with two observers: one fails, and neither the run nor the other is affected."""
     hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
     with (
@@ -107,20 +107,20 @@ def _run_told(machine: SimulatedPosix) -> None:
     ):
         result = run(launch_here, settings, observer=watching)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    if [type(event) for event in hearing.told].count(RunEnded) != 1:
-        raise AssertionError(f"the end is not told once: {hearing.told}")
+    if [type(event) for event in hearing.events].count(RunEnded) != 1:
+        raise AssertionError(f"the end is not told once: {hearing.events}")
 
 
-def _run_told_and_failing(machine: SimulatedPosix) -> None:
+def _run_observed_and_failing(machine: SimulatedPosix) -> None:
     """Run with these observers and an unreachable source: the error is reported and raised."""
     hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
     try:
         with recorded_run(settings, "run", "person", hearing) as observer:
             run(launch_here, settings, observer=observer)
     except DistcommitError as error:
-        end = hearing.told[-1]
+        end = hearing.events[-1]
         if not isinstance(end, RunEnded) or str(error) != end.reason:
-            raise AssertionError(f"the error is not told: {hearing.told}") from error
+            raise AssertionError(f"the error is not told: {hearing.events}") from error
     else:
         raise AssertionError("a source that can't be reached makes no difference")
 
@@ -155,7 +155,7 @@ OVERTAKEN = (
         )
     ),
     Program("overtaken-late-tasks", partial(_half_done, _WORLD), _late_tasks, partial(_again, _WORLD)),
-    Program("told", new_machine, _run_told, partial(_again, _WATCHED)),
-    Program("told-of-an-error", new_machine, _run_told_and_failing, partial(_again, _WATCHED)),
+    Program("told", new_machine, _run_observed, partial(_again, _WATCHED)),
+    Program("told-of-an-error", new_machine, _run_observed_and_failing, partial(_again, _WATCHED)),
     Program("progress", new_machine, _ingest_watched, partial(_again, _WATCHED)),
 )

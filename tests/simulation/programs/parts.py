@@ -58,14 +58,14 @@ class Meddling:
         fits: Callable[[str, tuple[Any, ...]], bool],
         *meddles: Callable[[], object],
     ) -> None:
-        self._machine, self._fits, self._left = machine, fits, list(meddles)
+        self._machine, self._fits, self._remaining = machine, fits, list(meddles)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._machine, name)
 
         def passed_on(*arguments: Any) -> Any:
-            if self._left and self._fits(name, arguments):
-                self._left.pop(0)()
+            if self._remaining and self._fits(name, arguments):
+                self._remaining.pop(0)()
             return call(*arguments)
 
         return passed_on

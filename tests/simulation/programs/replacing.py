@@ -107,7 +107,7 @@ def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSourc
     return wrong or (f"{superseded} retired files are left" if superseded else "")
 
 
-def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
+def _initial_machine(world: World, *steps: ModelSource) -> SimulatedPosix:
     machine = new_machine()
     for step in steps:
         if not world.run(machine, step).succeeded:
@@ -118,7 +118,7 @@ def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _half_published(world: World, *steps: ModelSource) -> SimulatedPosix:
     """Let a replacing run die with one file published, after these sources were read."""
-    machine, remaining = _found(world, *steps), [1]
+    machine, remaining = _initial_machine(world, *steps), [1]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
@@ -197,7 +197,7 @@ def _feed_and_run(machine: SimulatedPosix) -> str:
 
 def _replacing(name: str, world: World, *before: ModelSource) -> Program:
     def find() -> SimulatedPosix:
-        return _found(world, *before)
+        return _initial_machine(world, *before)
 
     def act(machine: SimulatedPosix) -> None:
         world.run(machine, _SECOND)
@@ -221,7 +221,7 @@ REPLACING = (
     _replacing("replace-partitions", _PARTITIONS, _FIRST),
     _replacing("replace-turned-away", _BEFORE, _FIRST),
     _replacing("replace-deleting", _FOLDER, _source(1, 1), _FIRST),
-    Program("replace-reprocess", partial(_found, _BEFORE, _FIRST, _SECOND), _fed_again, _feed_and_run),
+    Program("replace-reprocess", partial(_initial_machine, _BEFORE, _FIRST, _SECOND), _fed_again, _feed_and_run),
     Program("replace-abandoned", _quarantined, _abandon, _abandon_and_run),
     Program("replace-not-accepted", _quarantined, _accept_and_abandon, _abandon_and_run),
     _rebuilt("replace-rebuilt", _FOLDER, _FIRST),

@@ -76,7 +76,7 @@ TIMED = World(max_attempts=1, flow=_flow, files=_FILES)
 _Ranges = dict[str, dict[str, list[tuple[int, int]]]]
 
 
-def _found(*steps: ModelSource) -> SimulatedPosix:
+def _initial_machine(*steps: ModelSource) -> SimulatedPosix:
     machine = new_machine()
     for step in steps:
         if not TIMED.run(machine, step).succeeded:
@@ -110,7 +110,7 @@ def _live(machine: SimulatedPosix) -> _Ranges:
     return ranges
 
 
-def _left(machine: SimulatedPosix) -> list[str]:
+def _superseded_files(machine: SimulatedPosix) -> list[str]:
     """Return the files of superseded records that are still there."""
     store = TIMED.store(machine)
     done = {urn: state.done_epoch for urn, state in known_states(store).items()}
@@ -132,7 +132,7 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
         expected = [(low, ends[urn]["0"])] if low < ends[urn]["0"] else []
         if partitions["0"] != expected:
             return f"of {urn} {partitions} are live, expected {expected}"
-    if deleted and (gone := _left(machine)):
+    if deleted and (gone := _superseded_files(machine)):
         return f"{gone} are left, which retention has taken"
     still_staged = staged(machine)
     return f"left behind in task output: {still_staged}" if still_staged else ""
@@ -188,7 +188,7 @@ def _run_instead(machine: SimulatedPosix) -> str:
 
 def _half_published() -> SimulatedPosix:
     """Let the command die as it publishes its second tombstone."""
-    machine, remaining, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
+    machine, remaining, beside = _initial_machine(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(beside):
@@ -259,15 +259,15 @@ def _ingest_again(machine: SimulatedPosix) -> str:
 
 
 def _retained() -> SimulatedPosix:
-    machine = _found(_FIRST)
+    machine = _initial_machine(_FIRST)
     retain_old(machine)
     machine.syncfs("/")
     return machine
 
 
 RETAINED = (
-    Program("retain", partial(_found, _FIRST), retain_old, _retain_again),
-    Program("retain-then-run", partial(_found, _FIRST), retain_old, _run_instead),
+    Program("retain", partial(_initial_machine, _FIRST), retain_old, _retain_again),
+    Program("retain-then-run", partial(_initial_machine, _FIRST), retain_old, _run_instead),
     Program("retain-late", _retained, _ingest, _ingest_again),
     Program("retain-abandoned", _quarantined, _abandon, _abandon_and_retain),
     Program("retain-rebuilt", _store_lost, _rebuild, _rebuild_and_retain),
