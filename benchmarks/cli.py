@@ -90,7 +90,7 @@ def commit(
 
 @app.command()
 def everyday(
-    topics: Annotated[int, typer.Option(min=1, help="Topics that something arrives in between two runs.")] = 2000,
+    topics: Annotated[int, typer.Option(min=1, help="Topics that get records between two runs.")] = 2000,
     files: Annotated[int, typer.Option(min=1, help="Files that a run makes of a topic, at most; 1 at least.")] = 4,
     fewest_records: Annotated[int, typer.Option(min=1, help="Records of a file, at least.")] = 100,
     most_records: Annotated[int, typer.Option(min=1, help="Records of a file, at most.")] = 10_000,
@@ -117,7 +117,7 @@ def everyday(
 
 @app.command()
 def guard(
-    against: Annotated[str, typer.Option(help="The commit that is the measure, as Git knows it.")] = "HEAD",
+    against: Annotated[str, typer.Option(help="The reference commit, as Git names it.")] = "HEAD",
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples of each kind; 6 at least for 95 %.")] = 12,
     datasets: Annotated[int, typer.Option(min=16, help="Datasets of each sample.")] = 400,
     only: Annotated[str, typer.Option(help="Kinds of samples with commas between; all if empty.")] = "",
@@ -148,8 +148,8 @@ def growth(
     executors: Annotated[str, typer.Option(help="Numbers of executors with commas between.")] = "8,64,256",
     on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="A model on an HDFS of this machine, too.")] = False,
     on_s3: Annotated[bool, typer.Option("--on-s3", help="A model on an S3 server of this machine, too.")] = False,
-    hdfs_ms: Annotated[float, typer.Option(min=0, help="What a call takes on HDFS.")] = 2.0,
-    s3_ms: Annotated[float, typer.Option(min=0, help="What a request takes on S3.")] = 100.0,
+    hdfs_ms: Annotated[float, typer.Option(min=0, help="Duration of a call on HDFS.")] = 2.0,
+    s3_ms: Annotated[float, typer.Option(min=0, help="Duration of a request on S3.")] = 100.0,
     folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
     as_json: Json = False,
 ) -> None:
@@ -434,8 +434,8 @@ def peers(
     peer: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PEERS)}; may be repeated; all.")] = None,
     topics: Annotated[int, typer.Option(min=1, help="Topics; with more than 100, with 100, too.")] = 100,
     records: Annotated[int, typer.Option(min=1, help="Records of the burst whose speed is measured.")] = 200_000,
-    kills: Annotated[int, typer.Option(min=0, help="How often each is killed in a commit; 0: no trouble at all.")] = 3,
-    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between two commits, as each is told.")] = 5,
+    kills: Annotated[int, typer.Option(min=0, help="How often each is killed in a commit; 0: no faults at all.")] = 3,
+    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between two commits, as configured for each.")] = 5,
     idle_s: Annotated[float, typer.Option(min=0, help="Seconds in which each has nothing to do.")] = 60,
     seed: Seed = 1,
     folder: Folder = _HERE,
@@ -446,7 +446,7 @@ def peers(
     Each is a real system on a Kafka of its own.
     """
     if unknown := [name for name in peer or [] if name not in PEERS]:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(PEERS)}", param_hint="--peer")
+        raise typer.BadParameter(f"{unknown[0]} is not one of {', '.join(PEERS)}", param_hint="--peer")
     results = run_peers(
         only=peer or [],
         topics=topics,
@@ -463,7 +463,7 @@ def peers(
 
 @app.command()
 def report(
-    files: Annotated[list[Path], typer.Argument(help="What the other commands printed with --json.")],
+    files: Annotated[list[Path], typer.Argument(help="Output of the other commands with --json.")],
     to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
 ) -> None:
     """Write a Markdown table and plots from results.
@@ -512,4 +512,4 @@ def _show(results: Results, as_json: bool) -> None:
     for arm, reason in results.skipped.items():
         print(f"{arm:45} skipped: {reason}")
     if results.noisy:
-        print("noisy: some ratios were measured, and say nothing")
+        print("noisy: some measured ratios are inconclusive")

@@ -83,7 +83,7 @@ def worktree(revision: str) -> Iterator[tuple[Path, str]]:
     Raises:
         UnmeasurableError: if there is no such commit.
     """
-    name = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=f"there is no commit {revision}")
+    name = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=f"no commit is named {revision}")
     with tempfile.TemporaryDirectory(prefix="guard-") as folder:
         tree = f"{folder}/tree"
         _git("worktree", "add", "--detach", tree, name, what=f"{revision} can't be had")

@@ -42,7 +42,7 @@ class HadoopArm(Arm):
         self._jvm: Any = spark.sparkContext._jvm
 
     def missing(self) -> str:
-        return "there is no javac" if self._latency.address and not _javac() else ""
+        return "javac is missing" if self._latency.address and not _javac() else ""
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         output = root / "output"

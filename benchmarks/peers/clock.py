@@ -44,7 +44,7 @@ def _library() -> Path:
     """Return the library, compiled once for each process."""
     compiler = shutil.which("cc")
     if compiler is None:
-        raise ServerUnavailableError("there is no C compiler, cc, on PATH (Debian: gcc, libc6-dev)")
+        raise ServerUnavailableError("the C compiler cc is not on PATH (Debian: gcc, libc6-dev)")
     library = Path(_FOLDER.name, "set_clock.so")
     command = [compiler, "-O1", "-fPIC", "-shared", "-o", str(library), str(_PROGRAM), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

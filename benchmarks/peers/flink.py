@@ -79,7 +79,7 @@ def _classes() -> Path:
     home = os.environ.get("JAVA_HOME")
     compiler = shutil.which("javac", path=f"{home}/bin" if home else None)
     if compiler is None:
-        raise ServerUnavailableError("there is no javac on PATH (Debian: openjdk-17-jdk-headless)")
+        raise ServerUnavailableError("javac is not on PATH (Debian: openjdk-17-jdk-headless)")
     folder = Path(_FOLDER.name)
     command = [compiler, "-cp", f"{jars('peer-flink')}/*", "-d", str(folder), str(_PROGRAM)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

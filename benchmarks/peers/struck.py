@@ -141,7 +141,7 @@ class Trial:
         if gone_on and (command := self.peer.refused(self.place)):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             named = " ".join(["distcommit", *command[1:2]])
-            gone_on = f"refused to go on, until `{named}` (exit code {done.returncode}) "
+            gone_on = f"refused to resume until `{named}` (exit code {done.returncode}) "
             with self._started() as running:
                 gone_on += self._settle(middle, running)
         self._note("restarted from an older checkpoint", 1, begin, note + gone_on)

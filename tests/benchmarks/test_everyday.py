@@ -30,7 +30,7 @@ def test_an_interval_is_between_order_statistics() -> None:
     assert interval_of([3, 1, 2, 5, 4]) == interval_of(range(1, 6))
     five, twelve = interval_of(range(1, 6)), interval_of(range(1, 13))
     assert (five.low, five.centre, five.high) == (1, 3, 5)
-    assert five.confidence == pytest.approx(0.9375), "less than 95 %, and it says so"
+    assert five.confidence == pytest.approx(0.9375), "less than 95 %, as reported"
     assert (twelve.low, twelve.high) == (3, 10)
     assert twelve.confidence == pytest.approx(0.9614, abs=1e-4)
 
@@ -105,7 +105,7 @@ def test_everyday(tmp_path: Path) -> None:
     assert ratios["output_bytes_added_per_dataset_disk"] > 0
     assert ratios["ours_over_manifest_on_hdfs"] is None
     assert results.skipped["ours_over_manifest_on_hdfs"] == "not asked for"
-    assert ratios["ours_into_folders_over_bare_into_folders_2p"] is None, "one sample says nothing"
+    assert ratios["ours_into_folders_over_bare_into_folders_2p"] is None, "one sample is inconclusive"
     assert results.noisy
     run = next(sample for sample in results.samples if sample.arm == "ours_run_disk")
     assert run.parts["sent_to_published_p50_s"] <= run.parts["sent_to_published_p99_s"] <= run.parts["sent_to_read_s"]

@@ -58,7 +58,7 @@ def explore_command(
 def faults_command(
     seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
     seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
-    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or programs by hand.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or operator programs.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Play one history that was printed, and nothing else.")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -77,7 +77,7 @@ def faults_command(
 @app.command("interleave")
 def interleave_command(
     seconds: Annotated[float, typer.Option(help="How long to play.")] = 60,
-    seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
+    seed: Annotated[int, typer.Option(help="Chooses the order of operations.")] = 1,
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Play one history: cast:seed[:trouble].")] = "",
@@ -104,8 +104,8 @@ def mutants_command(
     sample: Annotated[int, typer.Option(help="Try only so many, the named ones always; 0 for all.")] = 0,
     only: Annotated[str, typer.Option(help="Only mutants whose id has one of these texts, separated by commas.")] = "",
     skip_argued: Annotated[bool, typer.Option(help="Leave out those that are argued equivalent.")] = False,
-    after: Annotated[Path | None, typer.Option(help="What --json printed: what was killed is not tried again.")] = None,
-    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
+    after: Annotated[Path | None, typer.Option(help="Output of --json; mutants killed there are skipped.")] = None,
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page.")] = None,
     keeps: Annotated[bool, typer.Option("--remember", help="Keep which tests notice what takes long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -134,10 +134,10 @@ def mutants_command(
 @app.command("planted")
 def planted_command(
     seconds: Annotated[float, typer.Option(help="How long in all.")] = 900,
-    seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the checkers' choices.")] = 1,
     processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
     only: Annotated[str, typer.Option(help="Only faults whose name or class has one of these texts.")] = "",
-    to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page for people.")] = None,
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plant faults one at a time and measure the time to find each.

@@ -101,7 +101,7 @@ def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
         reader.read(data)
     except reader.may_raise as error:
         if reader.covers_version and isinstance(error, UnknownVersionError):
-            return f"damage is told as another version: {error}"[:300], True
+            return f"damage is reported as another version: {error}"[:300], True
         return "", True
     except Exception as error:  # noqa: BLE001  # any other error is the finding
         return f"{type(error).__name__}: {error}"[:300], True

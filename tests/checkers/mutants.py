@@ -269,7 +269,7 @@ def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[tuple[queue.Qu
             raise ConfigurationError(
                 "the product fails without any mutation",
                 found=f"{stage}: {why}",
-                todo="mend it first: a mutant is killed by what the product passes",
+                todo="repair it first: mutants are killed by checks that the product passes",
             )
         copies: queue.Queue[Path] = queue.Queue()
         copies.put(first)

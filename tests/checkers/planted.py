@@ -145,7 +145,7 @@ def reach_of(
             raise ConfigurationError(
                 "the product fails without any planted fault",
                 all_reached=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
-                todo="mend it first: a fault is found by what the sound product passes",
+                todo="repair it first: faults are found by checks that the sound product passes",
             )
     return all_reached
 
@@ -264,7 +264,7 @@ def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:
         raise ConfigurationError(
             "the search for a planted fault died",
             fault=what,
-            todo="what it wrote to stderr says why; a fault that can't be planted has to follow the product",
+            todo="its stderr has the reason; adapt a fault that cannot be planted to the product",
         ) from None
     finally:
         _end(child)

@@ -203,5 +203,5 @@ def _function(module: object, name: str) -> FunctionType:
         value = value.fget
     function = inspect.unwrap(value) if callable(value) else value
     if not isinstance(function, FunctionType):
-        raise TypeError(f"{name} is no function")
+        raise TypeError(f"{name} is not a function")
     return function

@@ -106,7 +106,7 @@ def readers_command(
     datasets: Annotated[int, typer.Option(min=2, help="How many datasets.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Batches: for each a run is killed, and one finishes.")] = 30,
     readers: Annotated[int, typer.Option(min=1, help="How many read at once.")] = 2,
-    seed: Annotated[int, typer.Option(help="Chooses when, and what is read.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the kills' times and of the reads.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Read in a loop while runs commit and are killed; count partial views."""

@@ -124,7 +124,7 @@ class Reader(threading.Thread):
         if len({frozenset(seen) for seen in batches.values()}) > 1 or len(batches) != self.result.datasets:
             wrong = f"half a job: {Counter(max(seen) for seen in batches.values())} of {len(batches)} datasets"
         if self._known.setdefault((cut.epoch, cut.phase), batches) != batches:
-            wrong = "it is not what it was"
+            wrong = "it has changed"
         if wrong:
             self.result.torn += 1
             self.result.problems.append(f"the cut {cut.epoch}, {cut.phase}: {wrong}")
@@ -175,7 +175,7 @@ def _finish(path: Path) -> None:
     line = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise AssertionError(f"a run that nobody disturbs fails: {done.stdout} {done.stderr[-2000:]}")
+        raise AssertionError(f"an undisturbed run fails: {done.stdout} {done.stderr[-2000:]}")
 
 
 def run_readers(folder: Path, say: Say, *, datasets: int, rounds: int, readers: int, seed: int) -> ReadersResult:

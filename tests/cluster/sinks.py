@@ -130,7 +130,7 @@ def _main_job(target: Target, say: Say, records: int, kills: int, seed: int) -> 
                     break
             span_s = max(1.0, time.monotonic() - began_s - _START_S)
             if code:
-                raise RuntimeError(f"a run that nobody killed ended with {code}: {run.stderr.read_text()[-3000:]}")
+                raise RuntimeError(f"an undisturbed run ended with {code}: {run.stderr.read_text()[-3000:]}")
         say(f"  {result.kills} kills, {len(expected)} records produced")
     _produce(job, names, records - len(expected), expected)
     code, printed, errors = job.cli("run", timeout_s=_END_S)

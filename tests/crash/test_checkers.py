@@ -275,7 +275,7 @@ def test_a_record_in_another_branch_than_the_flow_says_is_a_violation() -> None:
     assert misplaced(store, cast.source, by_offset) == ""
     wrong = misplaced(store, cast.source, lambda *_: ("right",))
     assert wrong == "a/0/0 is in ['left', 'right'], expected in one of [['right']]"
-    assert misplaced(store, fewer, by_offset).startswith("nobody has read {'a/")
+    assert misplaced(store, fewer, by_offset).startswith("no reader has read {'a/")
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:

@@ -97,7 +97,7 @@ def run_drill(name: str, folder: Path) -> Drilled:
 
 def main(
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="This one. Can be given again.")
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Run this drill. Repeatable.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="How many drills run at a time.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -109,7 +109,7 @@ def main(
     """
     logging.disable(logging.CRITICAL)
     if unknown := [name for name in only or () if name not in drills()]:
-        raise typer.BadParameter(f"{unknown} are none of {', '.join(drills())}")
+        raise typer.BadParameter(f"{unknown} are not among {', '.join(drills())}")
     result = run_drills(only or drills(), processes, lambda line: typer.echo(line, err=True))
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())

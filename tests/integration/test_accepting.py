@@ -95,5 +95,5 @@ def test_accepted_dataset_is_rolled_back_at_its_target_by_the_next_run_at_the_la
         assert job.run() == 0, job.said()
         assert target.prepared() == 0
         expected |= Counter({name: 1 for name in job.arrived() if name.split("/")[1] == str(job._arrived - 1)})
-        assert target.ids() == expected, "what was accepted was not committed, and nothing twice"
+        assert target.ids() == expected, "accepted records were not committed, and nothing is there twice"
     assert {row.status for row in Job.from_file(job.path).status().datasets} == {"idle"}

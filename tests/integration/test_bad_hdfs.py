@@ -88,7 +88,7 @@ def test_safe_mode_permissions_and_quotas(
         hdfs_server.admin("-setQuota", "1", f"/jobs{folder}")
         code, result, _ = job.cli("run")
         assert code != 0
-        assert result["totals"]["datasets_published"] == 2, "the others go on"
+        assert result["totals"]["datasets_published"] == 2, "other datasets continue"
         reasons = [reason["text"] for reason in result["totals"]["reasons"] if reason["subject"] == "a"]
         assert any("quota" in reason and "exceeded" in reason for reason in reasons), reasons
 

@@ -216,7 +216,7 @@ def test_expired_offset_stops_its_dataset_or_is_counted_as_lost(
     else:
         assert result.succeeded
         assert audit.exact
-        assert big.skipped == result.totals.positions_lost > 0, "what was lost is counted"
+        assert big.skipped == result.totals.positions_lost > 0, "lost records are counted"
         assert big.published + big.skipped == big.watermark == 18
 
 
@@ -378,7 +378,7 @@ def test_registry_outage_fails_only_datasets_that_need_it(
         assert list(reasons(down)) == [orders]
         assert "the schema registry does not answer" in reasons(down)[orders]
         assert f"127.0.0.1:{port}" in reasons(down)[orders]
-        assert positions() == {orders: 2, "notes": 6}, "the watermark of the one stays, the other goes on"
+        assert positions() == {orders: 2, "notes": 6}, "one watermark stays, the other dataset continues"
         assert (job.audit().exact, job.audit().records) == (True, 8)
         with LossyProxy(server, at=port) as proxy:
             proxy.lose_answer_to(rb"GET /apis/ccompat/v7/schemas/ids/")

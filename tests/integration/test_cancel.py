@@ -108,14 +108,14 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
         deadline_s = time.monotonic() + 20
         while run.processes() and time.monotonic() < deadline_s:
             time.sleep(0.1)  # Spark's daemon and workers end by themselves
-        assert not run.processes(), "nobody is left who could publish"
+        assert not run.processes(), "no process is left that could publish"
     (tmp_path / "release").touch()
     job = Job.from_file(path)
     assert published(tmp_path) == there
     assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
     reason = stored_run(path, "FAILED" if how is signal.SIGKILL else "CANCELLED")["reason"]
     assert "it died" in reason if how is signal.SIGKILL else reason
-    assert command("cancel", path, "--json")["runs"] == [], "nobody is left to be told"
+    assert command("cancel", path, "--json")["runs"] == [], "no process is left to cancel"
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}

@@ -56,7 +56,7 @@ def test_preview_shows_records_and_leaves_the_job_unchanged(tmp_path: Path, spar
     assert [(table["dataset"], table["records"], len(table["rows"])) for table in result["tables"]] == [
         ("first", 3, 2),
         ("second", 3, 2),
-    ], "also of what the job has committed"
+    ], "including committed records of the job"
     assert Job.from_file(path).status() == before
     assert command("audit", path).exit_code == 0
     assert is_alive(spark), "who opens a session in this process stops it"

@@ -187,4 +187,4 @@ def test_topics_in_separate_tables_are_exact_also_after_a_lost_store(tmp_path: P
         job.assert_exact()
         table = DeltaTable(tmp_path / "tables" / plain_name("topic-03"))
         table.delete(f"kafka_offset = {7}")
-        assert not job.audit(deep=True).exact, "rows that somebody takes away are missed"
+        assert not job.audit(deep=True).exact, "deleted rows are detected"

@@ -162,7 +162,7 @@ def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, 
     assert filters_by_orc_itself(spark, output / "orc") == {"kind"}
     for kind in filter(None, KINDS):
         wanted = sum(count for (_, sent_kind), count in sent.items() if sent_kind == kind)
-        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides what is there"
+        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides existing values"
     kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
     assert kinds == {kind or None for kind in KINDS}
 

@@ -183,7 +183,7 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
     path, chance = write_job(tmp_path, "events", scope="job"), random.Random(7)
     run_job(path, "run", str(path), killed_after_s=chance.uniform(6, 14))
     assert run_job(path, "run", str(path)) == 0
-    assert len(snapshots(tmp_path)) == 1, "whatever was killed"
+    assert len(snapshots(tmp_path)) == 1, "in spite of kills"
     arrive(tmp_path, range(FILES, 2 * FILES))
     before = decided(tmp_path)
     with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as catalog:
@@ -209,6 +209,6 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
     assert run_job(path, "dataset", "release", str(path), "d3", "abandon") == 0
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)
-    assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"
+    assert len(epochs) == len(set(epochs)) == 3, "the rest of the killed run, then the abandoned records again"
     assert table_records(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
     assert Job.from_file(path).audit(deep=True).exact

@@ -131,7 +131,7 @@ def test_job_switched_to_read_committed_waits_before_an_open_transaction(
     job.write(source={"client": {}})
     waits = run(job, spark)
     assert not waits.succeeded
-    assert waits.totals.records_published == 1, "the others go on"
+    assert waits.totals.records_published == 1, "other topics continue"
     assert "an open transaction precedes the stored position" in reasons(waits)[open_one]
     status = CliRunner().invoke(app, ["status", str(job.path)])
     assert "set-watermark" not in status.output
@@ -308,7 +308,7 @@ def test_topics_become_partitions_by_the_printed_command_with_their_incarnations
     first = job.audit()
     assert (first.exact, second.exact, first.records, second.records) == (True, True, 3, 1)
     ends = {row.partition: row.watermark for row in first.partitions}
-    assert {row.partition: row.first for row in second.partitions} == ends, "it goes on where the other stopped"
+    assert {row.partition: row.first for row in second.partitions} == ends, "it continues at the other's end"
 
 
 def incarnations(job: KafkaJob) -> dict[str, str]:
@@ -363,7 +363,7 @@ def test_recreated_topic_is_refused_until_an_operator_sets_its_watermark(
     assert not refused.succeeded
     assert "recreated" in reasons(refused)[again]
     assert "topic id" in reasons(refused)[again]
-    assert refused.totals.records_published == 1, "the other topic goes on"
+    assert refused.totals.records_published == 1, "the other topic continues"
     assert [record["value"] for record in published(job, again)] == [b"old-0", b"old-1"]
     Job.from_file(job.path).set_watermark(again, None)
     assert run(job, spark).succeeded
@@ -471,7 +471,7 @@ def test_watermark_past_the_end_stays_until_an_operator_sets_it(
     topics.produce(topic, b"before-0", b"before-1")
     topics.produce(other, b"0")
     refused = run(job, spark)
-    assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic goes on"
+    assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic continues"
     assert """to {"0": 2} to continue at the nearest offsets""" in reasons(refused)[topic]
     (state,) = [row for row in Job.from_file(job.path).status().datasets if row.dataset == topic]
     assert state.positions == {"0": 12}
@@ -492,7 +492,7 @@ def test_a_message_larger_than_the_fetch_limit_stops_its_topic_alone(
     topics.produce(large, b"x" * 500_000)
     topics.produce(small, b"0", b"1")
     refused = run(job, spark)
-    assert (refused.succeeded, refused.totals.records_published) == (False, 2), "the other topic goes on"
+    assert (refused.succeeded, refused.totals.records_published) == (False, 2), "the other topic continues"
     assert "larger than the client settings allow" in reasons(refused)[large]
     assert "raise receive.message.max.bytes in source.client" in reasons(refused)[large]
     job = job_of(tmp_path, kafka_server, large, small)

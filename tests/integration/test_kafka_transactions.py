@@ -89,4 +89,4 @@ def test_librdkafkas_mock_broker_forgets_what_is_above_five_megabytes(mock: str)
     finally:
         consumer.close()
     assert high == 80
-    assert low > 0, "though nobody has deleted anything, and no error was told"
+    assert low > 0, "without a deletion, and without an error"

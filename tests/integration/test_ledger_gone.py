@@ -53,7 +53,7 @@ def test_first_commit_is_not_repeated_after_a_kill_and_a_dropped_ledger(
             stack.close()  # and the ledger can no longer be queried
             run.kill()
     job.path.write_text(text)
-    assert target.ids() == expected, "it is committed, and nobody knows"
+    assert target.ids() == expected, "it is committed, and no ledger shows it"
     target.place.sql("DROP TABLE killed.distcommit_ledger")
     assert job.run() == 1, job.said()
     assert target.ids() == expected

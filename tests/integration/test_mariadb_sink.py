@@ -203,7 +203,7 @@ def test_rows_in_foreign_tables_keep_their_values(target: Target) -> None:
     assert target.rows("a", "*") == [(1, Decimal("1.2"), "äöü", "ä", plain, plain, 2**24 - 1, Decimal(7))]
     target.sql("CREATE TABLE counted (n bigint AUTO_INCREMENT PRIMARY KEY)")
     assert target.commit(sink, target.prepare(sink, "counted", 1, numbers(5, 0))) == [Committed()]
-    assert target.rows("counted") == [(0,), (5,)], "zero is no next number"
+    assert target.rows("counted") == [(0,), (5,)], "zero is not a next number"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) ->
     """This is why tables are created outside of the transaction, and the server is asked for an open one before
     COMMIT."""
     target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
-    assert target.rows("naive") == [(1,)], "though nobody has committed it"
+    assert target.rows("naive") == [(1,)], "without a COMMIT"
     connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(TransientError, match="not committed"), transaction(connection):
         execute(connection, "CREATE TABLE y (n bigint)")
@@ -552,5 +552,5 @@ def test_ledger_of_tables_without_marks_stays_usable(target: Target) -> None:
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
-    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_a == (0,), "a foreign table has no mark"
     assert of_b > (0,)

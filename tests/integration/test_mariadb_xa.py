@@ -67,7 +67,7 @@ def test_prepared_transaction_belongs_to_its_session_until_that_ends(target: Pre
             cursor.execute("BEGIN")
         with pytest.raises(pymysql.err.MySQLError, match="XAER_NOTA"):
             target.sql("XA COMMIT 'its'")
-        assert prepared_at(target.server) == [("its", "")], "which is not what the error says"
+        assert prepared_at(target.server) == [("its", "")], "contrary to the error"
         assert target.rows("a") == []
     roll_back(target.server, "its", "")
 

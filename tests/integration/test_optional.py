@@ -76,7 +76,7 @@ def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(t
         produce(job, 0)
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         first = job.run()
-        assert all(row.requests for row in Job.from_file(job.path).report().datasets), "of what it replayed, too"
+        assert all(row.requests for row in Job.from_file(job.path).report().datasets), "including replayed records"
         all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
         assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}
         produce(job, RECORDS)  # without the number that it fails at

@@ -83,7 +83,7 @@ def test_writer_only_sink_killed_while_writing_misses_nothing(tmp_path: Path) ->
     everything = Counter((urn, offset) for urn in NAMES for offset in range(RECORDS))
     twice = Counter(lines_in(lines)) - everything
     assert set(lines_in(lines)) == set(everything), "nothing is missing"
-    assert twice <= Counter(early), "and twice is only what the first run showed"
+    assert twice <= Counter(early), "and only the first run's visible records are there twice"
     assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
         urn: {"0": RECORDS} for urn in NAMES
     }

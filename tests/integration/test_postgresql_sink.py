@@ -163,7 +163,7 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     target.sql("CREATE TABLE without (n bigint)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
-    assert isinstance(outcome, RetryLater), "until somebody makes the index"
+    assert isinstance(outcome, RetryLater), "until the index is created"
     assert "no unique or exclusion constraint" in outcome.reason
 
 

@@ -86,7 +86,7 @@ def test_rolling_back_after_a_name_was_taken_rolls_back_the_other_ones(server: P
             connection.tpc_prepare()
         assert in_doubt(server) == {"same"}
         connection.tpc_rollback()  # as is usual after an error
-    assert in_doubt(server) == set(), "what the first one had prepared is gone"
+    assert in_doubt(server) == set(), "the first prepared transaction is gone"
     assert rows(server) == []
 
 
@@ -101,7 +101,7 @@ def test_transaction_that_is_not_in_doubt_may_be_committed_or_rolled_back(server
     for name in ("committed", "rolled back"):
         with connected(server) as connection, pytest.raises(psycopg.errors.UndefinedObject):
             connection.tpc_commit(name)
-    assert rows(server) == [1], "only what it has written tells"
+    assert rows(server) == [1], "only its rows show the outcome"
 
 
 @pytest.mark.usefixtures("table")
@@ -121,7 +121,7 @@ def test_two_prepared_transactions_of_a_dataset_are_not_atomic(server: PostgresS
         prepared(server, name, row)
     with connected(server) as connection:
         connection.tpc_commit("first work unit")
-    assert rows(server) == [1], "a reader sees half of it, for as long as nobody comes back"
+    assert rows(server) == [1], "a reader sees half of it until recovery"
 
 
 def test_server_with_default_settings_prepares_nothing(postgres_server: PostgresServer) -> None:

@@ -99,7 +99,7 @@ def test_on_a_phone_reasons_are_visible_without_scrolling_sideways(browser: Brow
         assert why["x"] + why["width"] <= PHONE[0]
         page.fill("#filter-name", "shop-3")
         seen = "[...document.querySelectorAll('#dataset-rows tr')].filter((row) => row.hidden && row.offsetHeight)"
-        assert page.evaluate(f"{seen}.length") == 0, "what is filtered away takes no room"
+        assert page.evaluate(f"{seen}.length") == 0, "hidden rows take no room"
 
 
 def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str) -> None:
@@ -166,7 +166,7 @@ def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: 
         page.clock.run_for(6_000)
         page.wait_for_selector("h1 .status.failed")
         assert page.inner_text("#told") == "The run has ended."
-        assert all("shop-2" in name for name in rows_of(page, 0)), "what was typed stays"
+        assert all("shop-2" in name for name in rows_of(page, 0)), "typed text stays"
         assert "row_count" in page.inner_text("#quality-part")
 
 
@@ -241,5 +241,5 @@ def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None
     rows = ds.dataset(tmp_path / "output", format="parquet", exclude_invalid_files=False)
     files = [file for file in rows.files if HELD in file]
     offsets = Counter(ds.dataset(files, format="parquet").to_table(columns=["offset"]).column("offset").to_pylist())
-    assert offsets == Counter(range(100)), "each record of what was held once"
+    assert offsets == Counter(range(100)), "each held record once"
     assert rows.count_rows() == 99 + 100

@@ -119,7 +119,7 @@ def test_each_dataset_follows_its_policy_and_its_published_schema(
         assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one]}
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 2)
-        assert audit.records + audit.rejected == job.produced - 2, "of one dataset nothing went on"
+        assert audit.records + audit.rejected == job.produced - 2, "one dataset published nothing"
 
         files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
         kinds = [str(pq.read_schema(path).field("id").type) for path in files]
@@ -230,7 +230,7 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
         assert "on_incompatible is fail" in reasons["fails"]
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 1), audit
-        assert audit.records + audit.rejected == job.produced - 4, "of two datasets nothing went on"
+        assert audit.records + audit.rejected == job.produced - 4, "two datasets published nothing"
         first, text = ("id int64", "name string"), ("id string", "name string")
         assert {name: kinds_of(tmp_path / "output" / name) for name in names} == {
             "evolves": {first, ("id int64", "new bool")},

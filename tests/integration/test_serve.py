@@ -104,7 +104,7 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
         assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
         assert job.runs().runs[0].status == ("FAILED" if how is signal.SIGKILL else "CANCELLED")
         (tmp_path / f"{name}-release").touch()
-    assert published(tmp_path) == there, "nobody is left who publishes"
+    assert published(tmp_path) == there, "no process is left that publishes"
     with RunProcess(command, tmp_path / "last.out", tmp_path / "last.err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in JOBS))
         assert strike(run, "driver", signal.SIGINT, random.Random(1))

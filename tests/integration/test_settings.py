@@ -278,4 +278,4 @@ class TestTakingOver:
         job.produce(2)
         assert run(job, spark).totals.records_published == 4
         job.assert_exact()
-        assert typed(self.command(job))[0] == 0, "another job goes on from its newest generation"
+        assert typed(self.command(job))[0] == 0, "another job continues from its newest generation"

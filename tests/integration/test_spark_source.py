@@ -107,7 +107,7 @@ def test_each_run_replaces_the_previous_one_also_with_an_empty_snapshot(tmp_path
     run(path, spark)  # deletes the superseded files of the previous run
     assert published(tmp_path) == Counter()
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
@@ -165,7 +165,7 @@ def test_parquet_snapshots_are_complete_and_newest_in_spite_of_kills(tmp_path: P
     ran(path)
     assert published(tmp_path, newest=True) == Counter((table, n, "v2") for table in TABLES for n in range(1002))
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 @pytest.mark.slow

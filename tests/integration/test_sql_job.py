@@ -180,7 +180,7 @@ def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_p
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
     before = job.published()
     Job.from_file(job.path, session=spark).run()
-    assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "it begins anew"
+    assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "read again from scratch"
 
 
 def test_example_job_file_reads_postgresql(

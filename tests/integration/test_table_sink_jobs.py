@@ -305,7 +305,7 @@ def test_prepared_transactions_of_a_failed_dataset_are_rolled_back_so_that_its_t
         code, result, _ = job.cli("run")
         assert code != 0
         assert "check constraint" in str(result)
-        assert place.in_doubt() == 1, "partition 0 was prepared, and nobody commits it"
+        assert place.in_doubt() == 1, "partition 0 was prepared and is not committed"
         assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(400)]
         assert job.cli("recover")[0] == 0
         assert place.in_doubt() == 0

@@ -105,7 +105,7 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     assert job.command(*typed[1:]).returncode == 0
     job.write()
     assert job.run(spark).succeeded
-    assert job.states()["bad"] == ("idle", 300, 0), "first what could not be read, by itself"
+    assert job.states()["bad"] == ("idle", 300, 0), "first the failed range alone"
     assert job.run(spark).succeeded
     job.assert_exact()
     batches = {urn: (tmp_path / "notes" / f"{urn}.batch").read_text() for urn in job.sizes}

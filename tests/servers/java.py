@@ -18,7 +18,7 @@ from tests.servers.process import ServerUnavailableError
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POMS = Path(__file__).parent / "maven"
 
-NO_NEWER_JAVA = "there is no newer Java"
+NO_NEWER_JAVA = "no newer Java is installed"
 """Why a server is not there that needs another than the product: Debian has none."""
 
 
@@ -42,7 +42,7 @@ def jars(server: str) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise ServerUnavailableError(
-            f"{server} comes by Maven, and there is no mvn on PATH (Debian: apt-get install maven)"
+            f"{server} comes by Maven, and mvn is not on PATH (Debian: apt-get install maven)"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (

@@ -72,7 +72,7 @@ class PostgresServer(Server):
         self._as_user: list[str] = []
         if os.geteuid() == 0:
             if shutil.which("setpriv") is None or not _has_user():
-                raise ServerUnavailableError("PostgreSQL refuses root, and there is no setpriv or no user postgres")
+                raise ServerUnavailableError("PostgreSQL refuses root, and setpriv or the user postgres is missing")
             self._as_user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
             shutil.chown(self._folder, _NOBODY, _NOBODY)
         self.port = free_ports(1)[0]

@@ -78,7 +78,7 @@ def footer_in(data: bytes, extension: str) -> Footer:
     """
     footer = read_footer(_OneFile(data), f"/file.{extension}")
     if footer is None:
-        raise ValueError("this file is none of ours")
+        raise ValueError("this file is not from this product")
     return footer
 
 

@@ -67,7 +67,7 @@ def cut_violation(store: JobStore) -> str:
         if back:
             return f"after the cut {root.name} datasets go back: {back}"
         newer = datasets
-    return "a run has ended, and there is no cut" if newer is None and has_ended else ""
+    return "a run has ended without a snapshot" if newer is None and has_ended else ""
 
 
 def _is_back(newer: DatasetSnapshot | None, seen: DatasetSnapshot) -> bool:

@@ -121,7 +121,7 @@ class Chains:
         subject = self._subjects[name]
         acts = subject.again if before else {"": subject.first}
         if who not in acts:
-            raise NoSuchStageError(f"nobody is {who!r}")
+            raise NoSuchStageError(f"no act is named {who!r}")
         return acts[who]
 
     def _struck(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:

@@ -112,9 +112,9 @@ def _violation_without_power(
     try:
         now = _watermarks(name, after)
     except DistcommitError as error:
-        return f"a power loss leaves what can't be read: {error}"
+        return f"a power loss leaves unreadable state: {error}"
     if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in watermarks.items()):
-        return f"a power loss takes back what was answered: {watermarks} is {now}"
+        return f"a power loss reverts a confirmed effect: {watermarks} is {now}"
     before = rng.sample(places, min(len(places), _POWER_LOSSES))
     return next(filter(None, (_violation_after(name, m) for m in (after, *map(_powerless, before)))), "")
 
@@ -144,7 +144,7 @@ def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
     """Return an error of a full or read-only storage that does not report that nothing was written."""
     refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)
-    return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
+    return f"a refusal is reported as an unknown outcome: {error}" if refused and unknown else ""
 
 
 def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
@@ -169,7 +169,7 @@ def lost_answer(machine: SimulatedPosix) -> str:
     for survivor in machine.after_power_loss(random.Random(0), 5, 6):
         then = _states(survivor)
         if then != now:
-            return f"a power loss takes back what was answered: {now} is {then}"
+            return f"a power loss reverts a confirmed effect: {now} is {then}"
     return ""
 
 

@@ -249,7 +249,7 @@ def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturb
             if not wrong:
                 return ""
     except (DistcommitError, OSError, AssertionError, ValueError, KeyError) as error:
-        return f"what comes afterwards fails: {''.join(traceback.format_exception(error))}"
+        return f"the run afterwards fails: {''.join(traceback.format_exception(error))}"
     return wrong
 
 

@@ -114,10 +114,10 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
     for number, segment in records[1:]:
         record = segment.record
         if wrong := _undone(record, by_hand):
-            return f"segment {number} undoes what a person did since its rebuild began: {wrong}"
+            return f"segment {number} undoes an operator action made since its rebuild began: {wrong}"
         ours = segment.writer_id != ANOTHERS_ID  # of programs that leave foreign records
         if not model.append(record) and ours:
-            return f"segment {number} is not valid where it stands: {record}"
+            return f"segment {number} is not valid at its place: {record}"
         wanted = 0 if isinstance(record, _BY_PEOPLE) else segment.epoch
         if isinstance(record, _OF_THEIR_WRITER):
             wanted = record.epoch

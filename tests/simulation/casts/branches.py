@@ -41,7 +41,7 @@ def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
                 live, expected = sorted(found.pop(value, [])), [sorted(places(value, offset)) for places in flows]
                 if live not in expected:
                     return f"{value} is in {live}, expected in one of {expected}"
-    return f"nobody has read {found}" if found else ""
+    return f"no reader has read {found}" if found else ""
 
 
 def by_offset(_: str, offset: int) -> Iterable[str]:

@@ -190,7 +190,7 @@ def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: b
     def act(store: JobStore, scene: Scene) -> None:
         result = world.run(store.fs._calls, source)  # type: ignore[attr-defined]
         if not (result.succeeded or scene.disturbed or beside_people):
-            raise AssertionError(f"a run that nobody fenced does not succeed: {result}")
+            raise AssertionError(f"an unfenced run does not succeed: {result}")
 
     return act
 
@@ -204,7 +204,7 @@ def reprocesses(world: World, source: ModelSource) -> Act:
     def act(store: JobStore, scene: Scene) -> None:
         result = world.reprocess(store.fs._calls, source, "")  # type: ignore[attr-defined]
         if not (result.succeeded or scene.disturbed):
-            raise AssertionError(f"errors can't be fed again: {result}")
+            raise AssertionError(f"errors cannot be reprocessed: {result}")
 
     return act
 

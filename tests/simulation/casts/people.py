@@ -138,7 +138,7 @@ def _imports(store: JobStore, scene: Scene) -> None:
     operator_actions.set_watermarks(store, wanted, wanted, "person")
     fold = log.refresh()
     if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in wanted):
-        raise AssertionError("the run that is alive may still seal what was imported")
+        raise AssertionError("the live run may still seal imported datasets")
 
 
 def _people_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:

@@ -95,7 +95,7 @@ def _accept_and_run(machine: SimulatedPosix) -> str:
     if len(accepted) != 1 or accepted[0].status is not DatasetStatus.IDLE:
         return f"accepted: {accepted}"
     only_a_gap = "duplicates=0" in wrong and "past_watermark=0" in wrong and "unreadable=[]" in wrong
-    return "" if only_a_gap else wrong or "what was lost is not missing"
+    return "" if only_a_gap else wrong or "lost records are not missing"
 
 
 def _refusals(machine: SimulatedPosix) -> None:
@@ -245,7 +245,7 @@ def _quarantine_and_retry(machine: SimulatedPosix) -> str:
         return run_and_look(machine, World(), SOURCE)
     _quarantine(machine)
     if World().run(machine, SOURCE).succeeded or unsettled(machine).dataset_urn != urn:
-        return f"a run has gone on with {urn}, which a person had quarantined"
+        return f"a run has continued {urn}, which an operator had quarantined"
     operator_actions.release(World().store(machine), urn, Release.RETRY, "person")
     return run_and_look(machine, World(), SOURCE)
 

@@ -44,7 +44,7 @@ def _named(world: World, passed: int) -> int:
 def _wrong_at(name: SnapshotName, seen: Seen, world: World) -> str:
     counts = {records for _, records, _ in seen.values()}
     if any(records != _named(world, passed) for _, records, passed in seen.values()):
-        return f"the cut {name} names what is not there, or a part of it: {seen}"
+        return f"the cut {name} names missing or partial files: {seen}"
     if world.job_level and seen and (len(counts) > 1 or len(seen) < 3):
         return f"at the cut {name} half a job is seen: {seen}"
     return ""

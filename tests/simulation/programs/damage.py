@@ -62,7 +62,7 @@ def _damaged() -> SimulatedPosix:
 def _run_damaged(machine: SimulatedPosix) -> None:
     result = _TWO_BUCKETS.run(machine, _MORE)
     if result.succeeded:
-        raise AssertionError("a run succeeds though a bucket can't be read")
+        raise AssertionError("a run succeeds though a bucket is unreadable")
 
 
 def _mend_and_run(machine: SimulatedPosix) -> str:
@@ -322,7 +322,7 @@ def _audit_altered(machine: SimulatedPosix) -> None:
     audit = audit_store(World().store(machine), _MORE.provenance, deep=True)
     path = min(path for path in files_below(machine, f"{ROOTS.output}/a")).removeprefix(f"{ROOTS.output}/")
     if audit.exact or audit.altered_count != 1 or not audit.altered[0].startswith(f"{path}: "):
-        raise AssertionError(f"not the altered file is told: {audit}")
+        raise AssertionError(f"the altered file is not reported: {audit}")
 
 
 def _restore_and_run(machine: SimulatedPosix) -> str:

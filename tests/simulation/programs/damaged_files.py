@@ -87,7 +87,7 @@ def _repair(machine: SimulatedPosix) -> None:
     """Require that every damage is reported and repaired at once."""
     repaired = repair_files(_folders(machine), new_run_id(), dry_run=True)
     if not repaired or repair_files(_folders(machine), new_run_id(), dry_run=False) != repaired:
-        raise AssertionError(f"it is not mended what was told: {repaired}")
+        raise AssertionError(f"the reported damage is not repaired: {repaired}")
 
 
 def _repair_and_run(machine: SimulatedPosix) -> str:

@@ -73,7 +73,7 @@ def _check_run_records(machine: SimulatedPosix) -> str:
         return f"the last run is {found.run.status}"
     try:
         read_run(store, newest + 1, clock)
-        return "a run that nobody has begun is told"
+        return "an unknown run is reported"
     except ConfigurationError:
         return _WORLD.violation(machine, _MORE, {}) or _damaged(machine, newest)
 
@@ -83,7 +83,7 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
     store = _WORLD.store(machine)
     asked = CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0)
     if not put_cancel(store, asked) or put_cancel(store, asked):
-        return "a run is told to end more often than once"
+        return "a run is cancelled more than once"
     for _, path, data in list(machine.files()):
         if data and (
             path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_DATASETS}/" in path or f"/{RUN_TIMES}/" in path
@@ -94,9 +94,9 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
     request = read_cancel(store.fs, ROOTS.store, epoch)
     times = [make_report(store, each, SimulatedClock()).no_times for each in recorded_epochs(store.fs, ROOTS.store)]
     if not any("corrupt" in each for each in times):
-        return f"of damaged times is told {times}"
+        return f"damaged run times are reported as {times}"
     if request is None or request.who != "somebody" or not found.not_kept or found.record is None:
-        return f"of damage is told {request}, {found.not_kept!r}"
+        return f"damage is reported as {request}, {found.not_kept!r}"
     return _unreadable(machine)
 
 
@@ -112,7 +112,7 @@ def _unreadable(machine: SimulatedPosix) -> str:
     put_file(machine, newest, data[: len(data) // 2])
     told = [each for _, each in store.bucket_log(0).segments() if isinstance(each, DistcommitError)]
     if len(told) != 1:
-        return f"of one damaged segment is told {told}"
+        return f"a damaged segment is reported as {told}"
     named = list(operator_actions.retry_all(store, "person").unreadable)
     return "" if named == ["bucket 0"] else f"{named} can't be read"
 
@@ -148,7 +148,7 @@ def _agrees(machine: SimulatedPosix) -> str:
     if (number, schema) != (7000, _FIRST):
         return f"columns {number} are {schema}, and were {_FIRST}"
     if told and told[0] not in (b"", repr((number, dict(schema))).encode()):
-        return f"a task was told {told[0]!r}"
+        return f"a task received {told[0]!r}"
     later = _schema_store(machine, 9).of("a", "json")
     if later.schema(number) != _FIRST or later.put_next(number, _SECOND) != (9000, _SECOND):
         return "a later run reads by other columns"
@@ -184,7 +184,7 @@ def _is_asked(machine: SimulatedPosix) -> str:
     machine.unlink(path)
     put_file(machine, path, b"{")
     if paused_by(store.fs, ROOTS.store) != "somebody" or not delete_pause(store) or delete_pause(store):
-        return "of a pause that can't be read another is told, or it does not end"
+        return "an unreadable pause is reported differently, or does not end"
     if read_requests(store.fs, ROOTS.store) != ScheduleRequests():
         return "something is still asked"
     _WORLD.run(machine, _MORE)

@@ -130,7 +130,7 @@ class _PreparedCommitter(SinkCommitter):
             prepared = fs.read(note)
         except FileNotFoundError:
             if not all(fs.status(f"{PREPARED}/{attempt}") for attempt in request.infos):
-                return FailedForGood("what was prepared is gone")
+                return FailedForGood("the prepared data is gone")
             prepared = msgspec.json.encode(request.infos)
             outcome = Committed() if fs.put_if_absent(note, prepared) else AlreadyCommitted()
         fs.sync([NOTES], NOTES)

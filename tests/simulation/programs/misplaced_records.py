@@ -77,7 +77,7 @@ def _recover_with_a_stale_view(machine: SimulatedPosix) -> None:
     settings = World().begin(machine, SOURCE)
     report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0).report
     if report.counts.buckets or not report.reasons:
-        raise AssertionError("an executor went on with a stale view")
+        raise AssertionError("an executor continued with a stale view")
     recover_partition(settings, 0)
 
 

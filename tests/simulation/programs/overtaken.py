@@ -58,7 +58,7 @@ def _overtaken(world: World, before: _Executors, machine: SimulatedPosix) -> Non
         pass
     else:
         if published:
-            raise AssertionError("a run that was overtaken does not say so")
+            raise AssertionError("an overtaken run does not report it")
     if published and _output(machine) != published[0]:
         raise AssertionError("a run that was overtaken has changed the output")
 
@@ -74,7 +74,7 @@ def _late_tasks(machine: SimulatedPosix) -> None:
     before = _output(machine)
     reports = [recover_partition(settings, 0).report, delete_superseded_files(settings, 0).report]
     if not all(report.fenced for report in reports) or _output(machine) != before:
-        raise AssertionError(f"tasks of an older run go on: {reports}")
+        raise AssertionError(f"tasks of an older run continue: {reports}")
 
 
 def _again(world: World, machine: SimulatedPosix) -> str:
@@ -108,7 +108,7 @@ def _run_observed(machine: SimulatedPosix) -> None:
         result = run(launch_here, settings, observer=watching)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
     if [type(event) for event in hearing.events].count(RunEnded) != 1:
-        raise AssertionError(f"the end is not told once: {hearing.events}")
+        raise AssertionError(f"the end is not reported once: {hearing.events}")
 
 
 def _run_observed_and_failing(machine: SimulatedPosix) -> None:
@@ -120,9 +120,9 @@ def _run_observed_and_failing(machine: SimulatedPosix) -> None:
     except DistcommitError as error:
         end = hearing.events[-1]
         if not isinstance(end, RunEnded) or str(error) != end.reason:
-            raise AssertionError(f"the error is not told: {hearing.events}") from error
+            raise AssertionError(f"the error is not reported: {hearing.events}") from error
     else:
-        raise AssertionError("a source that can't be reached makes no difference")
+        raise AssertionError("an unreachable source makes no difference")
 
 
 def _ingest_watched(machine: SimulatedPosix) -> None:

@@ -124,7 +124,7 @@ def _restored(machine: SimulatedPosix) -> str:
     _replace(machine, newest, data)
     store.put("job", "late", step)
     store.remove("job", "late")
-    return "what was never sealed is there" if store.exists("job", "late") else ""
+    return "an unsealed effect is there" if store.exists("job", "late") else ""
 
 
 def _replace(machine: SimulatedPosix, path: str, data: bytes) -> None:
@@ -152,7 +152,7 @@ def _store_refusals(machine: SimulatedPosix) -> None:
         raise AssertionError("something was published")
     store, _ = _store_of(machine)
     if store.create("job") or not store.create("job", "x") or store.create("job", "x") or store.create("job"):
-        raise AssertionError("create tells the wrong thing")
+        raise AssertionError("create returns the wrong value")
     low, high = Watermark({"": 1}), Watermark({"": 2})
     two_moves = [HighWatermarkCommitStep("x", None, high), HighWatermarkCommitStep("y", low, high)]
     require_refused(
@@ -170,7 +170,7 @@ def _store_refusals(machine: SimulatedPosix) -> None:
         store.put("job", "x", move)
     require_refused([partial(store.seal, "job", "x")], ConfigurationError)
     if not store.remove("job", "x") or store.remove("job", "x"):
-        raise AssertionError("remove tells the wrong thing")
+        raise AssertionError("remove returns the wrong value")
     require_refused(
         (
             partial(store.put, "job", "d", two_moves[0]),

@@ -101,7 +101,7 @@ def _mend_and_commit(machine: SimulatedPosix) -> str:
     store.release("job", "d", "retry")
     sequence = store.get_commit_sequence("job", "d")
     if sequence is None or not sequence.commit():
-        return "it is not committed after its cause was mended"
+        return "it is not committed after its cause was removed"
     return _all_there(machine, ["out/one", "note-d"])
 
 
@@ -128,7 +128,7 @@ def _undo(how: str, machine: SimulatedPosix) -> str:
     if store.watermark("job", "d") is not None or store.exists("job", "d"):
         return f"it is not undone: watermark {store.watermark('job', 'd')}"
     if context.fs.status(f"{ROOTS.staging}/one") is not None:
-        return "what was staged is there still: a late process could publish it"
+        return "the staged file is still there: a late process could publish it"
     put_file(machine, f"{ROOTS.staging}/two", b"two")
     store.put("job", "d", FsRenameCommitStep(context, "two", "two"))
     store.put("job", "d", HighWatermarkCommitStep("d", None, _REACHED))
@@ -175,7 +175,7 @@ def _tell_them_apart(machine: SimulatedPosix) -> str:
     refused: Callable[[], object] = partial(store.release, "job", "corrupt", "abandon")
     require_refused([refused], DistcommitError)
     store.release("job", "corrupt", "accept")
-    return "" if store.watermark("job", "corrupt") == _REACHED else "what was accepted has not moved its watermark"
+    return "" if store.watermark("job", "corrupt") == _REACHED else "the accepted sequence has not moved its watermark"
 
 
 _CAN, _CANNOT = partial(_failing, can_be_undone=True), partial(_failing, can_be_undone=False)

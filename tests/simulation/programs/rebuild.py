@@ -126,7 +126,7 @@ def _is_stopped(world: World, machine: SimulatedPosix, left: int = _RECORDS_LEFT
         before = world.watermarks(machine)["a"]
         stopped = world.run(machine, _MADE_AGAIN)
         if stopped.succeeded or world.watermarks(machine)["a"] != before:
-            return f"a source that was made again was read: {before} to {world.watermarks(machine)['a']}"
+            return f"a recreated source was read: {before} to {world.watermarks(machine)['a']}"
         set_watermark(world.store(machine), "a", None, "person")
     world.run(machine, _MADE_AGAIN)
     return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + left)

@@ -89,7 +89,7 @@ def _retry_all(machine: SimulatedPosix) -> None:
     """Require that readable datasets are released, and unreadable ones reported."""
     done = operator_actions.retry_all(_TWO.store(machine), "person")
     if [*done.unreadable] != ["bucket 0"]:
-        raise AssertionError(f"not the bucket that can't be read is told: {done}")
+        raise AssertionError(f"the unreadable bucket is not reported: {done}")
 
 
 def _retry_all_and_run(machine: SimulatedPosix) -> str:

@@ -42,7 +42,7 @@ def _fed_again() -> SimulatedPosix:
 
 def _reprocess(machine: SimulatedPosix, world: World = _NOW) -> None:
     if not world.reprocess(machine, _SOURCE, "a").succeeded:
-        raise AssertionError("what was turned away can't be fed again")
+        raise AssertionError("rejected records cannot be reprocessed")
 
 
 def _audit(machine: SimulatedPosix) -> AuditResult:

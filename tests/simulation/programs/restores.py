@@ -79,7 +79,7 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
     store = world.store(machine)
     plan = plan_rebuild(store, known_states(store), accept_gaps=False)
     if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
-        return f"a bucket that has lost its tail can't be rebuilt: {plan}"
+        return f"a bucket with a lost tail cannot be rebuilt: {plan}"
     world.run(machine, source)
     return world.violation(machine, source, {})
 
@@ -133,7 +133,7 @@ def _unmount_staging(machine: SimulatedPosix) -> str:
     try:
         WORLD.run(machine, THEN)
         if is_pending:
-            return "a run begins though what is pending was staged elsewhere"
+            return "a run begins though pending files were staged elsewhere"
     except StaleStoreError:
         replace_files(machine, ROOTS.staging, staged)
     result = WORLD.run(machine, AFTER)

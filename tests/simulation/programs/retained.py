@@ -92,10 +92,10 @@ def retain_old(machine: SimulatedPosix) -> None:
     put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
     request = readable_expiry_request(store)
     if request is None or request.before_ms != _BEFORE_MS:
-        raise AssertionError(f"what is to go was not said: {request}")
+        raise AssertionError(f"the expiry was not requested: {request}")
     for kept_cuts in (None, 2):
         if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
-            raise AssertionError("what is too old can't be retired")
+            raise AssertionError("old files cannot be superseded")
 
 
 def _live(machine: SimulatedPosix) -> _Ranges:
@@ -159,12 +159,12 @@ def _untold(machine: SimulatedPosix) -> str:
     damaged."""
     message = _gone_cut(machine)
     if "expired: somebody requested" not in message:
-        return f"who has it taken is not told: {message}"
+        return f"the operator of the expiry is not reported: {message}"
     for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_CUTOFFS}"):
         machine.unlink(path)
         put_file(machine, path, b"damaged")
     message = _gone_cut(machine)
-    return "" if message and "retention" not in message else f"it is guessed what damaged bytes say: {message}"
+    return "" if message and "retention" not in message else f"damaged bytes are interpreted: {message}"
 
 
 def _gone_cut(machine: SimulatedPosix) -> str:

@@ -100,7 +100,7 @@ def _held_back(machine: SimulatedPosix, source: ModelSource, calls: PosixCalls |
     before = _published(machine)
     result = _JOB.run(calls or machine, source)
     if result.decided or not result.totals.reasons or _published(machine) - before:
-        raise AssertionError(f"a part of a job is published, or nobody is told: {result}")
+        raise AssertionError(f"a part of a job is published, or not reported: {result}")
 
 
 def _with_an_odd_dataset(machine: SimulatedPosix) -> None:

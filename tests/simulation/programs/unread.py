@@ -48,7 +48,7 @@ def _let_go(machine: SimulatedPosix) -> str:
     """Require that it is read up to its planned end automatically, then up to its end."""
     operator_actions.retry_all(_WORLD.store(machine), "person")
     if (failure := _unread(machine)) is not None and failure.stopped:
-        return f"it was let go, and is {failure}"
+        return f"it was restarted, and is {failure}"
     _WORLD.run(machine, _MORE)
     reached = dict(_WORLD.watermarks(machine)["a"].positions)
     if reached not in ({"0": 2, "1": 1}, {"0": 5, "1": 4}):

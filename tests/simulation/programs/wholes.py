@@ -171,7 +171,7 @@ def _released(machine: SimulatedPosix) -> str:
     before = len(_newest(fs)[1].values)
     _run(machine, _THEN, refuses="a")
     if len(_newest(fs)[1].values) != before:
-        return "a part of what is published whole or not at all is published"
+        return "a part of an atomic commit is published"
     store = replace(_WORLD.store(machine), groups=CommitGroups(OneTable(fs)))
     for bucket in range(store.buckets):
         for urn, state in store.bucket_log(bucket).refresh().datasets.items():
