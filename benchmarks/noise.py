@@ -15,11 +15,11 @@ from statistics import median
 from benchmarks.results import Sample
 
 CONFIDENCE = 0.95
-"""Wanted of an interval. With fewer than six values it is the whole range, and its confidence is less."""
+"""Required confidence of an interval. With fewer than six values it is the whole range, and its confidence is less."""
 FEWEST = 3
-"""With fewer values nothing is said."""
+"""With fewer values the result is inconclusive."""
 WIDEST = 1.5
-"""The bound: an interval whose upper end is more than so many times its lower one is noise, and gives no ratio."""
+"""The bound: an interval whose upper end exceeds its lower one by this factor is noise, and gives no ratio."""
 
 
 @dataclass(frozen=True, slots=True)

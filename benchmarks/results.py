@@ -16,9 +16,9 @@ import msgspec
 _PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "confluent-kafka", "deltalake", "pyiceberg")
 
 Parameters = dict[str, str | int | float | list[int]]
-"""What a benchmark was asked to measure."""
+"""Parameters of a benchmark."""
 Ratios = dict[str, Any]
-"""By name, a float each, or None where samples say nothing; who asks for one knows which."""
+"""Ratios by name, a float each, or None if samples are inconclusive; callers know which they need."""
 
 
 class Sample(msgspec.Struct, frozen=True):

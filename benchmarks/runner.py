@@ -18,7 +18,7 @@ from benchmarks.results import Sample
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest
 
 Parts = dict[str, float]
-"""What one execution took. `seconds` is the time that counts; the others explain it."""
+"""Costs of one execution. `seconds` is the time that counts; the others explain it."""
 Tell = Callable[[str], None]
 
 

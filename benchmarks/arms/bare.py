@@ -77,7 +77,7 @@ class BareRename(Arm):
 
 
 _Work = tuple[str, str, list[tuple[str, str]]]
-"""The staged folder, the final one, and what to rename."""
+"""The staged folder, the final one, and the names to rename."""
 
 
 def _worker(

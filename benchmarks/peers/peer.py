@@ -18,7 +18,7 @@ from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.process import ServerProcess
 
 MANY_TOPICS = 500
-"""With more than these processes get a larger heap."""
+"""With more topics than this, processes get a larger heap."""
 HEAP = "1g; 3g with more than 500 topics"
 _LOOK_S = 0.5
 
@@ -31,7 +31,7 @@ class Place:
     stream: Stream
     interval_s: int
     broker_proxy: LossyProxy | None = None
-    """What can lose answers of a broker, where peers are struck."""
+    """Proxy that can lose answers of a broker, for struck peers."""
 
     @property
     def output(self) -> Path:
@@ -50,9 +50,9 @@ class Peer(ABC):
     system: str
     settings: Mapping[str, str]
     one_process = True
-    """Whether its coordinator is the process that does all else, too."""
+    """Whether its coordinator is also the process that does all other work."""
     reads_folders = True
-    """Whether there are readers who know only its folders of files."""
+    """Whether some readers know only its folders of files."""
 
     @abstractmethod
     def missing(self) -> str:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 CLIENT = "benchmark-records"
-"""What the sender of records calls itself to brokers."""
+"""Client name of the sender of records at brokers."""
 NUMBER_CHARS, TIME_CHARS = 12, 13
 _TEXT_CHARS = 1 << 20
 _TOPICS_AT_ONCE = 200

@@ -25,9 +25,11 @@ _CLOCK_SET, _HOUR_S = "clock set back by an hour, and right again", 3600
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
 ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
-"""What a request to a broker begins with: its length, what it asks for (to produce, to fetch, to commit offsets, to add
-to a transaction or to end one), version, number, and the client's name: not another broker's, nor the sender's of
-records."""
+"""Beginning of a peer's request to a broker.
+
+It has the length, the API key (to produce, to fetch, to commit offsets, to add to a transaction or to end one),
+version, number, and the client's name, which is not another broker's, nor the sender's of records.
+"""
 _SECOND_BROKER = 2
 
 

@@ -38,7 +38,7 @@ _QUOTIENTS = {
     "ours_into_folders_durable_over_bare_into_folders_2p_sync": ("ours_into_folders", "bare_into_folders_2p_sync"),
     "replay_of_half_done_over_first_commit_into_folders": ("replay_half_done_into_folders", "ours_into_folders"),
 }
-"""Each says in its name what it compares: files one by one into folders that are there, on both sides."""
+"""Ratios whose names state the comparison: files one by one into existing folders, on both sides."""
 _FIGURES = (
     *("commit_share_of_wall", "commit_share_of_wall_with_sync", "sent_to_read_s", "sent_to_published_p50_s"),
     *("sent_to_published_p99_s",),

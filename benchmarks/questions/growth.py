@@ -28,9 +28,9 @@ from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server
 
 _FITTED = ((8, 1, 4, 1), (16, 1, 4, 2), (16, 4, 4, 1), (32, 2, 8, 2), (32, 1, 16, 4), (24, 3, 8, 1), (48, 4, 16, 2))
-"""Datasets, files of each, buckets, partitions: what the model is fitted to; datasets times the unit."""
+"""Datasets, files of each, buckets, partitions of the fitted runs; datasets times the unit."""
 _CHECKED = ((96, 4, 32, 4), (64, 1, 32, 8), (128, 2, 16, 4))
-"""What it is held against, and was not fitted to."""
+"""Runs to check the model, which was not fitted to them."""
 _TARGET = Load(100_000, 4, 1024, 200)
 _TARGET_EXECUTORS = 100
 _COSTS = ("calls", "writes", "bytes", "cpu_s")

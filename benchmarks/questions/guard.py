@@ -14,9 +14,9 @@ from benchmarks.runner import Tell
 from benchmarks.workloads.guarded import SAMPLES
 
 MARGIN = 0.03
-"""Slower is what is slower by more than that, with confidence."""
+"""A tree is slower if it is slower by more than that, with confidence."""
 WIDEST = 1.2
-"""The bound: where an interval's upper end is more than so many times its lower one, nothing is said."""
+"""The bound: if an interval's upper end exceeds its lower one by this factor, the result is inconclusive."""
 _PAIRS_A_PROCESS = 4
 _NOTES = [
     "one pair after the other, the trees take turns at being first; processes are new after every fourth pair, with "

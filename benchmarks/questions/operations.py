@@ -26,7 +26,7 @@ from tests.simulation.world import launch_here
 _FOR_FOLDERS = ("mkdir", "rmdir")
 _LOG = "store/log"
 WINDOW = ("/begin-of-the-window", "/end-of-the-window")
-"""Names that a traced program asks for when the window begins and ends."""
+"""Names that a traced program requests when the window begins and ends."""
 
 
 def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, folder: Path, tell: Tell) -> Results:

@@ -39,7 +39,7 @@ FIGURES = (
     "catalog_wall_making_s",
     "rest_catalog_wall_s",
 )
-"""What is to be answered, above 1 where ours is the faster one; the last four are no quotients."""
+"""The figures, above 1 if the product is the faster one; the last four are not quotients."""
 
 _CATALOG_CALL_S = 0.32
 _APPENDS = 200
@@ -74,7 +74,7 @@ class Answer:
 
 
 Ask = Callable[[Size, Path, Tell], Answer]
-"""Measures one sink, in places of its own below that folder. ServerUnavailableError: its target can't be had."""
+"""Measures one sink, in places of its own below that folder. ServerUnavailableError: its target is unavailable."""
 
 
 def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:

@@ -13,7 +13,7 @@ from benchmarks.workloads.topics import send
 from benchmarks.workloads.typed_records import digests_of
 
 Make = Callable[[Path], Parts]
-"""Makes files below an empty folder, and says what that took."""
+"""Writes files below an empty folder, and returns the costs."""
 
 
 def produced(

@@ -31,7 +31,7 @@ from tests.simulation import world
 
 JOB = "benchmark"
 launch_here = world.launch_here
-"""Where it is differs between trees: `guarded` has it from the tree that it measures."""
+"""Its module differs between trees: `guarded` imports it from the measured tree."""
 
 
 def roots_of(root: Path | str) -> Roots:

@@ -34,7 +34,7 @@ _BYTES = {kind: bytes([place]) for place, kind in enumerate(KINDS)}
 _TAKE = "take"
 
 Wait = Callable[[str], None]
-"""Told the kind of an operation right before it; returns when it may be done."""
+"""Receives the kind of an operation right before it; returns when it may be done."""
 
 _BUCKETS_AT_ONCE = 4
 

@@ -18,7 +18,7 @@ _OPERATIONS = {
     "GetBlockLocations": "read",
     "GetListingOps": "list",
 }
-"""What its activity counts, whichever protocol the request came by."""
+"""Metrics of its activity, for both protocols."""
 _FROM_DATA_NODES = {"SendHeartbeat", "BlockReceivedAndDeleted", "BlockReport", "RegisterDatanode", "VersionRequest"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from distcommit.core.ports import FileSystem
 
 _SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_requests"}
-"""By scheme, where a file system holds what it asks."""
+"""By scheme: the attribute in which a file system holds the object that it calls."""
 
 
 class Counted:

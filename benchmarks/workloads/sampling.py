@@ -27,7 +27,7 @@ from distcommit.spark.launch import SparkLaunch
 Result = TypeVar("Result", bound=msgspec.Struct)
 _EVERY_S = 0.005
 _PLACES = {"commit": ("/core/support/io_batching.py", ""), "sync": ("/engine/reading/ingest.py", "_put_states")}
-"""By file, and by function if it is not the whole file. What is found first, from the innermost frame out, counts."""
+"""By file, and by function if it is not the whole file. The innermost matching frame counts."""
 
 
 @dataclass(frozen=True, slots=True)

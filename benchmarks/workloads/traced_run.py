@@ -24,7 +24,7 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 _WRITES = ("put", "upload", "open", "mkdir", "make_folder", "rename", "link", "unlink", "rmdir", "delete")
 _SYNCS = ("fsync", "fsync_folder", "syncfs")
 FREE = ("close", "write", "fstat")
-"""Calls on an open file: they change and ask nothing that a metadata server holds."""
+"""Calls on an open file, which need no metadata server."""
 _FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
 
 

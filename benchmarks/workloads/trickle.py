@@ -21,13 +21,16 @@ from distcommit.protocol.paths.store import snapshot_manifest_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _EACH_S = 0.05
-"""How often the reader looks whether there is a newer cut."""
+"""Interval at which the reader checks for a newer snapshot."""
 
 _SENT_WITHIN_S = 300
 _TICK_S = 0.1
 _PRODUCERS = 16
-"""How often what is due is sent, and by how many: for each message librdkafka looks through all partitions of its
-producer, and with one of thousands that took a third of a core from who was measured."""
+"""Interval of sends.
+
+For each message librdkafka searches all partitions of its producer. A producer of thousands of partitions took a third
+of a core from the measured processes.
+"""
 
 
 class Trickle:

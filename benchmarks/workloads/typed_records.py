@@ -28,9 +28,9 @@ from distcommit.formats.avro import container_reader
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 NOISE = "noise"
-"""The kind of the tenth record of ten, which a filter takes out."""
+"""The kind of every tenth record, which a filter removes."""
 BATCH_RECORDS = 10_000
-"""As many as the product's Kafka extractor gives at most."""
+"""The largest batch of the product's Kafka extractor."""
 
 JSON_FIELDS = {
     "id": "int64",

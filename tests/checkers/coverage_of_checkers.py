@@ -17,9 +17,9 @@ from distcommit.core.errors import ConfigurationError
 
 PACKAGES = ("protocol", "stores", "steps", "engine")
 _SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}
-"""What part of the time each checker has."""
+"""Share of the time for each checker."""
 _NEVER = (r"case _:\n\s+assert_never\(", r"assert_never\(", "raise AssertionError")
-"""Lines that nothing reaches, by their meaning; they are not counted."""
+"""Patterns of unreachable lines, which are not counted."""
 
 
 class Covered(msgspec.Struct, frozen=True):

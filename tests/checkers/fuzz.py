@@ -25,7 +25,7 @@ from tests.checkers.damaged_bytes import INNER, damaged
 from tests.golden.stored_bytes import READERS, Reader
 
 _MEMORY_BYTES = 1 << 30
-"""How much more than it has the reading process may ask for."""
+"""Additional memory that the reading process may allocate."""
 _INPUT_S = 20
 _START_S = 120
 _FAILURES_KEPT = 50

@@ -26,7 +26,7 @@ from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
 ELSEWHERE = ("tests/unit/pipeline/test_flow.py", "tests/golden/test_golden.py")
-"""Beside the packages' own tests."""
+"""Tests that run beside the packages' own."""
 
 SCENARIOS = (
     "second-run",
@@ -37,7 +37,7 @@ SCENARIOS = (
     "checkpoint",
     "partial-success",
 )
-"""What is crashed: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
+"""Histories to crash: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
 
 
 class Budgets(msgspec.Struct, frozen=True):
@@ -47,15 +47,15 @@ class Budgets(msgspec.Struct, frozen=True):
     interleave_s: float = 4
     faults_s: float = 4
     unit_limit_s: float = 60
-    """Beyond it a unit test is taken for hung."""
+    """A unit test beyond this time counts as hung."""
     unit: tuple[str, ...] = ("protocol", "steps", "stores", "engine")
-    """Whose unit tests are run."""
+    """Packages whose unit tests run."""
 
 
 REACHED = "reached.json"
-"""What the tests came to on the sound product, in the folder of its copy."""
+"""Reached lines of the tests on the sound product, in the folder of its copy."""
 _RECORDING = 4
-"""How much longer a unit test may take while that is noted."""
+"""Factor on a unit test's time while reached lines are recorded."""
 
 
 def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[str] = ()) -> None:

@@ -35,12 +35,12 @@ from tests.checkers.reaching_tests import Reached
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
 KNOWN = Path(__file__).parent / "noticed_late.json"
-"""By mutant, the unit test that has noticed it, of those that took long: it is tried before all others."""
+"""By mutant: the unit test that noticed it, if that took long; it is tried before all others."""
 _LONG_S = 10
 _BESIDE = ("pyproject.toml", "conf")
 FULL = Budgets()
 _WALL_S = 3600
-"""A kill suite that has not ended by then hangs, whatever else runs on this machine."""
+"""A kill suite beyond this time counts as hung, whatever the load of this machine."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

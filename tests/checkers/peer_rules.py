@@ -249,7 +249,7 @@ class JobCommitPublishes(TaskCommitPublishes):
 
 
 SOUND: tuple[Program, ...] = (CommitSequences(), OffsetsInNames())
-"""In these nothing may be found."""
+"""Programs in which nothing may be found."""
 
 PROGRAMS: tuple[Program, ...] = (
     StoreInPlace(),

@@ -32,7 +32,7 @@ from tests.simulation.explore import Crash
 from tests.simulation.simulated_posix import SimulatedPosix
 
 _BEFORE, _END, _LATER = 2, 6, 8
-"""How many records there are in an undisturbed run, in the next one, which crashes, and when recovery begins."""
+"""Records after an undisturbed run, after the next one, which crashes, and at the beginning of recovery."""
 _BOUND, _SAMPLES = 8, 20
 _RECOVERIES = 3
 _RUN_ID = re.compile(r"[0-9a-f]{32}")

@@ -37,9 +37,9 @@ from tests.checkers.reach import NAMES, Reached, aimed, measured, play_again, ra
 BUDGET_S = 15.0
 """Processor time for one fault's first search; the second one has twice as much, and so on."""
 _HANGS_S = 60.0
-"""What takes longer than this for one history does not end."""
+"""A history beyond this time counts as endless."""
 _TESTS_HANG_S = 600.0
-"""Nor do the tests of a fault."""
+"""Time limit for the tests of a fault."""
 _fork = multiprocessing.get_context("fork")
 _Answer = TypeVar("_Answer")
 

@@ -20,7 +20,7 @@ _OWN = (
     *("-x", "-q", "-m", "not slow and not long", "-o", "faulthandler_timeout=0"),
     *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
 )
-"""A process that was forked has no thread of the fault handler to end."""
+"""A forked process has no thread of the fault handler to end."""
 
 
 class _First:

@@ -19,18 +19,17 @@ from tests.simulation.programs import PROGRAMS
 from tests.simulation.scenarios import SCENARIOS
 
 _PLAYED = {"explore": 4, "interleave": 16, "faults": 33, "unsynced": 99}
-"""How many histories of each name are looked at: of kinds of faults about one of each scenario, of syncs that fail
-three."""
+"""Histories of each name to measure: of kinds of faults about one of each scenario, of failing syncs three."""
 _TELLING = 0.25
-"""Histories that come to a place are worth to be played again first if they are no larger part than this of all."""
+"""Histories that reach a place are played again first only if they are at most this share of all."""
 _FAVOURED = 2
-"""How many histories names of the first group have for each one that all names have in turn."""
+"""Histories of names in the first group for each one that all names have in turn."""
 NAMES: dict[str, Sequence[str]] = {
     "explore": [*SCENARIOS, *PROGRAMS],
     "interleave": [*CASTS],
     "faults": fault_orders.LANES,
 }
-"""What each checker may choose from: scenarios and programs, casts, kinds of histories."""
+"""Names that each checker may choose: scenarios and programs, casts, kinds of histories."""
 
 
 class Played(msgspec.Struct, frozen=True):

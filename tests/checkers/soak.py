@@ -77,7 +77,7 @@ class Strike:
 
 
 _PASSING = [Strike("executor", False), Strike("worker", False), Strike("jvm", True), Strike("executor", True)]
-"""What a run survives."""
+"""Strikes that a run survives."""
 _ENDING = [
     Strike("driver", False),
     Strike("jvm", False),
@@ -85,7 +85,7 @@ _ENDING = [
     Strike("all", True),
     Strike("worker", True),
 ]
-"""What ends it, or leaves it to wake beside the next one."""
+"""Strikes that end a run, or let it wake beside the next one."""
 
 
 class Place:

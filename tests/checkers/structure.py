@@ -18,7 +18,7 @@ import distcommit
 
 _PRODUCT = Path(distcommit.__file__).parent
 _LEFT_OUT = ("testing", "app/demo")
-"""Packages that are not counted as product: what users test with, and the demonstration."""
+"""Packages that do not count as product: test helpers for users, and the demonstration."""
 SMALL = 40
 """A module with fewer lines counts as small."""
 
@@ -116,7 +116,7 @@ converters: [{{type: json, fields: {{number: int64}}}}]
 paths: {{store: {folder}/store, staging: {folder}/staging, output: {folder}/out}}
 spark: {{conf: {{spark.python.worker.reuse: 'false'}}}}
 """
-"""Workers end after their task: one that is killed with its daemon would not report what it executed."""
+"""Settings that let workers end after their task: a worker killed with its daemon would not report what it executed."""
 
 
 def executed() -> Executed:

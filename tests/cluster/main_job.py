@@ -30,7 +30,7 @@ from tests.jobs.victims import find
 _END_S = 3600.0
 _WORKER_AWAY_S = 5.0
 _POLL_S = 1 / 1500
-"""For each topic: a look at the logs costs, and must not come when all is over."""
+"""For each topic: reading the logs costs time, and must not happen after the run's end."""
 
 
 class Size(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from distcommit.core.errors import CutGoneError, NotSettledError
 from tests.cluster.timing import Say
 
 RECORDS, FILES = 6, 2
-"""Of a batch of a dataset."""
+"""Records in a batch of a dataset."""
 Batches = dict[int, int]
 """Records by batch."""
 

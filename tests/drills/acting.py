@@ -12,7 +12,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 
 FLAG = "act"
-"""A file in the drill's folder: the next task whose records are checked acts."""
+"""Flag file in the drill's folder: the next task whose records are checked acts."""
 
 
 def moves_away(folder: Path, what: str, *, leaves_file: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from distcommit.cli.main import commands_by_name
 
 PACKAGE = Path(distcommit.__file__).parent
 GAP = "…"
-"""Stands in a text for what is put into it when it is printed."""
+"""Placeholder in a text for its variable parts."""
 _WAYS = r"(?:retry|accept|abandon|restart)"
 
 

@@ -25,7 +25,7 @@ from tests.drills.registry import drill
 from tests.drills.targets import NAME, SqliteTables
 
 _OUT_OF_ORDER = "out-of-order"
-"""A file beside the database: as long as it is there, no stamp can be given."""
+"""Flag file beside the database: while it exists, no stamp can be created."""
 
 
 class Rows(SqliteTables):
@@ -211,7 +211,7 @@ class Stamp(CommitStep):
         number, text = row
 """,
 }
-"""Modules of a custom sink: the one that has sealed, one whose step is gone, and one whose step reads other rows."""
+"""Modules of a custom sink: the original, one without the step, and one whose step reads other rows."""
 
 
 def _install(folder: Path, version: str) -> None:

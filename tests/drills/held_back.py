@@ -13,7 +13,7 @@ from tests.drills.registry import drill_of
 from tests.drills.targets import SqliteTables
 
 _PUBLISHED = 5
-"""How many records of each dataset are published before a run fails."""
+"""Records of each dataset that are published before a run fails."""
 
 
 def _topic(value: bytes) -> str:

@@ -18,7 +18,7 @@ from tests.servers.kafka import KafkaServer
 
 _TOPICS = ["kept", "struck"]
 _OPEN_MS = 900_000
-"""How long Kafka lets a transaction be open at most."""
+"""Kafka's limit on the duration of a transaction."""
 _WAIT_S = 60.0
 
 

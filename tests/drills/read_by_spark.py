@@ -27,7 +27,7 @@ from distcommit import Job
 assert Job.from_file("job.yaml").run().succeeded
 """,
 }
-"""Programs that are started in the job's folder: two that call its source by themselves, and one that calls Job.run."""
+"""Programs in the job's folder: two that call its source directly, and one that calls Job.run."""
 
 
 def _put(situation: Here, dataset: str) -> None:

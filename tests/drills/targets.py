@@ -23,7 +23,7 @@ from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
 from tests.servers.postgresql import PostgresServer
 
 NAME = "a"
-"""The dataset whose table is changed, and the table."""
+"""The dataset whose table is changed, and the table's name."""
 LEDGER = "distcommit_ledger"
 
 

@@ -14,7 +14,7 @@ from tests.drills.registry import drills
 from tests.servers.spark_start import start_cheaply
 
 _OFTEN = ("full-disk", "pending-dataset")
-"""Held in every run of slow tests: some of the quickest. All others together take minutes."""
+"""Run with all slow tests: some of the quickest. The others together take minutes."""
 
 
 def run_one(name: str, folder: Path) -> None:

@@ -15,7 +15,7 @@ from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit
 
 BATCH = "batch"
-"""How many records come at once: an option of the job's, unless a work unit has a property of that name."""
+"""Records of a batch: an option of the job, unless a work unit has a property of that name."""
 
 
 class FailingSource(Source):

@@ -35,9 +35,9 @@ from tests.unit.formats.test_avro_containers import file_of
 
 RECORDS = 50
 MAX_RUN_S = 60
-"""Processor time of all Python workers in one run."""
+"""Bound on the processor time of all Python workers in one run."""
 MAX_WORKER_BYTES = 1 << 29
-"""Of one Python worker, which has less than 250 MB with all libraries loaded."""
+"""Bound on one Python worker, which has less than 250 MB with all libraries loaded."""
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}
 JSON_ORDER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 PROTO_ORDER = 'syntax = "proto3"; message Order { int64 n = 1; }'

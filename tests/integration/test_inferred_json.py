@@ -22,7 +22,7 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 JSON = {"type": "json", "keep_column": False}
 OWN = {**JSON, "datasets": [{"match": "p*", "evolution": "pin"}]}
 Records = dict[int, list[dict[str, Any]]]
-"""By partition."""
+"""Records by partition."""
 
 
 def send(job: KafkaJob, topic: str, records: Records) -> None:

@@ -21,7 +21,7 @@ from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path) -> Path:

@@ -22,7 +22,7 @@ FLOW: dict[str, Any] = {
     "commit": {"policies": [{"datasets": ["bad.*"], "policy": "partial"}]},
 }
 BAD = BATCH_RECORDS + 500
-"""Which record of a topic fails its work unit: it is in the second batch."""
+"""The record of a topic that fails its work unit: it is in the second batch."""
 
 
 def produce(job: KafkaJob, topic: str, records: int, bad: int = -1) -> None:

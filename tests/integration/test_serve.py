@@ -24,7 +24,7 @@ from tests.unit.app.job_file.test_alerts import script
 JOBS = ("first", "second")
 NAMES = [f"dataset-{number:02d}" for number in range(12)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **changes: Any) -> Path:

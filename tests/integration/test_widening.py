@@ -30,7 +30,7 @@ from tests.servers.postgresql import PostgresServer
 ROWS = 20
 WIDE = 2**40
 TENTH = 0.1
-"""No float of 32 bits is this one."""
+"""A value that no 32-bit float equals."""
 Row = tuple[int, int, float, str | None]
 
 

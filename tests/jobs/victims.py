@@ -12,7 +12,7 @@ from typing import Literal
 from distcommit.app.demo.kill import RunProcess
 
 Role = Literal["all", "driver", "jvm", "executor", "worker"]
-"""All of a run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""
+"""The whole run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""
 
 _DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
     "org.apache.spark.deploy.SparkSubmit",

@@ -113,4 +113,4 @@ def records_without_right(offset: int) -> int:
 
 
 MODEL_FLOWS = ((model_flow, records_of), (flow_of_formats, records_of), (without_right, records_without_right))
-"""Flows, and how many records of the one at an offset each publishes."""
+"""Flows, with the number of records that each publishes for an offset."""

@@ -19,7 +19,7 @@ _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencie
 _POMS = Path(__file__).parent / "maven"
 
 NO_NEWER_JAVA = "no newer Java is installed"
-"""Why a server is not there that needs another than the product: Debian has none."""
+"""Why a server that needs a newer Java is unavailable: Debian has none."""
 
 
 def cache_folder() -> Path:
@@ -41,9 +41,7 @@ def jars(server: str) -> Path:
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise ServerUnavailableError(
-            f"{server} comes by Maven, and mvn is not on PATH (Debian: apt-get install maven)"
-        )
+        raise ServerUnavailableError(f"{server} comes by Maven, and mvn is not on PATH (Debian: apt-get install maven)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (
         open(folder.parent / ".maven-lock", "w", encoding="utf-8") as lock,

@@ -35,7 +35,7 @@ class KafkaServer(Server):
     """
 
     user, password = "reader", "correct-horse-battery"
-    """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
+    """User of `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
     def __init__(self, brokers: int = 1, heap_mb: int = 512, *, for_long: bool = False, lossy: bool = False) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from distcommit.stores.snapshots.snapshots import SnapshotManifest, valid_manife
 from distcommit.stores.state.job_store import JobStore
 
 Seen = Mapping[str, tuple[int, int, int]]
-"""By dataset: its done epoch, how many records are live, and how many its watermark has passed."""
+"""By dataset: its done epoch, its live records, and the records below its watermark."""
 
 
 def datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:

@@ -15,8 +15,7 @@ _DECODERS = (
     (plans, "decode_plan", 5_000),
     (task_states, "decode_task_states", 5_000),
 )
-"""Who asks for what, and how many answers are kept. Each says the same of the same bytes, in values that nobody
-changes."""
+"""Cached decoders, and the sizes of their caches. Each returns equal, immutable values for equal bytes."""
 
 
 @contextmanager

@@ -37,12 +37,12 @@ from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.simulated_posix import SimulatedPosix
 
 _BOUND = 5
-"""All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
+"""All subsets of up to this many unsynced effects are tried; beyond it a documented selection (`after_power_loss`)."""
 _SAMPLES = 6
 
 Part = TypeVar("Part")
 History = tuple[str, str]
-"""As `--replay` takes it, and what is wrong after it, if anything."""
+"""A history as `--replay` takes it, and its violation, if any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,19 +55,20 @@ TIMES: dict[str, Callable[[SimulatedClock], None]] = {
     "back": lambda clock: clock.jump(-_DAY_S),
 }
 REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
-"""A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
+"""A storage that refuses all changes, or all that take space, from there on: the errno, and the calls that it
+serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
 PEOPLE = {program.name: program for program in BY_HAND}
 NAMES = [*SCENARIOS, *PEOPLE]
-"""What histories are of."""
+"""Subjects of histories."""
 UNSYNCED = "unsynced"
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _POWER_LOSSES = 4
-"""How many power losses are tried, of one history, before all is over."""
+"""Power losses that are tried before the end of one history."""
 CRASHES = 4
-"""How many places a power loss after a fault is tried at, of one history."""
+"""Places of a power loss after a fault that are tried in one history."""
 
 
 def replay(history: str) -> str:

@@ -24,7 +24,7 @@ from tests.simulation.scenarios import SCENARIOS
 
 _HOWS = {"once": "", "ever": "+", "lost": " lost"}
 LANES = (*_HOWS, "dark", UNSYNCED, *REFUSING, "damage", "chain")
-"""Kinds of histories that there are of every name; of scenarios there is "time", too."""
+"""Kinds of histories that every name has; scenarios have "time", too."""
 
 
 def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, object]:

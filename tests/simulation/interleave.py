@@ -43,7 +43,7 @@ from tests.simulation.simulated_posix import SimulatedPosix
 TROUBLES = ("", "slow", "full", "bad", "lost", "killed")
 _WRITES = frozenset({"open_new", "write", "mkdir", "link", "rename_noreplace"})
 _UNSEEN = frozenset({"close", "fstat", "write", "realpath"})
-"""Operations of one actor that no other can tell."""
+"""Operations of one actor that no other actor can observe."""
 _EVER = 1_000_000
 
 

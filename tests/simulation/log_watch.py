@@ -39,7 +39,7 @@ from distcommit.stores.state.job_store import JobStore
 from tests.models.log_model import LogModel
 
 ANOTHERS_ID = "00112233445566778899aabbccddeeff"
-"""The writer of records that programs leave as somebody else's, which need not be valid where they stand."""
+"""The writer of foreign records, which need not be valid at their place."""
 Placed = tuple[int, Segment]
 _BY_PEOPLE = (ByHand, SetWatermark, SetWatermarks)
 _OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)

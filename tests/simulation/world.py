@@ -47,7 +47,7 @@ from tests.simulation.simulated_hdfs import SimulatedHdfs
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
 FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
-"""A work unit makes as many files as it has records."""
+"""A work unit writes a file for each record."""
 _SWEPT = (RUNS, SNAPSHOTS, SNAPSHOT_DELTAS)
 
 

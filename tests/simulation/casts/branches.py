@@ -16,7 +16,7 @@ from tests.simulation.casts.parts import Cast, violation_of
 from tests.simulation.simulated_posix import SimulatedPosix
 
 Places = Callable[[str, int], Iterable[str]]
-"""Where the record of a value, at an offset, is published: names of branches and error branches, each as often."""
+"""Places of a value's record at an offset: names of branches and error branches, with repetitions."""
 
 
 def _live(store: JobStore) -> dict[str, list[str]]:

@@ -83,7 +83,7 @@ _TURNING_AWAY = World(
     flow=TurningAway(frozenset({"a/0/1", "a/1/0"}), branches={**_OF_RIGHT, LEFT: frozenset({"a/0/2", "b/0/0"})})
 )
 _MENDED = World(flow=TurningAway(frozenset({"a/1/0"}), branches=_OF_RIGHT))
-"""One that all branches and one that the right turned away are turned away again."""
+"""One record that all branches reject, and one that `right` rejects, are rejected again."""
 
 
 def _mended_places(value: str, _: int) -> tuple[str, ...]:

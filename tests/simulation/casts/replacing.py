@@ -53,7 +53,7 @@ _MORE_OF_A = ModelSource({"a": _THIRD.datasets["a"], "b": _SECOND.datasets["b"]}
 _IN_TURN = tuple(
     ModelSource({"a": ModelDataset({"0": first, "1": second})}) for first, second in ((1, 1), (1, 2), (2, 2), (3, 3))
 )
-"""What there is at each run: one partition grows, then the other one, then both."""
+"""The source at each run: one partition grows, then the other one, then both."""
 _FOLDER = World(files=FileSink(compression="none", publish="replace"))
 _PARTITIONS = World(
     files=FileSink(compression="none", publish="replace_partitions", partition_by=FieldPartition(field="partition"))

@@ -139,7 +139,7 @@ NAMED = {
     "partition": _Topics({name: ModelDataset({name[-1]: 2}) for name in ("t@0", "t@1", "u@0")}),
     "topic": _Topics({"t": ModelDataset({"0": 3, "1": 3}), "u": ModelDataset({"0": 3})}),
 }
-"""By how its datasets are named, what a job reads."""
+"""A job's source by the naming of its datasets."""
 NAMED_BY = "source.dataset"
 
 

@@ -30,7 +30,7 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 _WORLD = World()
 _MORE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
 _EFFECTS = (1, 2, 3)
-"""After how many changes of files an act dies, beside the explorer's own crashes."""
+"""Numbers of file changes after which an act dies, beside the explorer's own crashes."""
 
 
 def _half_done(*, quarantined: bool) -> SimulatedPosix:

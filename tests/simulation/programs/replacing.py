@@ -48,7 +48,7 @@ _PARTITIONS = replace(_FOLDER, files=_BY_PARTITION)
 _BEFORE = replace(_FOLDER, flow=TurningAway(frozenset({"a/0/1", "a/0/3", "a/0/4", "b/0/4"})))
 _NOW = replace(_FOLDER, flow=TurningAway())
 _Live = dict[str, dict[str, list[tuple[int, int]]]]
-"""By dataset and partition, the offsets that are live: from, and to before."""
+"""By dataset and partition: ranges of live offsets, without their ends."""
 
 
 def _seen(world: World, *steps: ModelSource) -> _Live:

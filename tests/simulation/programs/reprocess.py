@@ -22,7 +22,7 @@ _SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 2}, units=2), "b": ModelD
 _MORE = ModelSource({"a": ModelDataset({"0": 5, "1": 2}), "b": ModelDataset({"0": 2})})
 _BEFORE = World(max_attempts=1, flow=TurningAway(frozenset({"a/0/1", "a/0/2", "a/1/0", "b/0/1"})))
 _NOW = replace(_BEFORE, flow=TurningAway(frozenset({"a/1/0", "b/0/1"}), frozenset({"a/0/2"})))
-"""Of what was turned away of dataset a, one is good now, one is dropped on purpose, one is turned away again."""
+"""Of dataset a's rejected records one is good now, one is filtered, one is rejected again."""
 _FIXED = replace(_BEFORE, flow=TurningAway())
 
 
