@@ -294,7 +294,7 @@ _QUESTIONS: dict[tuple[str, ...], Ask] = {
     ("delta_over_append", "delta_over_append_without_bounds"): delta,
     ("iceberg_records_per_s",): iceberg_json,
 }
-"""Functions by the figures that they answer."""
+"""Question functions by their figures."""
 
 
 def sinks(size: Size, folder: Path, tell: Tell, only: frozenset[str] = frozenset()) -> Results:

@@ -57,7 +57,7 @@ def test_calls_of_a_trace_are_on_files_below_the_folder_or_to_the_broker() -> No
     assert calls_of(trace, "/data", "127.0.0.1:9092") == (2, 1)
 
 
-def test_processor_time_is_of_processes_that_are_there() -> None:
+def test_processor_time_counts_live_processes() -> None:
     before = cpu_seconds([os.getpid(), 1 << 30])
     began = time.process_time()
     while time.process_time() - began < 0.1:

@@ -62,7 +62,7 @@ def test_inexact_copy_is_not_a_sample(copied: list[bytes], tmp_path: Path) -> No
         check("plain", topics, tmp_path)
 
 
-def test_where_a_drain_spends_its_time(tmp_path: Path) -> None:
+def test_sampled_drain_reports_seconds_by_part(tmp_path: Path) -> None:
     (tmp_path / "sampled").mkdir()
     settings = ingested(Shape(300, 4, 4), tmp_path / "tree", 1, LocalFileSystem())
     assert Sampled(drain_partition, str(tmp_path / "sampled"))(settings, 0).counts.datasets_published == 300

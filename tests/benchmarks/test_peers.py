@@ -99,7 +99,7 @@ def test_set_clock_applies_to_its_processes_alone(tmp_path: Path) -> None:
     assert waited == "True"
 
 
-def test_files_that_are_hidden_are_not_seen(tmp_path: Path) -> None:
+def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
     seen = write(tmp_path, 0, 0)
     for hidden in (tmp_path / "_spark_metadata", tmp_path / ".staging"):
         hidden.mkdir()
@@ -268,7 +268,7 @@ def test_lost_answer_pattern_matches_only_requests_of_peers(asks_for: int, clien
     assert re.search(ASKED_BY_PEERS, b"more of a batch " + request, re.DOTALL) is None
 
 
-def test_a_proxy_outlives_a_server_that_is_away() -> None:
+def test_proxy_outlives_a_stopped_server() -> None:
     (port,) = free_ports(1)
     with LossyProxy(port) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as refused:

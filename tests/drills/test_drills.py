@@ -25,7 +25,7 @@ def run_one(name: str, folder: Path) -> None:
     assert result.resolved, result
 
 
-def test_each_drill_names_remedies_that_are_printed() -> None:
+def test_each_drill_declares_remedies_that_the_product_can_print() -> None:
     lines = [remedy.line for remedy in remedies()]
     named = [(name, fragment) for name, drill in drills().items() for fragment in drill.remedies]
     assert not [each for each in named if not any(each[1] in line for line in lines)]
@@ -51,7 +51,7 @@ def test_each_remedy_that_the_product_can_print_has_a_drill() -> None:
     assert not [remedy.line for remedy in remedies() if not any(fragment in remedy.line for fragment in proven)]
 
 
-def test_a_drill_that_did_not_see_its_remedy_is_not_resolved() -> None:
+def test_drill_without_its_printed_remedy_is_not_resolved() -> None:
     problem_line = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
     assert unproven(["JOB_PAUSED"], Drilled(seen=[problem_line])) == []
     assert unproven(["JOB_PAUSED"], Drilled(seen=["something else", "RUN_FAILED: JOB_PAUSED"])) == ["JOB_PAUSED"]

@@ -62,7 +62,7 @@ def test_unknown_url_scheme_is_refused_with_the_known_schemes(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_safe_mode_permissions_and_quotas(
+def test_safe_mode_permissions_and_quotas_are_clear_errors_and_the_output_is_exact(
     tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Safe mode, permissions and quotas hit a job in turn; its output is exact in the end."""
@@ -99,9 +99,7 @@ def test_safe_mode_permissions_and_quotas(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_raised(
-    tmp_path: Path, hdfs_server: HdfsServer
-) -> None:
+def test_output_quota_is_reported_as_an_outage_until_it_is_raised(tmp_path: Path, hdfs_server: HdfsServer) -> None:
     with job_on(tmp_path, hdfs_server.authority, replay={"max_attempts": 1}) as job:
         job.run()
         job.produce(2)
@@ -123,7 +121,7 @@ def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_rais
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
+def test_lost_data_node_leaves_the_output_exact(tmp_path: Path, hdfs_server: HdfsServer) -> None:
     """Half of the DataNodes are lost, and the NameNode detects it only after minutes."""
     with job_on(tmp_path, hdfs_server.authority) as job:
         job.run()
@@ -141,7 +139,7 @@ def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_name_node_that_is_standing_by(
+def test_standby_name_node_is_a_clear_error_after_the_configured_retries(
     tmp_path: Path, hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client retries for three minutes unless the Hadoop configuration sets another limit."""

@@ -243,7 +243,7 @@ def test_limits_keep_a_backlog_from_starving_other_datasets(tmp_path: Path, spar
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["earliest", "latest", "2023-11-16T00:00:00Z"])
-def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None:
+def test_start_setting_selects_the_first_offset(tmp_path: Path, spark: SparkSession, start: str) -> None:
     """The mock broker has no offsets by time: a time then means the end, as on a broker without newer records."""
     with kafka_job(tmp_path, {"a": 1}, source={"start": start}) as job:
         job.produce(6)
@@ -254,7 +254,7 @@ def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None
         assert job.audit().exact
 
 
-def test_partitions_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> None:
+def test_partitions_are_published_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> None:
     sink = {"format": "avro", "partition_by": {"granularity": "hour", "time_zone": "America/New_York"}}
     with kafka_job(tmp_path, {"a": 3}, source={"dataset": "partition"}, sink=sink) as job:
         job.produce(5, days=2)
@@ -265,7 +265,7 @@ def test_partitions_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> 
         job.assert_exact()
 
 
-def test_dataset_names_with_anything_in_them(tmp_path: Path, spark: SparkSession) -> None:
+def test_dataset_names_with_any_characters_are_published(tmp_path: Path, spark: SparkSession) -> None:
     names = ["a/b", "..", "../up", "with space", "a:b", "ünïcødé", ".hidden", "_under", "x" * 300, "per%cent"]
     options = {"names": names}
     (tmp_path / "job.yaml").write_text(

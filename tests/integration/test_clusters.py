@@ -51,7 +51,7 @@ def until_it_commits(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_worker_lost_in_mid_commit(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+def test_worker_lost_in_mid_commit_leaves_the_run_exact(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """SIGKILL hits a worker with its executor and their Python workers; the same run ends exactly."""
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, spark=on(spark_cluster)) as job:
         job.produce(4, days=3)
@@ -107,7 +107,7 @@ def test_a_speculative_twin_reads_and_commits_beside_the_task(tmp_path: Path, sp
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_executors_that_come_and_go(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+def test_dynamically_allocated_executors_leave_the_run_exact(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """Dynamic allocation ends idle executors between the Spark jobs of a run and requests new ones."""
     conf = {
         "spark.dynamicAllocation.enabled": "true",
@@ -138,7 +138,7 @@ def python_without_distcommit(folder: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_executors_without_the_package_are_an_error_with_a_remedy(tmp_path: Path) -> None:
     """Nothing is read, and the next run, whose executors have the package, is exact."""
     python = python_without_distcommit(tmp_path)
     with kafka_job(tmp_path, {"a": 1}) as job:
@@ -155,7 +155,7 @@ def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_package_travels_with_the_job(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+def test_package_is_sent_to_executors_with_the_job(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """Executors have the dependencies of the package and receive the package itself as a zip."""
     package = shutil.make_archive(str(tmp_path / "distcommit"), "zip", PACKAGE_ROOT, "distcommit")
     spark = on(spark_cluster, **{"spark.submit.pyFiles": package})
@@ -167,7 +167,7 @@ def test_the_package_travels_with_the_job(tmp_path: Path, spark_cluster: SparkCl
 
 
 @pytest.mark.slow
-def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
+def test_main_job_is_exact_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
     """A client without a JVM runs the same job; its number of tasks must be set."""
     with kafka_job(tmp_path, TOPICS, spark={"remote": spark_connect.remote}) as job:
         job.produce(3, days=2)
@@ -181,7 +181,9 @@ def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
+def test_connect_client_killed_in_mid_commit_is_exact_after_the_next_run(
+    tmp_path: Path, spark_connect: SparkConnectServer
+) -> None:
     """The killed client's tasks continue at the server beside those of the next run."""
     spark = {"remote": spark_connect.remote, "partitions": 4}
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, spark=spark) as job:
@@ -196,7 +198,7 @@ def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: Sp
 
 
 @pytest.mark.slow
-def test_without_a_connect_server(tmp_path: Path) -> None:
+def test_missing_connect_server_is_a_clear_error(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, spark={"remote": "sc://127.0.0.1:9", "partitions": 1}) as job:
         code, _, errors = job.cli("run")
         assert code == 2

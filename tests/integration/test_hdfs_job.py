@@ -16,7 +16,7 @@ from tests.servers.lossy_proxy import LossyProxy
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["hdfs", pytest.param("webhdfs", marks=pytest.mark.long)])
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, hdfs_server: HdfsServer, scheme: str
 ) -> None:
     """The NameNode renames staged files, the run does not receive the answer, and is killed."""

@@ -500,7 +500,7 @@ def test_a_message_larger_than_the_fetch_limit_stops_its_topic_alone(
     assert job.audit().exact
 
 
-def test_one_topic_in_two_jobs_is_read_by_each_on_its_own(
+def test_topic_in_two_jobs_is_read_independently_by_each(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     topic = topics.make("shared")

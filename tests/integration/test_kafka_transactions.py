@@ -77,7 +77,7 @@ def test_librdkafkas_mock_broker_neither_fences_nor_isolates(mock: str) -> None:
     assert values(mock, "topic") == [b"a zombie's", b"newer", b"undone"]
 
 
-def test_librdkafkas_mock_broker_forgets_what_is_above_five_megabytes(mock: str) -> None:
+def test_librdkafkas_mock_broker_drops_records_above_five_megabytes(mock: str) -> None:
     """On this broker the source still reports a low offset of zero."""
     producer = Producer({"bootstrap.servers": mock, "log_level": 0})
     for _ in range(80):

@@ -24,7 +24,7 @@ LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spar
 
 
 @pytest.mark.slow
-def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path: Path) -> None:
+def test_commit_steps_run_in_all_executors_and_never_in_the_driver(tmp_path: Path) -> None:
     """System calls are traced: the driver's Python and JVM rename or link nothing below the output root but run
     markers."""
     if shutil.which("strace") is None:
@@ -65,7 +65,7 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
 
 
 @pytest.mark.slow
-def test_commit_overlaps_ingest(tmp_path: Path) -> None:
+def test_datasets_are_committed_while_others_are_ingested(tmp_path: Path) -> None:
     """With one of 100 datasets held, the other 99 are published before the run ends."""
     release = tmp_path / "release"
     (tmp_path / "job.yaml").write_text(
@@ -177,7 +177,7 @@ print(json.dumps({"peak": peak, "published": result.totals.datasets_published, "
 @pytest.mark.parametrize(
     "many", [2000, pytest.param(5000, marks=pytest.mark.long)], ids=["two_thousand", "five_thousand"]
 )
-def test_thousands_of_datasets_and_a_driver_that_does_not_grow(tmp_path: Path, many: int) -> None:
+def test_driver_memory_does_not_grow_with_thousands_of_datasets(tmp_path: Path, many: int) -> None:
     """The driver's Python memory grows by at most 300 bytes for each dataset from 500 on, listing included."""
     peaks: dict[int, int] = {}
     for datasets in (500, many):

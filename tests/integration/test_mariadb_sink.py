@@ -157,7 +157,7 @@ def test_unexpected_value_change_is_detected_by_the_server_s_warnings(
     assert target.rows("bad") == []
 
 
-def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
     naive = now.replace(tzinfo=None)
     columns: dict[str, tuple[pa.Array, Any]] = {
@@ -240,7 +240,7 @@ def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> No
 # -- modes
 
 
-def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
+def test_upsert_uses_its_keys_and_no_other_index(target: Target) -> None:
     """ON DUPLICATE KEY by itself changes the row of another key that has an equal value in another index."""
     target.sql(
         "CREATE TABLE two (n bigint PRIMARY KEY, other bigint UNIQUE)",
@@ -486,7 +486,7 @@ def test_full_server_keeps_nothing_of_the_refused_dataset_and_takes_the_others(t
 
 
 @pytest.mark.parametrize("flushed", [0, 2])
-def test_a_server_that_commits_before_it_is_on_disk_is_refused(target: Target, flushed: int) -> None:
+def test_server_that_confirms_commits_before_they_are_durable_is_refused(target: Target, flushed: int) -> None:
     sink = target.sink()
     target.sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flushed}")
     try:

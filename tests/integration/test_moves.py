@@ -59,7 +59,7 @@ class TestStoreOlderThanItsOutput:
             assert job.run()["succeeded"]
             job.assert_exact()
 
-    def test_a_lost_store_is_made_anew_from_the_files(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_lost_store_is_rebuilt_from_the_published_files(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 2}) as job:
             for _ in range(2):
                 job.produce(10, days=3)
@@ -93,9 +93,7 @@ class TestStoreOlderThanItsOutput:
             code, report, _ = command("store rebuild", job.path)
             assert (code, report["kind"]) == (3, "ConflictError")
 
-    def test_a_sequence_published_by_half_is_set_aside_and_read_again(
-        self, tmp_path: Path, spark: SparkSession
-    ) -> None:
+    def test_half_published_sequence_is_set_aside_and_read_again(self, tmp_path: Path, spark: SparkSession) -> None:
         """The store is lost right after a kill in mid-commit: only the published files show which files are missing."""
         with kafka_job(tmp_path, {"a": 1, "b": 1}, source={"records_per_work_unit": 5}) as job:
             job.produce(10)
@@ -115,7 +113,7 @@ class TestStoreOlderThanItsOutput:
             run(job, spark)
             job.assert_exact()
 
-    def test_a_gap_in_what_surely_was_whole_is_a_problem_until_a_person_accepts_it(
+    def test_gap_in_a_complete_sequence_is_a_problem_until_an_operator_accepts_it(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
         with kafka_job(tmp_path, {"a": 1}, source={"records_per_work_unit": 5}) as job:
@@ -134,7 +132,7 @@ class TestStoreOlderThanItsOutput:
             audit = job.audit()
             assert (audit.exact, audit.skipped, audit.records) == (True, 5, 15)
 
-    def test_a_damaged_file_is_named_and_nothing_is_written(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_damaged_file_is_named_and_nothing_is_written(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)
@@ -147,7 +145,7 @@ class TestStoreOlderThanItsOutput:
 
 
 class TestTwoJobs:
-    def test_two_jobs_can_not_share_an_output(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_two_jobs_cannot_share_an_output(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)
@@ -157,7 +155,7 @@ class TestTwoJobs:
                 run(job, spark)
             assert files(tmp_path / "output") == published
 
-    def test_two_jobs_can_not_share_their_staging(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_two_jobs_cannot_share_their_staging(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             run(job, spark)
             job.write(job="other", paths={"store": "other-store", "output": "other-output"})
@@ -179,7 +177,7 @@ class TestTwoJobs:
 
 
 class TestMovingHere:
-    def test_a_shadow_run_from_a_consumer_group_goes_on_where_that_is_and_is_compared(
+    def test_shadow_run_continues_at_a_consumer_group_s_offsets_and_is_compared(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
         with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:

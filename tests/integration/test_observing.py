@@ -37,7 +37,7 @@ def scrape(port: int) -> Series:
         return series(answer.read().decode())
 
 
-def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
+def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.prom" for name in ("first", "second")}
     for name, path in files.items():
         jobs = write_job(tmp_path, name, SOURCE, {"names": NAMES}, observing={"metrics_file": str(path)}).parent
@@ -89,7 +89,7 @@ def spans_of(body: bytes) -> list[Any]:
     return [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
 
 
-def test_a_run_is_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
+def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
     with taking() as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "log_file": str(tmp_path / "log.json")}
         path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES}, observing=asked)

@@ -123,7 +123,7 @@ def test_binary_copy_by_itself_misreads_a_float(target: Target) -> None:
     assert target.rows("naive") == [(4609434218613702656,)]
 
 
-def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
     columns: dict[str, tuple[pa.Array, Any]] = {
         "bool": (pa.array([True, None]), True),
@@ -353,7 +353,7 @@ def test_column_used_by_a_view_is_not_widened_and_takes_values_that_fit(target: 
 # -- a target other than the store knows
 
 
-def test_a_table_costs_four_calls_whether_it_is_new_or_not(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_and_existing_tables_cost_four_calls(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """The calls come beside a savepoint and its COPY: a lookup, create and lock, the columns, and the ledger's row.
 
     A run may be the first of thousands of tables, each with a long round trip to the server.

@@ -81,7 +81,7 @@ def test_hostile_names_and_messages_stay_text_on_the_page(browser: Browser, repo
     assert messages == [], "neither an error, nor what its policy refuses"
 
 
-def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report: str) -> None:
+def test_page_is_not_wider_than_a_phone(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
         small = page.evaluate(
@@ -91,7 +91,7 @@ def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report
         assert small == 0
 
 
-def test_on_a_phone_reasons_are_visible_without_scrolling_sideways(browser: Browser, report: str) -> None:
+def test_reasons_are_visible_on_a_phone_without_scrolling_sideways(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
         why = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
         assert why is not None
@@ -102,7 +102,7 @@ def test_on_a_phone_reasons_are_visible_without_scrolling_sideways(browser: Brow
         assert page.evaluate(f"{seen}.length") == 0, "hidden rows take no room"
 
 
-def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str) -> None:
+def test_datasets_are_searched_and_sorted_by_keyboard(browser: Browser, report: str) -> None:
     with shown(browser, report) as page:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to content"

@@ -20,7 +20,7 @@ def _uploads(bucket: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store completes an upload, the run does not receive the answer, and is killed."""

@@ -242,7 +242,7 @@ class TestTakingOver:
             ]
         )
 
-    def test_a_dry_run_touches_neither(self, job: KafkaJob, tmp_path: Path) -> None:
+    def test_dry_run_changes_neither_job(self, job: KafkaJob, tmp_path: Path) -> None:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         code, output = typed(self.command(job, "--dry-run"))
         assert (code, "2 watermarks would be set" in output) == (0, True), output
@@ -257,7 +257,7 @@ class TestTakingOver:
         with JobLock(store.fs, store.roots.store, "r", 30, SystemClock()):
             assert typed(self.command(job))[0] == 3
 
-    def test_a_run_of_the_other_job_that_is_paused_can_seal_nothing_afterwards(self, job: KafkaJob) -> None:
+    def test_paused_run_of_the_other_job_can_seal_nothing_after_the_takeover(self, job: KafkaJob) -> None:
         store = Job.from_file(job.path).open_store(create=False)
         epoch = begin_run(store, "paused")
         for bucket in range(store.buckets):
@@ -267,7 +267,7 @@ class TestTakingOver:
         assert min(fences) > epoch
         assert Job.from_file(job.path).audit().exact
 
-    def test_another_number_of_buckets_is_refused_and_given_by_the_printed_command(
+    def test_other_number_of_buckets_is_refused_and_adopted_by_the_printed_command(
         self, job: KafkaJob, spark: SparkSession
     ) -> None:
         code, output = typed(f"distcommit run {job.path} --set commit.buckets=3")

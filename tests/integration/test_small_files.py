@@ -34,7 +34,7 @@ def work_units(folder: Path, topic: str) -> dict[str, Counter[int]]:
     return counts
 
 
-def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_its_own_watermark(
+def test_multi_work_units_and_split_datasets_keep_a_watermark_for_each_dataset(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     topics = {"many-small": 7, "one-large": 1, "one-small": 1}
@@ -71,7 +71,7 @@ def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_
 
 
 @pytest.mark.slow
-def test_small_partitions_share_one_file_and_a_kill_leaves_all_of_them_to_replay(tmp_path: Path) -> None:
+def test_small_partitions_share_a_file_and_are_replayed_together_after_a_kill(tmp_path: Path) -> None:
     with kafka_job(
         tmp_path,
         {f"t{n}": PARTITIONS for n in range(4)},

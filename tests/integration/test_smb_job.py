@@ -15,7 +15,7 @@ from tests.servers.smb import SmbServer, renaming_request
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, smb_server: SmbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server renames a staged file, the run does not receive the answer, and is killed."""

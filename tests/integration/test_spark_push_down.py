@@ -42,7 +42,7 @@ class Numbers(DataSource):
         return Reader()
 
 
-def test_spark_keeps_what_one_query_has_pushed_down_for_the_next(spark: SparkSession) -> None:
+def test_spark_reuses_a_query_s_pushed_filters_in_the_next_query(spark: SparkSession) -> None:
     spark.dataSource.register(Numbers)
     spark.conf.set(SWITCH, "true")
     try:

@@ -74,7 +74,7 @@ def test_repeated_micro_batch_publishes_nothing_twice(tmp_path: Path, spark: Spa
     assert [path.name for path in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "spools are gone"
 
 
-def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSession) -> None:
+def test_micro_batch_triggers_a_run_of_a_job_with_its_own_source(tmp_path: Path, spark: SparkSession) -> None:
     """A job with a source of its own takes a micro-batch as the signal to read new records there."""
     with kafka_job(tmp_path, {"a": 2}) as job:
         job.produce(5)

@@ -61,7 +61,7 @@ class TellingWriter(DataSourceStreamArrowWriter):
 
 
 @pytest.mark.parametrize("kind", [DataSourceStreamWriter, DataSourceStreamArrowWriter])
-def test_no_state_of_a_writer_is_ever_asked_for_or_given_back(kind: type[DataSourceStreamWriter]) -> None:
+def test_spark_neither_requests_nor_restores_a_streaming_writer_s_state(kind: type[DataSourceStreamWriter]) -> None:
     """This is why a sink's writers have none either (conf/own-parts.md)."""
     assert {name for name in dir(kind) if not name.startswith("_")} == {"write", "commit", "abort"}
 
