@@ -127,7 +127,7 @@ def generated_mutants(root: Path) -> tuple[Mutant, ...]:
             if shape not in programs:
                 programs.add(shape)
                 mutants.append(mutant)
-    return tuple(_told_apart(mutants))
+    return tuple(_numbered(mutants))
 
 
 def diff_of(path: str, before: str, after: str) -> str:
@@ -270,7 +270,7 @@ def _names(node: ast.AST) -> str:
     return " ".join(name for name in mentioned(node) if name != "self")
 
 
-def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
+def _numbered(mutants: list[Mutant]) -> list[Mutant]:
     """Number those whose id equals an earlier one."""
     seen: Counter[str] = Counter()
     numbered = []

@@ -117,7 +117,7 @@ def planted(
     say(f"sound: {sound['attempts']} histories passed in {sound['seconds']} s, in which reach was measured")
     waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in by_checkers)
     waiting.extend(_Aim(f, (), (), seed, budget_s) for f in chosen if f.tests)
-    results = _looked_for(waiting, began + seconds, processes, say)
+    results = _searched(waiting, began + seconds, processes, say)
     return _summed(chosen, results, sound, time.monotonic() - began, seed)
 
 
@@ -150,7 +150,7 @@ def reach_of(
     return all_reached
 
 
-def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
+def _searched(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
     """Yield each fault's result. An unsuccessful search waits for another turn, and then has more time."""
     results: dict[str, Found] = {}
     searches: dict[Connection, tuple[_Aim, _Child]] = {}

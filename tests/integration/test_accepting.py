@@ -39,7 +39,7 @@ class Preparing(Target):
         ((count,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
         return int(count)
 
-    def be_another(self, *, again: bool) -> None:
+    def change_identity(self, *, again: bool) -> None:
         """Give the target's ledger another identity than the store knows, or restore the first one."""
         ledger, change = self.place.named("distcommit_ledger"), "- 1000" if again else "+ 1000"
         self.place.sql(f"UPDATE {ledger} SET epoch = epoch {change} WHERE dataset = 'd0'")
@@ -75,12 +75,12 @@ def test_accepted_dataset_is_rolled_back_at_its_target_by_the_next_run_at_the_la
     text = job.path.read_text()
     for is_away in (False, True):
         job.arrive()
-        target.be_another(again=False)
+        target.change_identity(again=False)
         assert job.run() == 1, job.said()
         (dataset,) = Job.from_file(job.path).status().datasets
         assert dataset.status == "quarantined"
         assert target.prepared() == 1
-        target.be_another(again=True)
+        target.change_identity(again=True)
         if is_away:
             with LossyProxy(target.port) as proxy:
                 port = proxy.port

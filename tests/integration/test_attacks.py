@@ -266,7 +266,7 @@ def test_avro_files_that_claim_a_million_million_records_fail_alone(tmp_path: Pa
 
 
 @contextmanager
-def lists_of_which_one_drips() -> Iterator[str]:
+def lists_with_a_slow_one() -> Iterator[str]:
     """Serve the list `good`, and any other list at one byte a second without an end."""
     ended = threading.Event()
 
@@ -301,7 +301,7 @@ def lists_of_which_one_drips() -> Iterator[str]:
 
 
 def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: SparkSession) -> None:
-    with lists_of_which_one_drips() as url:
+    with lists_with_a_slow_one() as url:
         source = {
             "type": "rest",
             "url": f"{url}/{{dataset}}",

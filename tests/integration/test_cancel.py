@@ -60,7 +60,7 @@ def stored_run(path: Path, status: str, number: int = 0) -> Any:
     return row
 
 
-def command_against_standing_still(path: Path) -> str:
+def printed_stall_command(path: Path) -> str:
     """Return the command that `status` prints once the run's files are an hour old by the file system's clock."""
     assert not [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
     store = path.parent / "store"
@@ -94,7 +94,7 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
         assert stored_run(path, "RUNNING")["ended_ms"] == 0
         if how is None:
             there = published(tmp_path)
-            assert command_against_standing_still(path) == f"distcommit cancel {path}"
+            assert printed_stall_command(path) == f"distcommit cancel {path}"
             result = command("cancel", path, "--json")
             assert (result["ended"], result["runs"][0]["status"]) == (True, "CANCELLED")
             assert published(tmp_path) == there

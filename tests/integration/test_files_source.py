@@ -168,7 +168,7 @@ def columns(folder: Path) -> set[tuple[str, ...]]:
     return {tuple(sorted(f"{f.name} {f.type}" for f in schema if f.name[0] != "_")) for schema in schemas}
 
 
-def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
+def _kill_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """Kill a run in the middle of its commit and return the exit code of the next one."""
     assert killed_in_commit(path, partial(run_of, path, out.name)), "no run was killed in the middle of its commit"
     command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
@@ -205,7 +205,7 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
     arrive("diverts", id="2", name="x")
     for number in range(30):  # so that the commit takes long enough
         arrive(f"more-{number}", id=1, name="x")
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
     reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
     assert set(reasons) == {"stops"}
@@ -243,7 +243,7 @@ def test_unreadable_csv_rows_are_rejected_once_in_spite_of_kills(tmp_path: Path)
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "a.csv").write_text(text)
         os.utime(tmp_path / "in" / name / "a.csv", (NOW_S,) * 2)
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode == 0, done.stderr[-3000:]
     audit = Job.from_file(inbox.path).audit(deep=True)
     assert (audit.exact, audit.records, audit.rejected) == (True, 30 * 80, 30 * 21)
@@ -299,7 +299,7 @@ def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite
     job = yaml.safe_load(inbox.path.read_text())
     job["converters"] = [FLOW["converters"][0]]
     inbox.path.write_text(yaml.safe_dump(job))
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode == 0, done.stderr[-3000:]
     inbox.assert_exact()
     swapped = [f"source.paths={hosts[::-1]}"]

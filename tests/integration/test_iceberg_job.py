@@ -166,7 +166,7 @@ def decided(folder: Path) -> int:
     return sum(isinstance(decode_segment(path.read_bytes(), str(path)).record, Decide) for path in paths)
 
 
-def files_with(folder: Path, dataset: str) -> list[Path]:
+def orphaned_files(folder: Path, dataset: str) -> list[Path]:
     """Return the data files with rows of a dataset that no version of the table references."""
     live, orphaned = live_files(folder), list[Path]()
     for path in (folder / "warehouse").rglob("*.parquet"):
@@ -196,7 +196,7 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
             run.kill()
         catalog.execute("ROLLBACK")
     catalog.close()
-    for file in files_with(tmp_path, "d3"):
+    for file in orphaned_files(tmp_path, "d3"):
         file.unlink()
     assert run_job(path, "run", str(path)) == 1
     assert len(snapshots(tmp_path)) == 1

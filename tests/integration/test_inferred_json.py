@@ -49,7 +49,7 @@ def put(job: KafkaJob, topic: str) -> list[Path]:
     return sorted((job.folder / "store" / "schemas" / topic / "json").glob("0*.json"))
 
 
-def killed_once_columns_are_put(job: KafkaJob) -> int:
+def kill_after_columns_are_stored(job: KafkaJob) -> int:
     """Kill a run as soon as it has stored columns, and return the newest number."""
     with job.start() as run:
         while not run.has_ended and not any(put(job, topic) for topic in job.topics):
@@ -92,7 +92,7 @@ def test_inferred_columns_are_fixed_by_the_first_closed_sequence_for_all_readers
         }
         for topic in job.topics:
             send(job, topic, first)
-        died = killed_once_columns_are_put(job)
+        died = kill_after_columns_are_stored(job)
         unpinned = {topic for topic in job.topics if not schemas(job).get(topic)}
         assert unpinned, "all were done before the kill"
 

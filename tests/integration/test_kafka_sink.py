@@ -195,13 +195,13 @@ def test_committed_messages_of_a_topic_are_counted_and_no_others(target: Target)
 def test_commit_with_a_lost_answer_is_found_in_the_ledger(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[bool] = []
 
-    def loses_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
+    def losing_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
         commit_transaction(producer, *arguments)
         if not lost:
             lost.append(True)
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
 
-    monkeypatch.setattr(CatchableProducer, "commit_transaction", loses_the_first_answer)
+    monkeypatch.setattr(CatchableProducer, "commit_transaction", losing_the_first_answer)
     assert target.commit(target.prepare("a", 1, 1, 2)) == [AlreadyCommitted()]
     assert lost
     assert target.seen("a") == [1, 2]

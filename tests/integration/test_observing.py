@@ -59,7 +59,7 @@ def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
 
 
 @contextmanager
-def taking(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+def post_receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """Serve a web server; yield its URL and the list of posted paths and bodies."""
     posted: list[tuple[str, bytes]] = []
 
@@ -90,7 +90,7 @@ def spans_of(body: bytes) -> list[Any]:
 
 
 def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
-    with taking() as (url, posted):
+    with post_receiver() as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "log_file": str(tmp_path / "log.json")}
         path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES}, observing=asked)
         result = Job.from_file(path, session=spark).run()
@@ -126,7 +126,7 @@ def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSessi
 def test_unreachable_telemetry_targets_change_nothing(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with taking(status=400) as (url, posted):
+    with post_receiver(status=400) as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "metrics_file": str(tmp_path / "no" / "a.prom")}
         path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES[:2]}, observing=asked)
         assert Job.from_file(path, session=spark).run().succeeded

@@ -192,13 +192,13 @@ def test_partly_visible_commit_is_revoked_by_its_tags(target: PreparingPostgresq
 def test_failed_transaction_is_not_taken_for_prepared(
     target: PreparingPostgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fails_in_silence)
+    monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fail_silently)
     with pytest.raises(TransientError, match="was not prepared"):
         target.prepare(target.sink(), "a", 1)
     assert target.prepared() == []
 
 
-def _fails_in_silence(committer: two_phase.TwoPhasePostgresql, *_: object) -> None:
+def _fail_silently(committer: two_phase.TwoPhasePostgresql, *_: object) -> None:
     with contextlib.suppress(psycopg.errors.DivisionByZero):
         committer._connection.execute("SELECT 1 / 0")
 

@@ -42,7 +42,7 @@ def produce(job: KafkaJob, topic: str, *values: bytes, partition: int = 0) -> No
     job.produced += len(values)
 
 
-def turned_away(job: KafkaJob) -> None:
+def produce_rejected_records(job: KafkaJob) -> None:
     """Produce records of dataset `bad`: every third has text instead of a number, and one is not JSON."""
     produce(job, "good", b'{"n":1}')
     produce(job, "bad", *(b'{"n":1}' if n % 3 else b'{"n":"two"}' for n in range(RECORDS)), b"not json")
@@ -75,7 +75,7 @@ def rejected(job: KafkaJob) -> int:
 )
 def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
-        turned_away(job)
+        produce_rejected_records(job)
         job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
         killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
@@ -189,7 +189,7 @@ def stop(store: JobStore, urn: str) -> None:
 @pytest.mark.slow
 def test_records_of_an_open_sequence_are_not_reprocessed(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
-        turned_away(job)
+        produce_rejected_records(job)
         killed_once(job, "output/_rejected/bad/_*", "bad")
         store = Job.from_file(job.path).open_store(create=False)
         status = {row.dataset: row.status for row in Job.from_file(job.path).status().datasets}["bad"]

@@ -274,7 +274,7 @@ def test_writer_and_status_know_the_table_that_a_dataset_extracts(tmp_path: Path
 
 
 @contextmanager
-def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
+def constantly_updated(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
     """Give all rows of a table a new version in one transaction, again and again."""
     has_ended = Event()
 
@@ -313,7 +313,7 @@ def test_postgresql_snapshots_are_consistent_and_newest_in_spite_of_kills(
         for table in tables:
             rows = "SELECT i, 0 AS version FROM generate_series(1, 2000) i"
             connection.execute(f"CREATE TABLE {table} AS {rows}".encode())
-    with changed_all_the_time(postgres_server, tables):
+    with constantly_updated(postgres_server, tables):
         for attempt in range(3):
             kills += killed_in_commit(path, partial(run_of, path, f"killed-{attempt}"))
     assert kills, "no run was killed in the middle of its commit"

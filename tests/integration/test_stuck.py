@@ -25,7 +25,7 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
     return Job.from_file(job.path, session=spark).run()
 
 
-def in_the_way(job: KafkaJob, topic: str) -> Path:
+def block_folder(job: KafkaJob, topic: str) -> Path:
     """Create a file where the dataset's folder must be."""
     path = job.folder / "output" / topic
     path.parent.mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ def test_permanently_failing_datasets_are_quarantined_and_released_together(
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 1}, replay={"max_attempts": 2}) as job:
         assert run(job, spark).succeeded
         job.produce(3)
-        files = [in_the_way(job, topic) for topic in TOPICS]
+        files = [block_folder(job, topic) for topic in TOPICS]
         first = run(job, spark)
         assert first.totals.sequences_left == 3
         rows = Job.from_file(job.path).status().datasets
@@ -93,7 +93,7 @@ def test_a_whole_job_is_held_back_by_a_quarantined_dataset_until_it_is_released(
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 4}, replay={"max_attempts": 1}) as job:
         assert run(job, spark).succeeded
         job.produce(3)
-        file = in_the_way(job, "b")
+        file = block_folder(job, "b")
         for _ in range(2):
             run(job, spark)
         job.produce(2)

@@ -87,7 +87,7 @@ def replay(history: str) -> str:
         if match["crash"] is not None:
             return _violation_after(name, _crashed(machine, run, history, int(match["crash"])))
         played = run()
-        if wrong := _untold_refusal(match["kind"], match["lost"], played.error):
+        if wrong := _unreported_refusal(match["kind"], match["lost"], played.error):
             return wrong
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
@@ -141,7 +141,7 @@ def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
     return wrong
 
 
-def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
+def _unreported_refusal(kind: str, lost: str, error: Exception | None) -> str:
     """Return an error of a full or read-only storage that does not report that nothing was written."""
     refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)

@@ -86,7 +86,7 @@ _MENDED = World(flow=TurningAway(frozenset({"a/1/0"}), branches=_OF_RIGHT))
 """One record that all branches reject, and one that `right` rejects, are rejected again."""
 
 
-def _mended_places(value: str, _: int) -> tuple[str, ...]:
+def _repaired_places(value: str, _: int) -> tuple[str, ...]:
     match value:
         case "a/1/0":
             return (error_branch_of(""),)
@@ -95,21 +95,21 @@ def _mended_places(value: str, _: int) -> tuple[str, ...]:
     return LEFT, RIGHT
 
 
-def _violation_of_mended(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+def _violation_of_repaired(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
     wrong = violation_of_exact(cast, machine, before)
-    return wrong or misplaced(cast.world.store(machine), cast.source, _mended_places)
+    return wrong or misplaced(cast.world.store(machine), cast.source, _repaired_places)
 
 
 _reprocess = reprocesses(_MENDED, _MORE)
 
 
-def _feeding(machine: SimulatedPosix) -> RunSettings:
+def _reprocessing(machine: SimulatedPosix) -> RunSettings:
     """Begin a run that is about to reprocess rejected records."""
     _TURNING_AWAY.run(machine, _READ)
     return planned(_MENDED.begin_again(machine, _READ, ""))
 
 
-def _feeds(settings: RunSettings) -> Act:
+def _reprocesses(settings: RunSettings) -> Act:
     """Ingest its tasks; each reads the error files as its actor sees them."""
 
     def act(store: JobStore, scene: Scene) -> None:
@@ -121,8 +121,8 @@ def _feeds(settings: RunSettings) -> Act:
     return act
 
 
-def _finishes_feeding(settings: RunSettings) -> Act:
-    return in_turn(_feeds(settings), drains(settings))
+def _finishes_reprocess(settings: RunSettings) -> Act:
+    return in_turn(_reprocesses(settings), drains(settings))
 
 
 def _reprocess_beside_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -134,16 +134,16 @@ def _reprocess_beside_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
 def _zombie_of_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
     """A reprocess is about to begin while a run comes and reprocesses the errors too."""
 
-    def runs_and_feeds(store: JobStore, scene: Scene) -> None:
+    def runs_and_reprocesses(store: JobStore, scene: Scene) -> None:
         runs(_MENDED, _MORE)(store, scene)
         _reprocess(store, scene)
 
-    return {"zombie": _finishes_feeding(_feeding(machine)), "run": runs_and_feeds}
+    return {"zombie": _finishes_reprocess(_reprocessing(machine)), "run": runs_and_reprocesses}
 
 
 def _reprocess_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    settings = _feeding(machine)
-    return {"owner": _feeds(settings), "twin": _feeds(settings), "drain": drains(settings)}
+    settings = _reprocessing(machine)
+    return {"owner": _reprocesses(settings), "twin": _reprocesses(settings), "drain": drains(settings)}
 
 
 def _two_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -162,7 +162,7 @@ def _forked(name: str, stage: Callable[[SimulatedPosix], Mapping[str, Act]]) -> 
 
 
 def _fed(name: str, stage: Callable[[SimulatedPosix], Mapping[str, Act]]) -> Cast:
-    return Cast(name, stage, _violation_of_mended, world=_MENDED, source=_MORE, last_run=_run_and_feed)
+    return Cast(name, stage, _violation_of_repaired, world=_MENDED, source=_MORE, last_run=_run_and_feed)
 
 
 FLOWS = (

@@ -82,7 +82,7 @@ def _abandons(store: JobStore, scene: Scene) -> None:
     operator_actions.abandon(store, "a", "person")
 
 
-def _changes_their_mind(store: JobStore, scene: Scene) -> None:
+def _tries_all_actions(store: JobStore, scene: Scene) -> None:
     """Try the operator actions one after the other, as long as they are allowed."""
     for act in (
         partial(operator_actions.retry, store, "a", "person"),
@@ -99,7 +99,7 @@ def _person_abandons(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
-    return {"zombie": drains(_quarantined(machine)), "person": _changes_their_mind, "run": runs(beside_people=True)}
+    return {"zombie": drains(_quarantined(machine)), "person": _tries_all_actions, "run": runs(beside_people=True)}
 
 
 def _stops(store: JobStore, scene: Scene) -> None:
@@ -141,7 +141,7 @@ def _imports(store: JobStore, scene: Scene) -> None:
         raise AssertionError("the live run may still seal imported datasets")
 
 
-def _people_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:
+def _operators_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:
     WORLD.run(machine, _BEFORE)
     return {"run": finishes(new_run(machine)), "person": _confirms("a"), "other": _imports}
 
@@ -151,7 +151,7 @@ def _violation_after_confirming(cast: Cast, machine: SimulatedPosix, before: Map
     return violation_after_set_back(machine, WORLD, SOURCE, set_back(WORLD.store(machine)))
 
 
-def _two_people(machine: SimulatedPosix) -> Mapping[str, Act]:
+def _two_operators(machine: SimulatedPosix) -> Mapping[str, Act]:
     """One operator retries a quarantined sequence, another one abandons it, and a run comes."""
     _quarantined(machine)
 
@@ -181,7 +181,7 @@ def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"one": drain, "two": drain, "person": _reads_again, "run": run}
 
 
-def _let_go_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
+def _release_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
     operator_actions.retry_all(cast.world.store(machine), "person")
     return cast.world.run(machine, cast.source).succeeded
 
@@ -191,7 +191,7 @@ PEOPLE = (
     Cast("person-abandons", _person_abandons),
     Cast("person-retries", _person_retries),
     Cast("person-stops", _person_stops),
-    Cast("people-confirm", _people_confirm, _violation_after_confirming),
-    Cast("two-people", _two_people),
-    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_let_go_and_run),
+    Cast("people-confirm", _operators_confirm, _violation_after_confirming),
+    Cast("two-people", _two_operators),
+    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_release_and_run),
 )

@@ -120,7 +120,7 @@ def _newer_program() -> Iterator[None]:
         NoticeCommitStep.version = 1
 
 
-def _mend_and_replay(machine: SimulatedPosix) -> str:
+def _repair_and_replay(machine: SimulatedPosix) -> str:
     """Require that the run publishes what it can; then operators and a newer program finish the rest."""
     store = _WORLD.store(machine)
     store.fs.delete(BROKEN)
@@ -151,6 +151,6 @@ def _mend_and_replay(machine: SimulatedPosix) -> str:
 
 
 BROKEN_STEPS = (
-    Program("own-steps-fail", _failing, _replay, _mend_and_replay),
-    Program("unknown-steps", _unknown, _replay, _mend_and_replay),
+    Program("own-steps-fail", _failing, _replay, _repair_and_replay),
+    Program("unknown-steps", _unknown, _replay, _repair_and_replay),
 )

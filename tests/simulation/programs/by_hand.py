@@ -54,7 +54,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
     return run_and_look(machine, World(), SOURCE)
 
 
-def _mend_and_retry(machine: SimulatedPosix) -> None:
+def _repair_and_retry(machine: SimulatedPosix) -> None:
     state = unsettled(machine)
     if state.status is DatasetStatus.QUARANTINED:
         fs, store = SimulatedFileSystem(machine), World().store(machine)
@@ -79,7 +79,7 @@ def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
 
 
 def _retry_and_run(machine: SimulatedPosix) -> str:
-    _mend_and_retry(machine)
+    _repair_and_retry(machine)
     return run_and_look(machine, World(), SOURCE)
 
 
@@ -252,7 +252,7 @@ def _quarantine_and_retry(machine: SimulatedPosix) -> str:
 
 BY_HAND = (
     Program("abandon", _quarantined, _abandon, _abandon_and_run),
-    Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
+    Program("retry", _quarantined, _repair_and_retry, _retry_and_run),
     Program("accept", _quarantined, _accept, _accept_and_run),
     Program("restart", _quarantined, _restart, _restart_and_run),
     Program("quarantined-by-hand", _pending, _quarantine, _quarantine_and_retry),

@@ -65,7 +65,7 @@ def _run_damaged(machine: SimulatedPosix) -> None:
         raise AssertionError("a run succeeds though a bucket is unreadable")
 
 
-def _mend_and_run(machine: SimulatedPosix) -> str:
+def _repair_and_run_once(machine: SimulatedPosix) -> str:
     try:
         _TWO_BUCKETS.watermarks(machine)
     except CorruptError:
@@ -341,7 +341,7 @@ def _restore_and_run(machine: SimulatedPosix) -> str:
 
 DAMAGE = (
     Program("altered-records", _altered, _audit_altered, _restore_and_run),
-    Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
+    Program("damaged-bucket", _damaged, _run_damaged, _repair_and_run_once),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
     Program("strange-states", _strange_states, _commit_beside_strange_states, _run_again),
     Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),

@@ -108,14 +108,14 @@ def _repair_and_run(machine: SimulatedPosix) -> str:
     return _run_on(machine)
 
 
-def _repair_what_nobody_knows(machine: SimulatedPosix) -> None:
+def _repair_without_owner(machine: SimulatedPosix) -> None:
     """Require that a store without any owner record is refused and unchanged."""
     require_refused([partial(repair_files, _folders(machine), new_run_id(), dry_run=False)], CorruptError)
 
 
 def _put_back(machine: SimulatedPosix) -> str:
     """Restore the damaged files from a backup."""
-    _repair_what_nobody_knows(machine)
+    _repair_without_owner(machine)
     require_refused([partial(_WORLD.store, machine)], CorruptError)
     for path in _paths(machine):
         if f"{path}{_BACKUP}" in files_below(machine, "/job"):
@@ -137,7 +137,7 @@ DAMAGED_FILES = (
     Program(
         "not-repaired",
         partial(_damaged, "marker", "output", "staging", with_backup=True),
-        _repair_what_nobody_knows,
+        _repair_without_owner,
         _put_back,
     ),
 )

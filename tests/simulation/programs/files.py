@@ -348,7 +348,7 @@ def _attempts() -> str:
     return f"{ROOTS.staging}/{bucket_folder(_planned_run()[1].epoch, 0)}"
 
 
-def abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
+def abandon_lost_and_run(machine: SimulatedPosix) -> str:
     """Require that stolen records are read again once an operator abandons the sequences."""
     wrong = retry_and_run(machine)
     store = _WORLD.store(machine)
@@ -367,7 +367,7 @@ FILES = (
     Program("links-out", _linked, replay, _unlink_and_run),
     Program("staged-outside", _staged_outside, replay, _move_back_and_run),
     Program("staged-vanishes", about_to_ingest, _ingest_while_files_go, retry_and_run),
-    Program("staged-vanishes-late", about_to_ingest, _ingest_while_files_go_late, abandon_what_is_lost_and_run),
+    Program("staged-vanishes-late", about_to_ingest, _ingest_while_files_go_late, abandon_lost_and_run),
     Program("folder-vanishes", _unpublished, _replay_while_folders_go, retry_and_run),
     Program("folder-renamed", _unpublished, _replay_while_a_folder_is_renamed, _rename_back_and_run),
     Program("file-for-attempt", _file_for_attempt, replay, _put_attempt_back_and_run),

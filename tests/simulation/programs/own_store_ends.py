@@ -91,7 +91,7 @@ def _quarantined_at_last(machine: SimulatedPosix) -> LogCommitStepStore:
     return _open(machine)
 
 
-def _mend_and_commit(machine: SimulatedPosix) -> str:
+def _remove_cause_and_commit(machine: SimulatedPosix) -> str:
     """Require that it cannot be undone, and is committed once the cause is removed."""
     store = _quarantined_at_last(machine)
     require_refused([partial(store.release, "job", "d", "abandon")], ConflictError)
@@ -181,7 +181,7 @@ def _tell_them_apart(machine: SimulatedPosix) -> str:
 _CAN, _CANNOT = partial(_failing, can_be_undone=True), partial(_failing, can_be_undone=False)
 
 OWN_STORE_ENDS = (
-    Program("own-store-retried", _CANNOT, _redo, _mend_and_commit),
+    Program("own-store-retried", _CANNOT, _redo, _remove_cause_and_commit),
     Program("own-store-accepted", _CANNOT, _redo, _accept),
     Program("own-store-abandoned", _CAN, _redo, partial(_undo, "abandon")),
     Program("own-store-restarted", _CAN, _redo, partial(_undo, "restart")),

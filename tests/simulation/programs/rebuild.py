@@ -165,7 +165,7 @@ def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
     return world.violation(machine, _MANY, {})
 
 
-def _is_mended(machine: SimulatedPosix) -> str:
+def _check_repaired(machine: SimulatedPosix) -> str:
     """Repeat a repair that died; then the bucket continues."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
     if is_corrupt(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
@@ -197,7 +197,7 @@ def _published_by_half(name: str, world: World) -> Program:
 REBUILD = (
     _published_by_half("rebuilt-half-published", _FORKS),
     _published_by_half("rebuilt-half-published-at-least-once", _FORKS_AT_LEAST_ONCE),
-    Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _is_mended),
+    Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _check_repaired),
     _program("rebuilt-made-again", _WORLD, _go_on),
     _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
     _program("rebuilt-made-again-since", _WORLD, _is_stopped),

@@ -8,7 +8,7 @@ from typing import Any
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.stores.operator import operator_actions
 from tests.simulation.programs.files import (
-    abandon_what_is_lost_and_run,
+    abandon_lost_and_run,
     about_to_ingest,
     folder_above,
     ingest_beside,
@@ -87,7 +87,7 @@ def _clear_and_run(machine: SimulatedPosix) -> str:
 
 
 def _clear_abandon_and_run(machine: SimulatedPosix) -> str:
-    return abandon_what_is_lost_and_run(_without_foreign(machine))
+    return abandon_lost_and_run(_without_foreign(machine))
 
 
 def _one_more_staged() -> SimulatedPosix:
@@ -116,7 +116,7 @@ def _abandon(machine: SimulatedPosix) -> None:
             operator_actions.abandon(store, state.dataset_urn, "person")
 
 
-def _abandon_look_and_run(machine: SimulatedPosix) -> str:
+def _abandon_check_and_run(machine: SimulatedPosix) -> str:
     """Abandon while the foreign file is still there; then it is deleted, and all is read again."""
     _abandon(machine)
     if not _foreign(machine):
@@ -129,5 +129,5 @@ REPLACED = (
     Program("staged-replaced-late", about_to_ingest, _ingest_as_files_are_replaced_late, _clear_abandon_and_run),
     Program("place-taken", about_to_ingest, _ingest_as_a_place_is_taken, _clear_and_run),
     Program("one-more-staged", _one_more_staged, replay, retry_and_run),
-    Program("abandon-occupied", _occupied_and_quarantined, _abandon, _abandon_look_and_run),
+    Program("abandon-occupied", _occupied_and_quarantined, _abandon, _abandon_check_and_run),
 )

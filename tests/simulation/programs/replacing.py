@@ -185,13 +185,13 @@ def _rebuild_and_run(world: World, before: tuple[ModelSource, ...], machine: Sim
     return _recover(world, before, machine)
 
 
-def _fed_again(machine: SimulatedPosix) -> None:
+def _reprocessed(machine: SimulatedPosix) -> None:
     _NOW.reprocess(machine, _SECOND, "a")
 
 
 def _feed_and_run(machine: SimulatedPosix) -> str:
     with suppress(DistcommitError):
-        _fed_again(machine)
+        _reprocessed(machine)
     return _deleted(machine, _NOW, (_FIRST, _SECOND)) or _deleted(machine, _NOW, (_FIRST, _SECOND, _THIRD))
 
 
@@ -221,7 +221,7 @@ REPLACING = (
     _replacing("replace-partitions", _PARTITIONS, _FIRST),
     _replacing("replace-turned-away", _BEFORE, _FIRST),
     _replacing("replace-deleting", _FOLDER, _source(1, 1), _FIRST),
-    Program("replace-reprocess", partial(_initial_machine, _BEFORE, _FIRST, _SECOND), _fed_again, _feed_and_run),
+    Program("replace-reprocess", partial(_initial_machine, _BEFORE, _FIRST, _SECOND), _reprocessed, _feed_and_run),
     Program("replace-abandoned", _quarantined, _abandon, _abandon_and_run),
     Program("replace-not-accepted", _quarantined, _accept_and_abandon, _abandon_and_run),
     _rebuilt("replace-rebuilt", _FOLDER, _FIRST),

@@ -33,7 +33,7 @@ def _turned_away() -> SimulatedPosix:
     return machine
 
 
-def _fed_again() -> SimulatedPosix:
+def _reprocessed() -> SimulatedPosix:
     machine = _turned_away()
     _reprocess(machine)
     machine.syncfs("/")
@@ -149,7 +149,7 @@ def _mended(machine: SimulatedPosix) -> None:
     _WITH_RIGHT.reprocess(machine, _OFFSETS, "a")
 
 
-def _mended_again(machine: SimulatedPosix) -> str:
+def _reprocess_until_clean(machine: SimulatedPosix) -> str:
     """Repeat the command until the branch has only errors that it rejects itself."""
     before = _WITH_RIGHT.watermarks(machine)
     _WITH_RIGHT.run(machine, _OFFSETS)
@@ -160,10 +160,10 @@ def _mended_again(machine: SimulatedPosix) -> str:
 
 
 REPROCESS = (
-    Program("reprocess-optional", _without_right, _mended, _mended_again),
+    Program("reprocess-optional", _without_right, _mended, _reprocess_until_clean),
     Program("reprocess", _turned_away, _reprocess, _run_and_reprocess),
     Program("reprocess-at-once", _turned_away, _reprocess, _reprocess_at_once),
-    Program("reprocess-again", _fed_again, _reprocess, _run_and_reprocess),
-    Program("reprocess-then-ingest", _fed_again, _ingest, _ingest_again),
+    Program("reprocess-again", _reprocessed, _reprocess, _run_and_reprocess),
+    Program("reprocess-then-ingest", _reprocessed, _ingest, _ingest_again),
     Program("reprocess-abandoned", _quarantined, _abandon, _abandon_and_reprocess),
 )

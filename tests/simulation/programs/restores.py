@@ -113,7 +113,7 @@ def _empty_output(machine: SimulatedPosix) -> str:
     return "a run begins on an output that was emptied"
 
 
-def _delete_what_was_published(machine: SimulatedPosix) -> str:
+def _delete_published_files(machine: SimulatedPosix) -> str:
     """Delete files that ended runs have published: nothing is reported, and nothing is read again."""
     for path in files_below(_before(1), ROOTS.output):
         if path.endswith(".parquet"):
@@ -162,5 +162,5 @@ RESTORES = (
         for name, recover in (("output-restored", partial(_put_back, ROOTS.output)), ("output-emptied", _empty_output))
     ),
     _program("staging-unmounted", _unmount_staging),
-    _program("published-files-deleted", _delete_what_was_published),
+    _program("published-files-deleted", _delete_published_files),
 )

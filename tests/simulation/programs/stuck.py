@@ -68,7 +68,7 @@ def _outage(machine: SimulatedPosix) -> None:
     _WORLD.run(machine, SOURCE)
 
 
-def _nobody_is_blamed(machine: SimulatedPosix) -> str:
+def _interruption_is_not_blamed(machine: SimulatedPosix) -> str:
     for row in read_status(_WORLD.store(machine)).datasets:
         if row.status == "quarantined" or row.failed_runs:
             return f"an outage counts as an attempt: {row}"
@@ -166,7 +166,7 @@ def _retry_all_and_finish(machine: SimulatedPosix) -> str:
 
 STUCK = (
     Program("all-fail-for-good", _pending, _fail_for_good, _retry_all_and_run),
-    Program("outage", _pending, _outage, _nobody_is_blamed),
+    Program("outage", _pending, _outage, _interruption_is_not_blamed),
     Program("job-level-unplannable", _committed_before, _with_an_odd_dataset, _release_and_run),
     Program("job-level-unreadable", _committed_before, _with_an_unreadable_bucket, _release_and_run),
     Program("job-level-quarantined", _quarantined, _with_a_quarantined_dataset, _release_and_run),

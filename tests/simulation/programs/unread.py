@@ -34,17 +34,17 @@ def _fail_again(machine: SimulatedPosix) -> None:
     _WORLD.run(machine, _BROKEN)
 
 
-def _stopped_and_let_go(machine: SimulatedPosix) -> str:
+def _stopped_and_restarted(machine: SimulatedPosix) -> str:
     """Require that the run after the crash counts the last failure, or finds it counted."""
     _WORLD.run(machine, _BROKEN)
     failure = _unread(machine)
     actual = failure and (failure.failed_runs, failure.stopped, failure.expected_high.positions)
     if actual != (_RUNS, True, {"0": 2, "1": 1}):
         return f"after {_RUNS} runs that failed, and one that died, there is {failure}"
-    return _let_go(machine)
+    return _restart(machine)
 
 
-def _let_go(machine: SimulatedPosix) -> str:
+def _restart(machine: SimulatedPosix) -> str:
     """Require that it is read up to its planned end automatically, then up to its end."""
     operator_actions.retry_all(_WORLD.store(machine), "person")
     if (failure := _unread(machine)) is not None and failure.stopped:
@@ -56,12 +56,12 @@ def _let_go(machine: SimulatedPosix) -> str:
     return run_and_look(machine, _WORLD, _MORE)
 
 
-def _let_go_and_read(machine: SimulatedPosix) -> None:
+def _restart_and_read(machine: SimulatedPosix) -> None:
     operator_actions.retry(_WORLD.store(machine), "a", "person")
     _WORLD.run(machine, _MORE)
 
 
 UNREAD = (
-    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_let_go),
-    Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _let_go_and_read, _let_go),
+    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_restarted),
+    Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _restart_and_read, _restart),
 )
