@@ -154,10 +154,10 @@ class Printed:
         Raises:
             NotBrokenError: if there is none.
         """
-        troubles = self.situation.troubles()
-        match = next((trouble for trouble in troubles if re.search(says, line_of(trouble))), None)
+        problems = self.situation.reported_problems()
+        match = next((problem for problem in problems if re.search(says, line_of(problem))), None)
         if match is None:
-            raise NotBrokenError(f"status does not print {says!r}: {troubles}")
+            raise NotBrokenError(f"status does not print {says!r}: {problems}")
         self.seen.append(line_of(match))
         self.result.cause_reported, self.result.problem_line, self.result.command = (
             True,
@@ -191,8 +191,8 @@ class Printed:
 
     def ended(self, *, rejected: Counter[bytes] | None = None, gone: Counter[bytes] | None = None) -> Drilled:
         """Return the result; it requires that no problem is left and that the output is exact."""
-        if problems := self.situation.troubles():
-            self.result.problems.append(f"not resolved: {[line_of(trouble) for trouble in problems]}")
+        if problems := self.situation.reported_problems():
+            self.result.problems.append(f"not resolved: {[line_of(problem) for problem in problems]}")
         count(self.situation, self.result, rejected or Counter(), gone or Counter())
         self.result.resolved = self.result.exact_afterwards and not self.result.problems
         return self.result

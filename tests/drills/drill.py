@@ -128,7 +128,7 @@ class Situation:
         name = self.folder / f"run-{self.started}"
         return RunProcess([command, str(self.path), "--json"], name.with_suffix(".out"), name.with_suffix(".err"))
 
-    def troubles(self) -> list[dict[str, Any]]:
+    def reported_problems(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
         problems: list[dict[str, Any]] = self.inspect("status")["troubles"]
         return problems
@@ -200,13 +200,13 @@ def drilled(
         gone: the values that the source lost before they were read.
     """
     result = Drilled()
-    troubles = situation.troubles()
-    named = next((trouble for trouble in troubles if re.search(cause, line_of(trouble))), None)
+    problems = situation.reported_problems()
+    named = next((problem for problem in problems if re.search(cause, line_of(problem))), None)
     if named is None:
-        result.problems.append(f"the cause is not reported: {troubles}")
+        result.problems.append(f"the cause is not reported: {problems}")
         return result
     result.cause_reported, result.problem_line, result.command = True, line_of(named), named["command"]
-    result.seen += map(line_of, troubles)
+    result.seen += map(line_of, problems)
     shown = situation.type(f"distcommit status {situation.path}").stdout
     if result.command not in [line.strip() for line in shown.splitlines()]:
         result.problems.append(f"the command is not printed exactly: {shown}")
@@ -215,13 +215,13 @@ def drilled(
     while True:
         done = situation.type(command)
         result.typed.append(Typed(command, done.returncode))
-        troubles = situation.troubles()
-        result.seen += map(line_of, troubles)
-        if not troubles or len(result.typed) == _TYPED_AT_MOST:
+        problems = situation.reported_problems()
+        result.seen += map(line_of, problems)
+        if not problems or len(result.typed) == _TYPED_AT_MOST:
             break
-        command = troubles[0]["command"]
-    if troubles or done.returncode:
-        what = [line_of(trouble) for trouble in troubles]
+        command = problems[0]["command"]
+    if problems or done.returncode:
+        what = [line_of(problem) for problem in problems]
         result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
     afterwards()
     count(situation, result, rejected or Counter(), gone or Counter())
