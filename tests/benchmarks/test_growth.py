@@ -41,7 +41,7 @@ def test_executors_share_tasks_and_wait_for_the_driver() -> None:
     assert (four.seconds, four.driver_s, four.imbalance) == pytest.approx((3, 2, 1))
 
 
-def test_one_server_answers_one_after_the_other() -> None:
+def test_metadata_server_answers_requests_in_turn() -> None:
     run = TracedRun([[trace(0.0), trace(0.0), trace(0.0)]], [True])
     assert lay_out(run, 3, Surroundings(1.0, 0.0, 0.0)).seconds == pytest.approx(1)
     assert lay_out(run, 3, Surroundings(1.0, 0.5, 0.0)).seconds == pytest.approx(2), "the third waits for two"

@@ -100,7 +100,7 @@ class Mutant:
 
     @property
     def is_named(self) -> bool:
-        """Return whether it was written by hand."""
+        """Return whether a developer wrote it."""
         return self.id.split(":")[2] == "named"
 
 

@@ -148,7 +148,7 @@ def flow_sections(registry: str) -> dict[str, Any]:
     return {**flow, "sink": None, "source": {"topics": [], "topic_patterns": tree["source"]["topic_patterns"]}}
 
 
-def mended(sections: dict[str, Any]) -> dict[str, Any]:
+def repaired(sections: dict[str, Any]) -> dict[str, Any]:
     """Return the flow sections with a schema that admits everything that can be decoded."""
     not_null, price, page = sections["row_checkers"]
     lake, archive = (sections["fork"]["branches"][name] for name in _BRANCHES)
@@ -195,7 +195,7 @@ def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
         with timed("audit, deep"):
             before = _require_exact(result, job, sent, is_mended=False)
         with timed("all reprocessed after the fix"):
-            job.write(**mended(sections))
+            job.write(**repaired(sections))
             _done(job, "dataset reprocess", "--all")
         with timed("audit, deep, again"):
             result.reprocessed = before - _require_exact(result, job, sent, is_mended=True)

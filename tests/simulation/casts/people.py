@@ -103,7 +103,7 @@ def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _stops(store: JobStore, scene: Scene) -> None:
-    """Quarantine a pending sequence, then release it."""
+    """Quarantine, abandon and retry a sequence, as far as these are allowed."""
     for act in (operator_actions.quarantine, operator_actions.abandon, operator_actions.retry):
         with suppress(ConflictError):
             act(store, "a", "person")
