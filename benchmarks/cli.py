@@ -1,4 +1,4 @@
-"""The command line: one command for each question. Data goes to stdout, what is going on to stderr."""
+"""The command line: one command for each question. Data goes to stdout, progress to stderr."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ _IN_MEMORY = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else _HERE
 
 @app.callback()
 def main() -> None:
-    """Each command answers one question; `--json` prints its ratios with every sample."""
+    """Answer one question by each command.
+
+    `--json` prints its ratios with every sample.
+    """
 
 
 @app.command()
@@ -76,7 +79,7 @@ def commit(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What publishing costs, next to bare renames and to what people run today."""
+    """Measure the cost of publishing beside bare renames and other systems."""
     only = [name for name in arms.split(",") if name]
     shape = Shape(datasets, files, buckets, seed)
     _show(
@@ -87,7 +90,7 @@ def commit(
 
 @app.command()
 def everyday(
-    topics: Annotated[int, typer.Option(min=1, help="Topics that something arrives in between two runs.")] = 2000,
+    topics: Annotated[int, typer.Option(min=1, help="Topics that get records between two runs.")] = 2000,
     files: Annotated[int, typer.Option(min=1, help="Files that a run makes of a topic, at most; 1 at least.")] = 4,
     fewest_records: Annotated[int, typer.Option(min=1, help="Records of a file, at least.")] = 100,
     most_records: Annotated[int, typer.Option(min=1, help="Records of a file, at most.")] = 10_000,
@@ -103,7 +106,10 @@ def everyday(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Run after run over thousands of topics with a little each, into folders that are there."""
+    """Measure repeated runs over thousands of small topics.
+
+    Each run publishes a little of each topic, into existing folders.
+    """
     load = Load(topics, files, fewest_records, most_records, value_bytes, seed)
     asked = Asked(load, runs, commits, repeats, buckets, on_hdfs, on_s3, threads)
     _show(run_everyday(asked, folder=folder, tell=_tell), as_json)
@@ -111,16 +117,16 @@ def everyday(
 
 @app.command()
 def guard(
-    against: Annotated[str, typer.Option(help="The commit that is the measure, as Git knows it.")] = "HEAD",
+    against: Annotated[str, typer.Option(help="The reference commit, as Git names it.")] = "HEAD",
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples of each kind; 6 at least for 95 %.")] = 12,
     datasets: Annotated[int, typer.Option(min=16, help="Datasets of each sample.")] = 400,
     only: Annotated[str, typer.Option(help="Kinds of samples with commas between; all if empty.")] = "",
     folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
     as_json: Json = False,
 ) -> None:
-    """Whether today's tree commits, replays or ingests slower than a commit's, and how sure that is.
+    """Compare today's tree with a commit: commit, replay, ingest.
 
-    Exits with 1 if anything is slower, and with 2 if nothing can be said for noise.
+    Exit with 1 if anything is slower, and with 2 if noise hides the result.
     """
     kinds = [kind for kind in only.split(",") if kind]
     try:
@@ -142,12 +148,15 @@ def growth(
     executors: Annotated[str, typer.Option(help="Numbers of executors with commas between.")] = "8,64,256",
     on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="A model on an HDFS of this machine, too.")] = False,
     on_s3: Annotated[bool, typer.Option("--on-s3", help="A model on an S3 server of this machine, too.")] = False,
-    hdfs_ms: Annotated[float, typer.Option(min=0, help="What a call takes on HDFS.")] = 2.0,
-    s3_ms: Annotated[float, typer.Option(min=0, help="What a request takes on S3.")] = 100.0,
+    hdfs_ms: Annotated[float, typer.Option(min=0, help="Duration of a call on HDFS.")] = 2.0,
+    s3_ms: Annotated[float, typer.Option(min=0, help="Duration of a request on S3.")] = 100.0,
     folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
     as_json: Json = False,
 ) -> None:
-    """What 100,000 datasets on 100 executors will cost, and where more executors stop to help."""
+    """Model the cost of 100,000 datasets on 100 executors.
+
+    The model also shows where more executors stop to help.
+    """
     asked = GrowthAsked(unit, datasets, buckets, tuple(_sizes(executors)), on_hdfs, on_s3, hdfs_ms=hdfs_ms, s3_ms=s3_ms)
     _show(run_growth(asked, folder=folder, tell=_tell), as_json)
 
@@ -166,7 +175,10 @@ def latency(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What publishing costs where each metadata operation takes long, with the same threads in every arm."""
+    """Measure publishing with slow metadata operations.
+
+    Every arm has the same threads.
+    """
     shape = Shape(datasets, files, buckets, seed)
     if on_hdfs:
         results = latency_on_hdfs(shape, threads=threads, slots=slots, repeats=repeats, folder=folder, tell=_tell)
@@ -186,7 +198,10 @@ def operations(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Which calls a commit makes for each dataset and each file, counted below the file system and by strace."""
+    """Count the calls of a commit for each dataset and each file.
+
+    They are counted below the file system and by strace.
+    """
     _show(run_operations(_sizes(sizes), files, buckets=buckets, seed=seed, folder=folder, tell=_tell), as_json)
 
 
@@ -203,7 +218,10 @@ def recovery(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What recovery costs with nothing pending after a long history, and with N datasets pending."""
+    """Measure recovery, with nothing pending and with N datasets pending.
+
+    Nothing is pending after a long history of runs.
+    """
     results = run_recovery(
         _sizes(sizes),
         files,
@@ -228,7 +246,10 @@ def visibility(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """How long after a dataset's last record was read its data is published, while ingest goes on."""
+    """Measure the delay from a dataset's last read to its publication.
+
+    Ingest continues meanwhile.
+    """
     _show(
         run_visibility(datasets, records=records, buckets=buckets, repeats=repeats, folder=folder, tell=_tell), as_json
     )
@@ -247,7 +268,7 @@ def scale(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What a whole run holds in the driver, how its time and log grow, and what more executors bring."""
+    """Measure driver memory, run time and log size by datasets and executors."""
     results = run_scale(
         _sizes(sizes),
         buckets=buckets,
@@ -268,7 +289,10 @@ def looking(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What `status`, `dataset list` and `runs` take over very many datasets, and a reader to open their newest cut."""
+    """Measure inspection commands and readers on very many datasets.
+
+    The commands are `status`, `dataset list` and `runs`; the reader opens the newest snapshot.
+    """
     _show(run_looking(datasets, repeats=repeats, folder=folder, tell=_tell), as_json)
 
 
@@ -287,7 +311,7 @@ def ingest(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """How fast Kafka topics become Parquet files, next to Spark's own way, and what share of it is commit."""
+    """Measure Kafka to Parquet beside Spark, and the commit's share."""
     results = run_ingest(
         topics=topics,
         partitions=partitions,
@@ -319,7 +343,10 @@ def flow(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """What typed flows cost, next to plain pyarrow, to Spark's own Avro, and to the writers of a fork."""
+    """Measure typed flows beside pyarrow and Spark's Avro.
+
+    A fork is compared with its writers.
+    """
     results = run_flow(
         records=records,
         note_bytes=note_bytes,
@@ -349,7 +376,10 @@ def hdfs(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Renames on a real HDFS by threads, next to a bare loop, and what the NameNode is asked for each dataset."""
+    """Measure renames on a real HDFS by threads, beside a bare loop.
+
+    The NameNode's requests for each dataset are counted as well.
+    """
     results = run_hdfs(
         Shape(datasets, files, buckets, seed),
         threads=_sizes(threads),
@@ -376,7 +406,10 @@ def freshness(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """How long after a record was produced a committed reader sees it, by a service on two slots."""
+    """Measure the time from produce to a committed reader.
+
+    A service runs the job on two slots.
+    """
     asked = Trickled(topics, rate, seconds, interval, buckets, kills, quiet, seed, warm_up)
     _show(run_freshness(asked, folder=folder, tell=_tell), as_json)
 
@@ -391,7 +424,7 @@ def sinks(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """How fast sinks bring records to their targets, next to what each target's own client does."""
+    """Measure sinks beside their targets' own clients."""
     wanted = frozenset(name for name in figures.split(",") if name)
     _show(run_sinks(Size(records, tables, repeats, seed), folder, _tell, wanted), as_json)
 
@@ -401,16 +434,19 @@ def peers(
     peer: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PEERS)}; may be repeated; all.")] = None,
     topics: Annotated[int, typer.Option(min=1, help="Topics; with more than 100, with 100, too.")] = 100,
     records: Annotated[int, typer.Option(min=1, help="Records of the burst whose speed is measured.")] = 200_000,
-    kills: Annotated[int, typer.Option(min=0, help="How often each is killed in a commit; 0: no trouble at all.")] = 3,
-    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between two commits, as each is told.")] = 5,
+    kills: Annotated[int, typer.Option(min=0, help="How often each is killed in a commit; 0: no faults at all.")] = 3,
+    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between two commits, as configured for each.")] = 5,
     idle_s: Annotated[float, typer.Option(min=0, help="Seconds in which each has nothing to do.")] = 60,
     seed: Seed = 1,
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """The product next to what people would pick instead, real systems on one Kafka each, and what kills leave."""
+    """Compare the product with other systems, also after kills.
+
+    Each is a real system on a Kafka of its own.
+    """
     if unknown := [name for name in peer or [] if name not in PEERS]:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(PEERS)}", param_hint="--peer")
+        raise typer.BadParameter(f"{unknown[0]} is not one of {', '.join(PEERS)}", param_hint="--peer")
     results = run_peers(
         only=peer or [],
         topics=topics,
@@ -427,10 +463,13 @@ def peers(
 
 @app.command()
 def report(
-    files: Annotated[list[Path], typer.Argument(help="What the other commands printed with --json.")],
+    files: Annotated[list[Path], typer.Argument(help="Output of the other commands with --json.")],
     to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
 ) -> None:
-    """A Markdown table and plots from results; what several commands say of peers in one file."""
+    """Write a Markdown table and plots from results.
+
+    Results of several commands about peers are merged into one file.
+    """
     read, of_peers = list[tuple[Path, Results]](), list[PeerResults]()
     for file in files:
         if msgspec.json.decode(file.read_bytes())["question"] == "peers":
@@ -473,4 +512,4 @@ def _show(results: Results, as_json: bool) -> None:
     for arm, reason in results.skipped.items():
         print(f"{arm:45} skipped: {reason}")
     if results.noisy:
-        print("noisy: some ratios were measured, and say nothing")
+        print("noisy: some measured ratios are inconclusive")

@@ -1,8 +1,8 @@
-"""What samples say for sure, and when they say nothing: intervals that assume no distribution, and a bound on them.
+"""Conclusions from samples, and their limits: intervals that assume no distribution, and a bound on their width.
 
-The interval is the one of the sign test: between the k-th smallest and the k-th largest of n values lies the median of
-whatever they were drawn from, with a probability that n and k alone decide. Pairs are taken one right after the other,
-so that a machine that gets slower makes both sides slower.
+The interval is that of the sign test: the median of any distribution lies between the k-th smallest and the k-th
+largest of n values with a probability that depends on n and k alone. Pairs are taken one right after the other, so that
+a machine that slows down affects both sides.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from statistics import median
 from benchmarks.results import Sample
 
 CONFIDENCE = 0.95
-"""Wanted of an interval. With fewer than six values it is the whole range, and its confidence is less."""
+"""Required confidence of an interval. With fewer than six values it is the whole range, and its confidence is less."""
 FEWEST = 3
-"""With fewer values nothing is said."""
+"""With fewer values the result is inconclusive."""
 WIDEST = 1.5
-"""The bound: an interval whose upper end is more than so many times its lower one is noise, and gives no ratio."""
+"""The bound: an interval whose upper end exceeds its lower one by this factor is noise, and gives no ratio."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The median of values, and between what it lies with that confidence."""
+    """The median of values, and its interval at that confidence."""
 
     centre: float
     low: float
@@ -33,32 +33,33 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """How many times the lower end the upper one is; infinite if that is not above 0."""
+        """Return the quotient of the upper and the lower end; infinite if the lower one is not above 0."""
         return self.high / self.low if self.low > 0 else float("inf")
 
 
 def interval_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The narrowest interval between two order statistics that has the confidence, or else the whole range."""
+    """Return the narrowest interval between two order statistics that has the confidence, or else the whole range."""
     ordered, number = sorted(values), len(values)
     cut = max((k for k in range(1, number // 2 + 1) if _covered(number, k) >= confidence), default=1)
     return Interval(median(ordered), ordered[cut - 1], ordered[number - cut], _covered(number, cut))
 
 
 def _covered(number: int, cut: int) -> float:
-    """How likely the median is between the `cut`-th smallest and the `cut`-th largest of so many values."""
+    """Return the probability that the median is between the `cut`-th smallest and the `cut`-th largest of that many
+    values."""
     return max(0.0, 1 - 2 * sum(comb(number, k) for k in range(cut)) / float(2**number))
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What pairs say of a quotient: its interval, or why they say nothing (`noise`)."""
+    """Result of pairs: the interval of a quotient, or the reason why they are inconclusive (`noise`)."""
 
     interval: Interval
     noise: str = ""
 
 
 def compare(above: Sequence[float], below: Sequence[float], widest: float = WIDEST) -> Compared:
-    """The quotient of two sides that were measured in turns, by the quotients of the pairs.
+    """Return the quotient of two sides that were measured in turns, by the quotients of the pairs.
 
     Args:
         above: the numerator, in order of time.
@@ -69,12 +70,12 @@ def compare(above: Sequence[float], below: Sequence[float], widest: float = WIDE
         return Compared(Interval(nan, nan, nan, 0.0), "too small: what is taken off took longer than the rest")
     quotients = [log(a / b) for a, b in zip(above, below, strict=True)]
     logs = interval_of(quotients)
-    found = Interval(exp(logs.centre), exp(logs.low), exp(logs.high), logs.confidence)
-    return Compared(found, noise_of(found, len(quotients), widest))
+    interval = Interval(exp(logs.centre), exp(logs.low), exp(logs.high), logs.confidence)
+    return Compared(interval, noise_of(interval, len(quotients), widest))
 
 
 def noise_of(found: Interval, number: int, widest: float = WIDEST) -> str:
-    """Why so many values say nothing; empty if they do say something."""
+    """Return why that many values are inconclusive; empty if they are not."""
     if number < FEWEST:
         return f"{number} samples are too few: {FEWEST} at least"
     if found.width > widest:
@@ -83,8 +84,11 @@ def noise_of(found: Interval, number: int, widest: float = WIDEST) -> str:
 
 
 class Ratios:
-    """Ratios as they come out: `found` has None for those that say nothing, `reasons` why, and `noisy` that there are
-    such as were measured, and drowned in noise."""
+    """Collected ratios.
+
+    `found` has None for inconclusive ones, `reasons` the reason, and `noisy` records that some were measured and
+    drowned in noise.
+    """
 
     def __init__(self, widest: float = WIDEST) -> None:
         self.found: dict[str, float | None] = {}
@@ -92,20 +96,20 @@ class Ratios:
         self.noisy, self._widest = False, widest
 
     def leave_out(self, name: str, reason: str) -> None:
-        """A ratio that was not asked for, or can't be had here."""
+        """Record a ratio that was not requested, or is unavailable here."""
         self.found[name], self.reasons[name] = None, reason
 
     def count(self, name: str, value: float) -> None:
-        """A figure that does not depend on how fast the machine is."""
+        """Record a figure that does not depend on the machine's speed."""
         self.found[name] = value
 
     def spread(self, name: str, values: Sequence[float]) -> None:
-        """A figure that does: the median of its values, unless they are too far from each other."""
-        found = interval_of(values)
-        self._tell(name, found, noise_of(found, len(values), self._widest))
+        """Record a figure that does: the median of its values, unless they differ too much."""
+        interval = interval_of(values)
+        self._tell(name, interval, noise_of(interval, len(values), self._widest))
 
     def pairs(self, name: str, above: Sequence[float], below: Sequence[float]) -> None:
-        """A quotient of two sides that were measured in turns; left out if a side was not measured."""
+        """Record a quotient of two sides that were measured in turns; leave it out if a side was not measured."""
         if not above or not below:
             self.leave_out(name, "not measured")
             return
@@ -122,7 +126,7 @@ class Ratios:
 
 
 def seconds_of(samples: Sequence[Sample], arm: str, part: str = "") -> list[float]:
-    """An arm's seconds, or that part of them, by repeat."""
+    """Return an arm's seconds, or that part of them, by repeat."""
     own = sorted((sample for sample in samples if sample.arm == arm), key=lambda sample: sample.repeat)
     return [_part(sample, part) for sample in own]
 

@@ -1,4 +1,4 @@
-"""What a benchmark leaves: ratios, every sample, and what is needed to judge them."""
+"""Results of a benchmark: ratios, every sample, and the data to judge them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import msgspec
 _PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "confluent-kafka", "deltalake", "pyiceberg")
 
 Parameters = dict[str, str | int | float | list[int]]
-"""What a benchmark was asked to measure."""
+"""Parameters of a benchmark."""
 Ratios = dict[str, Any]
-"""By name, a float each, or None where samples say nothing; who asks for one knows which."""
+"""Ratios by name, a float each, or None if samples are inconclusive; callers know which they need."""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One timed execution of one arm on a tree of that size. `parts`: what it was made of, as each arm tells."""
+    """One timed execution of one arm on a tree of that size. `parts`: its parts, as each arm reports them."""
 
     arm: str
     datasets: int
@@ -35,9 +35,9 @@ class Sample(msgspec.Struct, frozen=True):
 class Results(msgspec.Struct):
     """The answer to one question.
 
-    `ratios` are formed from medians; `skipped` says which arms did not run, and why; `notes` what has to be known to
-    read the ratios. A ratio that says nothing is None, and `skipped` says why by its name; `noisy`: some do because
-    samples were too far from each other (see `benchmarks.noise`).
+    `ratios` are formed from medians. `skipped` has the arms that did not run, with the reason; `notes` has what is
+    needed to read the ratios. An inconclusive ratio is None, with the reason in `skipped`. `noisy`: some are
+    inconclusive because samples differed too much (see `benchmarks.noise`).
     """
 
     question: str
@@ -64,14 +64,14 @@ def results_of(
     notes: list[str] | None = None,
     noisy: bool = False,
 ) -> Results:
-    """The results with this machine's description; `folder` is where the files were."""
+    """Return the results with this machine's description; `folder` is where the files were."""
     rounded = {key: value if value is None else round(value, 4) for key, value in ratios.items()}
     about = (samples, host(folder), versions(), seed, parameters)
     return Results(question, rounded, *about, skipped or {}, notes or [], noisy)
 
 
 def medians(samples: Iterable[Sample], datasets: int | None = None) -> dict[str, float]:
-    """The median seconds by arm, of the samples with that many datasets."""
+    """Return the median seconds by arm, of the samples with that many datasets."""
     by_arm: dict[str, list[float]] = {}
     for sample in samples:
         if datasets is None or sample.datasets == datasets:
@@ -80,12 +80,12 @@ def medians(samples: Iterable[Sample], datasets: int | None = None) -> dict[str,
 
 
 def quotients(seconds: dict[str, float], wanted: Iterable[tuple[str, str]]) -> dict[str, float]:
-    """`<a>_over_<b>` for each pair of which both were measured."""
+    """Return `<a>_over_<b>` for each pair of which both were measured."""
     return {f"{a}_over_{b}": seconds[a] / seconds[b] for a, b in wanted if a in seconds and seconds.get(b)}
 
 
 def slope(points: Iterable[tuple[float, float]]) -> float:
-    """The slope of the line through points by least squares."""
+    """Return the slope of the line through points by least squares."""
     listed = list(points)
     mean_x, mean_y = (sum(column) / len(listed) for column in zip(*listed, strict=True))
     rise = sum((x - mean_x) * (y - mean_y) for x, y in listed)
@@ -93,8 +93,8 @@ def slope(points: Iterable[tuple[float, float]]) -> float:
 
 
 def host(folder: Path) -> dict[str, str]:
-    """The machine, as far as it matters."""
-    found = {
+    """Return the relevant properties of the machine."""
+    description = {
         "cores": str(os.cpu_count()),
         "kernel": platform.release(),
         "machine": platform.machine(),
@@ -105,25 +105,25 @@ def host(folder: Path) -> dict[str, str]:
     cpu_info, memory_info = Path("/proc/cpuinfo"), Path("/proc/meminfo")
     if cpu_info.exists():
         models = [line.partition(":")[2].strip() for line in cpu_info.read_text().splitlines() if "model name" in line]
-        found["cpu"] = models[0] if models else ""
+        description["cpu"] = models[0] if models else ""
     if memory_info.exists():
-        found["memory"] = memory_info.read_text().splitlines()[0].partition(":")[2].strip()
-    return found
+        description["memory"] = memory_info.read_text().splitlines()[0].partition(":")[2].strip()
+    return description
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that are measured; those that are missing are left out."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the measured packages; missing ones are left out."""
+    versions_by_name = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions_by_name[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions_by_name
 
 
 def _file_system(folder: Path) -> str:
-    """Type and mount options of the file system that holds the folder."""
+    """Return type and mount options of the file system that holds the folder."""
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return ""

@@ -1,4 +1,4 @@
-"""Runs arms in turn, each on a tree of its own, and keeps a time only if the result was the right one."""
+"""Arms in turn, each on a tree of its own; a time counts only if the result was right."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from benchmarks.results import Sample
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest
 
 Parts = dict[str, float]
-"""What one execution took. `seconds` is the time that counts; the others explain it."""
+"""Costs of one execution. `seconds` is the time that counts; the others explain it."""
 Tell = Callable[[str], None]
 
 
 class Arm(ABC):
-    """One way of publishing a tree."""
+    """A way of publishing a tree."""
 
     name: str
 
     def missing(self) -> str:
-        """Why this arm can't run here; empty if it can."""
+        """Return why this arm cannot run here; empty if it can."""
         return ""
 
     @abstractmethod
     def publish(self, shape: Shape, root: Path) -> Parts:
-        """Prepares its tree below the empty folder `root`, publishes it to `root/output`, and returns what that took.
+        """Prepare its tree below the empty folder `root`, publish it to `root/output`, and return the costs.
 
-        Preparing, checking and cleaning up are not part of the time; making and removing the folders of the data is.
+        Preparing, checking and cleaning up are not part of the time; creating and removing the folders of the data is.
 
         Raises:
-            WrongResultError: if it finds that what was published is not the tree.
+            WrongResultError: if it finds that the published files are not the tree.
         """
 
     def digest(self, root: Path) -> str:
-        """The digest of what was published."""
+        """Return the digest of the published files."""
         return digest_of(root / "output")
 
     def expected(self, shape: Shape) -> str:
-        """The digest that it has to be."""
+        """Return the required digest."""
         return expected_digest(shape)
 
 
 class WrongResultError(Exception):
-    """An arm did not do what all arms have to do; its time means nothing."""
+    """An arm's output is not the required one; its time means nothing."""
 
 
 def alternate(
@@ -62,8 +62,9 @@ def alternate(
     tell: Tell,
     at_most: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Sample]:
-    """`repeats` samples of each arm; the arms take turns, and another one begins each time. `at_most` datasets are
-    given to the arms that it names.
+    """Return `repeats` samples of each arm; the arms take turns, and another one begins each time.
+
+    `at_most` limits the datasets of the arms that it names.
 
     Raises:
         WrongResultError: if an arm's result is not the expected one.
@@ -85,13 +86,13 @@ def alternate(
 
 
 def measure(arm: Arm, shape: Shape, repeat: int, folder: Path) -> Sample:
-    """One sample of an arm."""
+    """Return one sample of an arm."""
     with scratch(folder) as root:
         gc.collect()
         parts = arm.publish(shape, root)
-        found, expected = arm.digest(root), arm.expected(shape)
-        if found != expected:
-            raise WrongResultError(f"{arm.name} published {found}, expected {expected}")
+        actual, expected = arm.digest(root), arm.expected(shape)
+        if actual != expected:
+            raise WrongResultError(f"{arm.name} published {actual}, expected {expected}")
     seconds = parts.pop("seconds")
     rounded = {name: round(value, 6) for name, value in parts.items()}
     return Sample(arm.name, shape.datasets, shape.files, repeat, round(seconds, 6), rounded)
@@ -99,7 +100,7 @@ def measure(arm: Arm, shape: Shape, repeat: int, folder: Path) -> Sample:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """An empty folder that is gone, durably, afterwards: nothing is left for the next arm to pay for."""
+    """Yield an empty folder that is deleted durably afterwards, so that the next arm does not pay for it."""
     root = Path(tempfile.mkdtemp(prefix="benchmark-", dir=folder))
     try:
         yield root

@@ -14,7 +14,7 @@ from distcommit.spark.settings import SparkSettings
 
 
 def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:
-    """That session, or a new one with that many slots."""
+    """Yield that session, or a new one with that many slots."""
     return spark_session(slots) if spark is None else nullcontext((spark, 2 * spark.sparkContext.defaultParallelism))
 
 
@@ -23,7 +23,7 @@ _EXECUTOR_MIB = 512
 
 @contextmanager
 def cluster_session(executors: int) -> Iterator[SparkSession]:
-    """A session on that many executors with one slot each, every one a process of its own, and all of them there."""
+    """Yield a session on that many executors, each a process with one slot, after all of them have started."""
     conf = {
         "spark.executor.memory": f"{_EXECUTOR_MIB}m",
         "spark.executorEnv.PYTHONPATH": str(Path(benchmarks.__file__).parents[1]),
@@ -40,7 +40,7 @@ def cluster_session(executors: int) -> Iterator[SparkSession]:
 
 @contextmanager
 def spark_session(slots: int = 2, conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, int]]:
-    """A session, and how many partitions the product takes by default (for any number of buckets above it)."""
+    """Return a session, and the product's default number of partitions (for any number of buckets above it)."""
     settings = SparkSettings(master=f"local[{slots},4]", conf=dict(conf or {}))
     spark = open_session(settings, "distcommit benchmarks")
     try:

@@ -1,1 +1,1 @@
-"""The ways of publishing one prepared tree: bare renames, ours, and what people run today."""
+"""Ways of publishing one prepared tree: bare renames, the product, and systems in common use."""

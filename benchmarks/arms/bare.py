@@ -1,4 +1,4 @@
-"""The limit: a loop of renames that makes and removes its folders, and nothing else."""
+"""The lower bound: a loop of renames that creates and removes its folders, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 
 
 class BareRename(Arm):
-    """Renames in that many processes, each with the buckets that are its own.
+    """Renames in that many processes, each with its own buckets.
 
-    The processes are there, and know what to rename, before the clock starts. With `sync` one `syncfs` ends it.
-    `into_folders`: the targets' folders are there already. `folders`: whole folders are renamed. With a latency each
-    operation waits, and each process moves `threads` datasets at a time.
+    The processes and their work are ready before the clock starts. With `sync` one `syncfs` ends it. `into_folders`:
+    the targets' folders exist already. `folders`: whole folders are renamed. With a latency each operation waits, and
+    each process moves `threads` datasets at a time.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class BareRename(Arm):
         ended = time.perf_counter()
         for worker in workers:
             worker.join()
-        if left := files_left(root / "staging"):
-            raise WrongResultError(f"{self.name} left {left} files and folders in staging")
+        if remaining := files_left(root / "staging"):
+            raise WrongResultError(f"{self.name} left {remaining} files and folders in staging")
         return {"seconds": ended - began, "sync_s": ended - synced} | self._latency.take()
 
 
 _Work = tuple[str, str, list[tuple[str, str]]]
-"""The staged folder, the final one, and what to rename."""
+"""The staged folder, the final one, and the names to rename."""
 
 
 def _worker(

@@ -1,4 +1,4 @@
-"""Adding the same data to Delta tables by the sink, and by deltalake's own append."""
+"""The same data added to Delta tables by the sink, and by deltalake's own append."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TABLE = "t"
 
 
 def by_sink(folder: Path, records: pa.Table, batch_rows: int) -> float:
-    """Seconds of writing and committing by the sink, to a table that is there."""
+    """Return the seconds of writing and committing by the sink, to an existing table."""
     (folder / "tables").mkdir(parents=True)
     sink = DeltaSink.model_validate({"type": "delta", "location": str(folder / "tables")})
     _write(sink, folder, 1, records.slice(0, 1).to_batches())
@@ -32,8 +32,10 @@ def by_sink(folder: Path, records: pa.Table, batch_rows: int) -> float:
 
 
 def by_append(folder: Path, records: pa.Table, *, bounds: bool) -> float:
-    """Seconds of deltalake's own append, to a table that is there; `bounds`: of each column, which the sink does not
-    write, and deltalake does unless the table says otherwise."""
+    """Return the seconds of deltalake's own append, to an existing table.
+
+    `bounds`: whether it writes each column's bounds, as deltalake does by default and the sink does not.
+    """
     configuration = {} if bounds else {"delta.dataSkippingNumIndexedCols": "0"}
     write_deltalake(str(folder), records.slice(0, 1), configuration=configuration)
     began = time.perf_counter()

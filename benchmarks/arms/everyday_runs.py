@@ -1,5 +1,5 @@
-"""The product's whole run, every few minutes, into folders that are there: from the producer's last acknowledgement to
-what a reader sees."""
+"""The product's whole run, every few minutes, into existing folders: from the producer's last acknowledgement to a
+reader's result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from distcommit.stores.logs.segment import decode_segment
 
 
 class _Launches:
-    """Launches as the product does, each function sampled, what its file systems are asked counted; and counts jobs."""
+    """Launches as the product does, with each function sampled and its file system requests counted; counts Spark
+    jobs."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._sampled, self.jobs = SampledLaunch(spark, folder), 0
@@ -46,18 +47,18 @@ class _Launches:
         self.jobs += 1
         self.fs = settings.store.fs
         count_requests(self.fs)
-        found: list[Any] = self._sampled(function, settings, tasks, kind)
-        return found
+        results: list[Any] = self._sampled(function, settings, tasks, kind)
+        return results
 
     def requests(self) -> Counter[str]:
-        """What executors asked for, and the driver from the first job on."""
+        """Return the requests of the executors, and of the driver from the first job on."""
         total = self._sampled.of_all()
         if self.fs is not None:
             total.update(counts_of(self.fs))
         return total
 
     def commit_seconds(self, slots: int) -> tuple[float, float]:
-        """Of ingest, how long its slots sealed and published, and how long they made durable what was staged."""
+        """Return the parts of ingest that its slots spent on sealing and publishing, and on syncing staged files."""
         sampled = self._sampled.seconds_of("ingest_partition")
         return sampled["commit"] / slots, sampled["sync"] / slots
 
@@ -66,12 +67,12 @@ class EverydayJob:
     """The job of those topics below one place: a folder of this machine, or a URL.
 
     Args:
-        spark: where it runs.
+        spark: the Spark session.
         slots: of that session.
-        records: what arrives.
+        records: the arriving records.
         place: `disk`, `hdfs` or `s3`, as samples name it.
         root: the folder or URL.
-        scratch_folder: of this machine, for what executors leave of their samples.
+        scratch_folder: of this machine, for the executors' samples.
         buckets: of the store.
     """
 
@@ -100,16 +101,16 @@ class EverydayJob:
         self._files = 0
 
     def catch_up(self) -> None:
-        """A run over what was sent before this job was there."""
+        """Run once over the records sent before this job existed."""
         if self._records.digest != NOTHING:
             self._run()
             self._files = sum(map(len, self._read().paths().values()))
 
     def sample(self, repeat: int, sent_s: float) -> Sample:
-        """One run over what was sent by then (`time.time`), with the reader that waits for it.
+        """Run once over the records sent until then (`time.time`), with the reader that waits for them.
 
         Raises:
-            WrongResultError: if not all of it, or more, can be seen.
+            WrongResultError: if not exactly these records are visible.
         """
         before = self._sizes()
         result, wall, parts = self._run()
@@ -123,14 +124,14 @@ class EverydayJob:
         return self._sample("ours_run", repeat, wall, parts)
 
     def idle(self, repeat: int, no_op_s: float) -> Sample:
-        """A run with nothing to do. `no_op_s` is what a Spark job that does nothing takes."""
+        """Run once without new records. `no_op_s` is the time of an empty Spark job."""
         _, wall, parts = self._run()
         parts["in_spark_s"] = no_op_s * parts["spark_jobs"]
         parts["ours_s"] = wall - parts["in_spark_s"]
         return self._sample("ours_idle", repeat, wall, parts)
 
     def require_exact(self) -> None:
-        """Reads each record at the newest cut, and holds all of them against what was sent.
+        """Read each record at the newest snapshot, and compare all of them with the sent ones.
 
         Raises:
             WrongResultError: if they differ.
@@ -140,8 +141,8 @@ class EverydayJob:
             values = cut.to_arrow(urn)["value"].to_pylist()
             records += len(values)
             total += sum(map(xxh3_64_intdigest, values))
-        if (found := shown(records, total)) != self._records.digest:
-            raise WrongResultError(f"{self.place} has {found}, expected {self._records.digest}")
+        if (digest := shown(records, total)) != self._records.digest:
+            raise WrongResultError(f"{self.place} has {digest}, expected {self._records.digest}")
 
     def _run(self) -> tuple[RunResult, float, Parts]:
         with scratch(self._scratch) as sampled, _launching(sampled) as launches:
@@ -181,8 +182,11 @@ class EverydayJob:
             )
 
     def _published_after(self, sent_s: float, result: RunResult) -> Parts:
-        """Seconds from sent to closed by dataset, by when the segments with their DONE got their names; on this machine
-        alone."""
+        """Return the seconds from sent to closed by dataset, by the times at which the segments with their DONE got
+        their names.
+
+        On this machine alone.
+        """
         store = self._job.open_store(create=False)
         if store.fs.scheme != "file":
             return {}
@@ -201,7 +205,7 @@ class EverydayJob:
         return {"sent_to_published_p50_s": median(delays), "sent_to_published_p99_s": quantiles(delays, n=100)[98]}
 
     def _sizes(self) -> dict[str, int]:
-        """Bytes below the folders; on this machine alone."""
+        """Return the bytes below the folders; on this machine alone."""
         if "://" in self._folders["store"]:
             return {}
         return {name: _bytes_below(folder) for name, folder in self._folders.items()}
@@ -219,15 +223,15 @@ class EverydayJob:
 
 @contextmanager
 def _launching(folder: Path) -> Iterator[list[_Launches]]:
-    """Within, runs launch what they launch through `_Launches`, which are listed."""
-    made: list[_Launches] = []
+    """Launch the block's runs through `_Launches`, which are collected."""
+    launches: list[_Launches] = []
 
     def make(spark: SparkSession) -> _Launches:
-        made.append(_Launches(spark, folder))
-        return made[-1]
+        launches.append(_Launches(spark, folder))
+        return launches[-1]
 
     with patch.object(run_context, SparkLaunch.__name__, make):
-        yield made
+        yield launches
 
 
 def _bytes_below(folder: str) -> int:

@@ -1,6 +1,6 @@
-"""Another arm on real executors: processes of their own, as many as are asked for.
+"""Another arm on real executors: that many processes.
 
-More of them than this machine has cores only help where they wait, so each metadata operation takes long, in a server
+More of them than this machine's cores only help while they wait, so each metadata operation takes long, in a server
 process.
 """
 
@@ -21,14 +21,14 @@ from distcommit.core.ports import FileSystem
 
 
 class OnExecutors(Arm):
-    """The arm on a Spark cluster on this machine, which is started for each sample and is not part of the time.
+    """The arm on a Spark cluster on this machine, whose start for each sample is not part of the time.
 
-    Its seconds are the whole job's: tasks are launched while others wait, so a job of no-ops can't be taken off.
+    Its seconds are the whole job's: tasks are launched while others wait, so that a job of no-ops cannot be subtracted.
 
     Args:
         name: of this arm.
-        executors: how many, with one slot each.
-        make: the arm on that session.
+        executors: their number, with one slot each.
+        make: creates the arm on that session.
     """
 
     def __init__(self, name: str, executors: int, make: Callable[[SparkSession], Arm]) -> None:
@@ -57,7 +57,7 @@ def measure_executors(
     folder: Path,
     tell: Tell,
 ) -> list[Sample]:
-    """Samples of `<name>_<n>_executors` for each number of executors, one operation at a time under way in each."""
+    """Measure `<name>_<n>_executors` for each number of executors, with one operation at a time in each."""
     with LatencyServer(delay_ms / 1000) as server:
         fs = far_file_system(server, 1)
         arms = [
@@ -68,6 +68,6 @@ def measure_executors(
 
 
 def speed_ups(samples: Sequence[Sample], executors: Sequence[int]) -> dict[str, float]:
-    """How many times as fast each number of executors is as the first."""
+    """Return the speed-up of each number of executors over the first."""
     seconds = {count: median(s.seconds for s in samples if s.parts["executors"] == count) for count in executors}
     return {f"speed_up_{n}_executors_over_{executors[0]}": seconds[executors[0]] / seconds[n] for n in executors[1:]}

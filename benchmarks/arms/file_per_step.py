@@ -1,4 +1,4 @@
-"""One store file for each step, durable before the step runs: write-ahead in its plainest form."""
+"""One store file for each step, durable before the step runs: the plainest form of write-ahead."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class FilePerStep(Arm):
             _commit(str(root), dataset, shape.files)
         remove_empty_parents(root, work)
         seconds = time.perf_counter() - began
-        if left := files_left(root / "staging") + files_left(root / "store"):
-            raise WrongResultError(f"{self.name} left {left} files and folders")
+        if remaining := files_left(root / "staging") + files_left(root / "store"):
+            raise WrongResultError(f"{self.name} left {remaining} files and folders")
         return {"seconds": seconds}
 
 

@@ -1,4 +1,4 @@
-"""What a flow of constructs makes of records that are in memory, and what is made of them without the product.
+"""Flows of constructs over records in memory, and the same work without the product.
 
 One process, one thread: a run has as many of these as Spark has slots.
 """
@@ -43,7 +43,7 @@ _BY_HAND = {"type": "kafka", "brokers": "unused:9092", "topics": ["unused"]}
 
 
 class _Clock:
-    """Time since it was made, on the wall and of the processor: that of all threads of the process."""
+    """Wall-clock time since its creation, and processor time of all threads of the process."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -54,18 +54,19 @@ class _Clock:
 
 
 class FlowArm(ABC):
-    """One way of making files of records."""
+    """A way of writing records to files."""
 
     name: str
 
     @abstractmethod
     def make(self, root: Path) -> Parts:
-        """Makes files below the empty folder `root`, and returns what that took."""
+        """Write files below the empty folder `root`, and return the costs."""
 
 
 class ProductFlow(FlowArm):
-    """A task attempt at one work unit as an executor makes it: constructs, staging, footers, content sums, checksums;
-    without what stores the attempt's state and publishes it.
+    """An executor's task attempt at one work unit: constructs, staging, footers, content sums, checksums.
+
+    Storing the attempt's state and publishing it are left out.
 
     Args:
         name: the arm's.
@@ -90,7 +91,7 @@ class ProductFlow(FlowArm):
 
 
 class WriterAlone(FlowArm):
-    """A sink's writer that is given the batches directly."""
+    """A sink's writer that gets the batches directly."""
 
     def __init__(self, name: str, sink: Sink, source: HeldSource) -> None:
         self.name, self._sink, self._source = name, sink, source
@@ -106,8 +107,9 @@ class WriterAlone(FlowArm):
 
 
 class PlainArrow(FlowArm):
-    """A loop that somebody writes with pyarrow: the same steps on the same batches to the same columns, codec and size
-    of row groups; a file that nobody can tell how far it goes.
+    """A plain pyarrow loop: the same steps on the same batches to the same columns, codec and row-group size.
+
+    Its file records no position.
 
     Args:
         batches: the records.
@@ -150,12 +152,12 @@ class PlainArrow(FlowArm):
 
 
 def typed_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """What the flow makes of JSON, in memory."""
-    found = list(batches)
+    """Return the flow's records from JSON, in memory."""
+    pieces = list(batches)
     for converter in FlowSettings.model_validate({**TYPED_JSON, "source": _BY_HAND}).converters:
-        found = [made.records for batch in found for made in converter.convert(batch)]
+        pieces = [made.records for batch in pieces for made in converter.convert(batch)]
         converter.close()
-    return found
+    return pieces
 
 
 FORK: Mapping[str, Any] = {
@@ -168,7 +170,7 @@ FORK: Mapping[str, Any] = {
 
 
 def fork_arms(source: HeldSource) -> list[FlowArm]:
-    """The fork, and each of its writers alone."""
+    """Return the fork, and each of its writers alone."""
     return [
         ProductFlow("ours_fork", FORK, source),
         WriterAlone("writer_parquet", FileSink(format="parquet"), source),
@@ -177,7 +179,7 @@ def fork_arms(source: HeldSource) -> list[FlowArm]:
 
 
 def place(root: Path) -> tuple[StagingArea, AttemptIdentity]:
-    """Where an attempt stages its files."""
+    """Return the staging area of an attempt."""
     fs = LocalFileSystem()
     fs.make_folders(f"{root}/staging")
     prepare_bucket(fs, f"{root}/staging", 1, 0)

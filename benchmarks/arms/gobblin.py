@@ -1,9 +1,9 @@
-"""The original design as Apache Gobblin has it: all on the driver, one dataset after the other.
+"""The original design as in Apache Gobblin: everything on the driver, one dataset after the other.
 
-A model of its call pattern, not its code: a JSON store file for each dataset, probes before and after everything it
-does, renames, a state file with its alias, and the store file deleted. 34 + 4k system calls for a dataset with k
-files, which `tests/benchmarks` counts with strace. It runs in Python without Hadoop's layers, which is much faster
-than the original (108 to 123 datasets/s there).
+It models the call pattern, not the code. There is a JSON store file for each dataset, probes before and after each
+action, renames, a state file with its alias, and the deletion of the store file. These are 34 + 4k system calls for a
+dataset with k files, which `tests/benchmarks` counts with strace. It runs in Python without Hadoop's layers, and so
+much faster than the original (108 to 123 datasets/s there).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CALLS_PER_DATASET, CALLS_PER_FILE = 34, 4
 class GobblinPattern(Arm):
     """The original design on a driver.
 
-    With `fsync` it is made safe against power loss at the least cost: store file, state file, and the three folders in
-    which something changes. `threads` commit datasets at a time (Gobblin's own default is 20). With a latency each
-    operation of the file system waits; syncing does not.
+    `fsync` makes it safe against power loss at the least cost: store file, state file, and the three changed folders
+    are synced. `threads` commit datasets at a time (Gobblin's own default is 20). With a latency each operation of the
+    file system waits; syncing does not.
     """
 
     def __init__(self, *, fsync: bool, threads: int = 1, latency: Latency | None = None) -> None:
@@ -56,17 +56,17 @@ class GobblinPattern(Arm):
                 list(pool.map(commit, work))
         remove_empty_parents(root, work)
         seconds = time.perf_counter() - began
-        if left := files_left(root / "staging") + files_left(root / "store"):
-            raise WrongResultError(f"{self.name} left {left} files and folders")
+        if remaining := files_left(root / "staging") + files_left(root / "store"):
+            raise WrongResultError(f"{self.name} left {remaining} files and folders")
         return {"seconds": seconds} | self._latency.take()
 
 
 def no_wait(kind: str) -> None:
-    """For operations that take what they take here."""
+    """Do not wait: operations have their local latency."""
 
 
 def commit_dataset(root: str, dataset: TreeDataset, files: int, *, fsync: bool, wait: Wait = no_wait) -> None:
-    """One dataset, from its task states to its state file. `wait` is told each operation before it is done."""
+    """Commit one dataset, from its task states to its state file. `wait` is called before each operation."""
     staged, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
     store_file, state_folder = f"{root}/store/{dataset.folder}", f"{root}/state/{dataset.folder}"
     steps = [(f"{staged}/{name}", f"{target}/{name}") for name in dataset.names(files)]
@@ -125,7 +125,7 @@ def commit_dataset(root: str, dataset: TreeDataset, files: int, *, fsync: bool, 
 
 
 def remove_empty_parents(root: Path, work: Sequence[TreeDataset]) -> None:
-    """Removes the folders above the staged ones."""
+    """Remove the folders above the staged ones."""
     for folder in sorted({os.path.dirname(dataset.staged) for dataset in work}):
         os.rmdir(root / "staging" / folder)
         with suppress(OSError):
@@ -133,7 +133,7 @@ def remove_empty_parents(root: Path, work: Sequence[TreeDataset]) -> None:
 
 
 def write_file(path: str, data: bytes, *, fsync: bool) -> None:
-    """A new file, in place: open, write, close."""
+    """Write a new file, in place: open, write, close."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     os.write(fd, data)
     if fsync:
@@ -142,7 +142,7 @@ def write_file(path: str, data: bytes, *, fsync: bool) -> None:
 
 
 def read_file(path: str) -> bytes:
-    """A whole file: open, fstat, read, read, close."""
+    """Read a whole file: open, fstat, read, read, close."""
     fd = os.open(path, os.O_RDONLY)
     data = os.read(fd, os.fstat(fd).st_size)
     os.read(fd, 1)
@@ -151,18 +151,18 @@ def read_file(path: str) -> bytes:
 
 
 def list_folder(path: str) -> list[str]:
-    """The names in a folder: open, fstat, getdents twice (once if it is empty), close."""
+    """Return the names in a folder: open, fstat, getdents twice (once if it is empty), close."""
     return os.listdir(path)
 
 
 def sync_folder(path: str) -> None:
-    """Makes a folder's names durable."""
+    """Make a folder's names durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(fd)
     os.close(fd)
 
 
 def _sequence(dataset: TreeDataset, steps: Sequence[tuple[str, str]]) -> bytes:
-    """The commit sequence as JSON, as large as Gobblin's would be at the least."""
+    """Return the commit sequence as JSON, at least as large as Gobblin's."""
     renames = [{"type": "FsRenameCommitStep", "src": source, "dst": target} for source, target in steps]
     return json.dumps({"job": "benchmark", "dataset": dataset.urn, "steps": renames}).encode()

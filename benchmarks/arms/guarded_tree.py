@@ -1,4 +1,4 @@
-"""A tree of this repository, measured in a process of its own: the one that is here, or a commit of it."""
+"""A tree of this repository, measured in a process of its own: the present one, or a commit."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ HERE = Path(__file__).parents[2]
 
 
 class UnmeasurableError(Exception):
-    """A tree can't be measured: there is no such commit, or its code is too far from today's; why, in one line."""
+    """A tree cannot be measured: the commit is missing, or its code is too different; the message states why, in one
+    line."""
 
 
 class GuardedTree:
-    """The process that answers for a tree; it ends with the block. The first sample of each kind is not counted: what
-    is loaded once is nobody's.
+    """The process that measures a tree; it ends with the block.
+
+    The first sample of each kind does not count, as it includes loading.
 
     Args:
         tree: the repository's folder.
-        folder: on the disk that is measured.
+        folder: on the measured disk.
     """
 
     def __init__(self, tree: Path, folder: Path) -> None:
@@ -49,10 +51,10 @@ class GuardedTree:
         self._process.communicate()
 
     def sample(self, name: str, datasets: int) -> dict[str, float]:
-        """Seconds of one sample, `cpu` and `wall`.
+        """Return the seconds of one sample, `cpu` and `wall`.
 
         Raises:
-            UnmeasurableError: if the tree can't answer.
+            UnmeasurableError: if the tree cannot answer.
         """
         if name not in self._warm:
             self._warm.add(name)
@@ -69,19 +71,19 @@ class GuardedTree:
         except BrokenPipeError:
             line = ""
         if not line:
-            said = self._process.stderr.read().strip().splitlines()
-            raise UnmeasurableError(f"{name} can't be measured of it: {said[-1] if said else 'it ended'}")
+            lines = self._process.stderr.read().strip().splitlines()
+            raise UnmeasurableError(f"{name} can't be measured of it: {lines[-1] if lines else 'it ended'}")
         return msgspec.json.decode(line, type=dict[str, float])
 
 
 @contextmanager
 def worktree(revision: str) -> Iterator[tuple[Path, str]]:
-    """A commit of this repository in a folder of its own, and its full name. Git forgets it after the block.
+    """Yield a commit of this repository in a folder of its own, and its full name; Git drops it after the block.
 
     Raises:
         UnmeasurableError: if there is no such commit.
     """
-    name = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=f"there is no commit {revision}")
+    name = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=f"no commit is named {revision}")
     with tempfile.TemporaryDirectory(prefix="guard-") as folder:
         tree = f"{folder}/tree"
         _git("worktree", "add", "--detach", tree, name, what=f"{revision} can't be had")

@@ -1,7 +1,7 @@
 """Hadoop's committers, driven through Spark's JVM on one prepared tree.
 
-`RawLocalFileSystem` instead of the checksumming one, which would fork a process for each file. Tasks commit in two
-threads, as on two slots; the job commits afterwards, as in Spark.
+They use `RawLocalFileSystem` instead of the checksumming one, which would fork a process for each file. Tasks commit in
+two threads, as on two slots; the job commits afterwards, as in Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DELAYING = "DelayingFileSystem"
 
 
 class HadoopArm(Arm):
-    """A job of `tasks` tasks, each with the buckets that are its own, written to the committer's work paths.
+    """A job of `tasks` tasks, each with its own buckets, written to the committer's work paths.
 
     `slots` tasks commit at a time. With a latency each operation of its file system waits.
     """
@@ -42,7 +42,7 @@ class HadoopArm(Arm):
         self._jvm: Any = spark.sparkContext._jvm
 
     def missing(self) -> str:
-        return "there is no javac" if self._latency.address and not _javac() else ""
+        return "javac is missing" if self._latency.address and not _javac() else ""
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         output = root / "output"
@@ -80,16 +80,16 @@ class HadoopArm(Arm):
         os.mkdir(output)
 
     def _write(self, datasets: Sequence[tuple[TreeDataset, str]], shape: Shape) -> None:
-        """Writes those datasets' files, each into its folder."""
+        """Write those datasets' files, each into its folder."""
         for dataset, folder in datasets:
             write_dataset(dataset, shape, folder)
 
     def _counting(self) -> AbstractContextManager[Parts]:
-        """Counts the operations that are waited for within."""
+        """Count the waiting operations of the block."""
         return counting(self._latency)
 
     def _check_output(self, shape: Shape, output: Path, since_ns: int) -> Parts:
-        """Looks at what the disk says of the commit that began then."""
+        """Check the commit that began then by the disk's state."""
         if (output / "_temporary").exists():
             raise WrongResultError(f"{self.name} left its temporary folder")
         renamed = _renamed_since(output, since_ns)
@@ -120,7 +120,7 @@ class HadoopArm(Arm):
         }
 
     def _task(self, output: Path, configuration: Any, task: int) -> tuple[Any, Any]:
-        """The committer of one task attempt, with its context."""
+        """Return the committer of one task attempt, with its context."""
         mapreduce = self._jvm.org.apache.hadoop.mapreduce
         job = mapreduce.JobID("benchmark", 1)
         attempt = mapreduce.TaskAttemptID(mapreduce.TaskID(job, mapreduce.TaskType.MAP, task), 0)
@@ -135,18 +135,18 @@ class HadoopArm(Arm):
         raise NotImplementedError
 
     def _prepare_output(self, shape: Shape, output: Path) -> None:
-        """What is in the output before the job commits, beside nothing."""
+        """Prepare the output before the job commits; by default nothing."""
 
     def _check_count(self, job_committer: Any, shape: Shape) -> None:
-        """Looks at what the committer itself has counted."""
+        """Check the committer's own counts."""
 
 
 class FileOutputCommitter(HadoopArm):
     """FileOutputCommitter, algorithm 1 or 2.
 
-    Algorithm 1 renames a whole folder if the target is not there yet, and file by file if it is, as it is on each run
-    of a job but the first. `new_folders` measures the former; otherwise the datasets' folders are made beforehand,
-    which spares algorithm 1 its mkdirs. Algorithm 2 always goes file by file, and makes its folders itself.
+    Algorithm 1 renames a whole folder if the target does not exist, and file by file if it does, as in each run of a
+    job but the first. `new_folders` measures the former. Otherwise the datasets' folders are created beforehand, which
+    spares algorithm 1 its mkdirs. Algorithm 2 always renames file by file, and creates its folders itself.
     """
 
     def __init__(self, spark: SparkSession, tasks: int, algorithm: int, *, new_folders: bool = False) -> None:
@@ -167,7 +167,7 @@ class FileOutputCommitter(HadoopArm):
 
 
 class ManifestCommitter(HadoopArm):
-    """The manifest committer, with its own count of renames. `threads` do its job stage, 32 by its own default."""
+    """The manifest committer, with its own count of renames. `threads` run its job stage, 32 by its own default."""
 
     name = "manifest"
 
@@ -203,7 +203,8 @@ def _commit_task(task: tuple[Any, Any]) -> None:
 
 
 def _renamed_since(output: Path, since_ns: int) -> int:
-    """How many files were renamed themselves since then: that changes a file's ctime, renaming its folder does not."""
+    """Return how many files were renamed individually since then: that changes a file's ctime, renaming its folder
+    does not."""
     changed = 0
     for folder, _, names in os.walk(output):
         if Path(folder) != output:
@@ -212,14 +213,14 @@ def _renamed_since(output: Path, since_ns: int) -> int:
 
 
 def _javac() -> str | None:
-    """The compiler of the Java that runs here."""
+    """Return the compiler of the running Java."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("javac", path=f"{home}/bin" if home else None)
 
 
 @cache
 def _delaying_classes() -> tempfile.TemporaryDirectory[str]:
-    """The folder with the compiled file system that waits; it goes with this process."""
+    """Return the folder with the compiled waiting file system, which is deleted with this process."""
     compiler, folder = _javac(), tempfile.TemporaryDirectory(prefix="classes-")
     assert compiler is not None
     jars = Path(pyspark.__file__).parent / "jars"

@@ -1,4 +1,4 @@
-"""Adding the same data to Iceberg tables by the sink, and by pyiceberg's own append."""
+"""The same data added to Iceberg tables by the sink, and by pyiceberg's own append."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMESPACE = "bench"
 
 
 class IcebergPlace:
-    """A warehouse and a catalog in SQLite, in a folder of their own."""
+    """A warehouse and a SQLite catalog, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -38,30 +38,31 @@ class IcebergPlace:
         self.properties: dict[str, str] = {}
 
     def client(self) -> Catalog:
-        """The catalog, by pyiceberg alone."""
+        """Return the catalog, by pyiceberg alone."""
         return load_catalog("default", **self.settings)
 
     def sink(self) -> IcebergSink:
-        """The sink, with a table for each dataset."""
+        """Return the sink, with a table for each dataset."""
         tables = {"catalog": self.settings, "namespace": NAMESPACE, "properties": self.properties}
         return IcebergSink.model_validate({"type": "iceberg", **tables})
 
     def make(self, sink: IcebergSink, datasets: list[str], schema: pa.Schema) -> float:
-        """Seconds of making their tables, as a task begins that is to write them in its first run."""
+        """Return the seconds of creating their tables, as at the beginning of a task that writes to them in its
+        first run."""
         began = time.perf_counter()
         sink.announce(datasets, schema, "run-1")
         return time.perf_counter() - began
 
     @contextmanager
     def asked_for_nothing(self, calls: list[str]) -> Iterator[None]:
-        """Raises RuntimeError if the catalog is asked for anything within."""
+        """Raise RuntimeError if the catalog gets a request in the block."""
         before = len(calls)
         yield
         if len(calls) > before:
             raise RuntimeError(f"the catalog was asked for {len(calls) - before} things, first {calls[before]}")
 
     def prepare(self, sink: IcebergSink, dataset: str, epoch: int, batches: list[pa.RecordBatch]) -> CommitRequest:
-        """What a writer prepares of these records."""
+        """Return a writer's prepared commit of these records."""
         fs, attempt = LocalFileSystem(durable=False), uuid.uuid4().hex
         (self.folder / "staging" / attempt).mkdir(parents=True)
         area = StagingArea(fs, f"{self.folder}/staging/{attempt}", attempt, str(self.folder))
@@ -72,7 +73,7 @@ class IcebergPlace:
         return CommitRequest(dataset, epoch, tuple(writer.prepare_commit().infos))
 
     def commit(self, sink: IcebergSink, requests: list[CommitRequest]) -> float:
-        """Seconds of their commit by one call."""
+        """Return the seconds of their commit by one call."""
         fs = LocalFileSystem(durable=False)
         began = time.perf_counter()
         committer = sink.open_committer(CommitterContext(fs, f"{self.folder}/staging", str(self.folder), "bench"))
@@ -84,7 +85,7 @@ class IcebergPlace:
 
 
 class RestPlace(IcebergPlace):
-    """The same with a REST catalog. Tables' files are in the folder all the same, but for the catalog's own."""
+    """A warehouse with a REST catalog. Tables' files are in the folder, except the catalog's own."""
 
     def __init__(self, folder: Path, server: NessieServer) -> None:
         super().__init__(folder)
@@ -94,7 +95,7 @@ class RestPlace(IcebergPlace):
 
 @contextmanager
 def delayed_requests(seconds: float) -> Iterator[list[str]]:
-    """Each request to a REST catalog takes so much longer; yields all there were."""
+    """Delay each request to a REST catalog by that time; yield the list of requests."""
     calls, sending = list[str](), requests.Session.send
 
     def send(self: requests.Session, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
@@ -108,7 +109,7 @@ def delayed_requests(seconds: float) -> Iterator[list[str]]:
 
 @contextmanager
 def delayed(seconds: float) -> Iterator[list[str]]:
-    """Each statement and each commit of any database takes so much longer; yields all there were."""
+    """Delay each statement and each commit of any database by that time; yield the list of them."""
     calls: list[str] = []
 
     def before_statement(*arguments: object) -> None:

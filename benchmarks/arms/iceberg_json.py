@@ -1,5 +1,5 @@
-"""Typed JSON to one Iceberg table: as many processes as a run has slots, each a task attempt at a work unit of its own,
-and one commit of them all."""
+"""Typed JSON to one Iceberg table: a process for each slot, each a task attempt at its own work unit, and one commit
+for all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_KAFKA = {"type": "kafka", "brokers": "unused:9092", "topics": ["unused"]}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one process is to do. `begin`, `end`: of the ids of its records; `epoch`: of the run."""
+    """The work of one process. `begin`, `end`: of the ids of its records. `epoch`: of the run."""
 
     folder: Path
     begin: int
@@ -53,14 +53,14 @@ class Part:
         return f"events-{self.begin}"
 
     def sink(self) -> dict[str, Any]:
-        """The section of a job file."""
+        """Return the `sink` section of a job file."""
         catalog = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/warehouse"}
         return {"type": "iceberg", "catalog": {"type": "sql", **catalog}, "namespace": "bench", "table": "events"}
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What it has prepared, when by the clock of all processes it had, and the seconds of its converter, and of the
+    """Prepared commit, its times by the clock of all processes, and the seconds of its converter and of the
     processor."""
 
     request: CommitRequest
@@ -70,13 +70,13 @@ class Made:
 
 
 def typed_json(folder: Path, records: int, processes: int) -> dict[str, float]:
-    """Seconds from the first batch to the commit of all, and of its parts.
+    """Return the seconds from the first batch to the commit of all, and of its parts.
 
     Raises:
-        RuntimeError: if the table does not hold just these records.
+        RuntimeError: if the table does not hold exactly these records.
     """
     folder.mkdir(parents=True)
-    _run([Part(folder, records, records + 1, 1)])  # the table is there, as in any run but the first
+    _run([Part(folder, records, records + 1, 1)])  # the table exists, as in any run but the first
     share = records // processes
     bounds = [share * number for number in range(processes)] + [records]
     parts = [Part(folder, begin, end, 2) for begin, end in pairwise(bounds)]
@@ -121,8 +121,10 @@ def _run(parts: Sequence[Part]) -> dict[str, float]:
 
 
 def _attempt(part: Part, barrier: Barrier, results: list[Made]) -> None:
-    """In a process of its own: makes its records, does one by itself as a worker that is not new has, waits for the
-    others, then converts and writes them."""
+    """Run one attempt in a process of its own.
+
+    It creates its records, converts one as a warm-up, waits for the others, then converts and writes them.
+    """
     source = HeldSource(as_batches([_record(number) for number in range(part.begin, part.end)]))
     _prepared(part, HeldSource(as_batches([_record(part.begin)])))
     barrier.wait()
@@ -132,7 +134,7 @@ def _attempt(part: Part, barrier: Barrier, results: list[Made]) -> None:
 
 
 def _prepared(part: Part, source: HeldSource) -> tuple[CommitRequest, float]:
-    """What one attempt prepares of these records, and the seconds of its converter."""
+    """Return an attempt's prepared commit of these records, and the seconds of its converter."""
     converters = [{"type": "json", "fields": _FIELDS, "keep_column": False}]
     settings = {"source": _NO_KAFKA, "converters": converters, "sink": part.sink()}
     flow = FlowSettings.model_validate(settings).task_flow().with_source(source)
@@ -160,5 +162,7 @@ def _record(number: int) -> bytes:
         "ok": number % 3 == 0,
         "note": "",
     }
-    left = RECORD_BYTES - len(msgspec.json.encode(fields))
-    return msgspec.json.encode({**fields, "note": f"{number * 2_654_435_761 % (1 << 64):016x}{number:0{left}x}"[:left]})
+    padding = RECORD_BYTES - len(msgspec.json.encode(fields))
+    return msgspec.json.encode(
+        {**fields, "note": f"{number * 2_654_435_761 % (1 << 64):016x}{number:0{padding}x}"[:padding]}
+    )

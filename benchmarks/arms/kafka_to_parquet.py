@@ -1,4 +1,4 @@
-"""Copying Kafka topics to Parquet: the product, Spark's own reader and writer, and a plain loop.
+"""Copies of Kafka topics to Parquet: by the product, by Spark's own reader and writer, and by a plain loop.
 
 All of them write the same columns with the same codec at the same level, in row groups of the same size, a file for
 each partition of a topic.
@@ -30,21 +30,21 @@ _BATCH = 10_000
 
 
 class Copy(ABC):
-    """One way of copying topics."""
+    """A way of copying topics."""
 
     name: str
 
     def missing(self) -> str:
-        """Why this arm can't run here; empty if it can."""
+        """Return why this arm cannot run here; empty if it can."""
         return ""
 
     @abstractmethod
     def copy(self, topics: Topics, root: Path) -> Parts:
-        """Copies all topics to Parquet files below `root/output`, and returns what that took."""
+        """Copy all topics to Parquet files below `root/output`, and return the costs."""
 
 
 class OurCopy(Copy):
-    """The product's whole run, durable and exactly once, on a session that is there."""
+    """The product's whole run, durable and exactly once, on an existing session."""
 
     name = "ours"
 
@@ -72,14 +72,14 @@ class OurCopy(Copy):
 
 
 def all_of(spark: SparkSession, brokers: str, topics: Iterable[str]) -> DataFrame:
-    """What is in the topics, by Spark's own source."""
+    """Return the records of the topics, by Spark's own source."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", brokers)
     reader = reader.option("subscribe", ",".join(topics)).option("includeHeaders", "true")
     return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
 
 
 class SparkCopy(Copy):
-    """`spark.read.format("kafka")` and `write.parquet`. Nothing is synced, and nothing remembers what was read.
+    """`spark.read.format("kafka")` and `write.parquet`, without syncs and without positions.
 
     Args:
         spark: a session with the Kafka source among its jars.
@@ -103,7 +103,7 @@ class SparkCopy(Copy):
 
 
 class PlainLoop(Copy):
-    """confluent-kafka and pyarrow in that many processes, which are there before the clock starts; nothing synced."""
+    """confluent-kafka and pyarrow in that many processes, started before the clock, without syncs."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -113,7 +113,7 @@ class PlainLoop(Copy):
         output = root / "output"
         output.mkdir()
         context = multiprocessing.get_context("spawn")
-        ready = context.Barrier(self._processes + 1)  # the processes are there before the clock starts
+        ready = context.Barrier(self._processes + 1)  # the processes start before the clock
         with context.Pool(self._processes, ready.wait) as pool:
             ready.wait()
             work = [(topics, name, place, str(output)) for name in topics.names for place in range(topics.partitions)]
@@ -132,17 +132,17 @@ def _copy_partition(topics: Topics, name: str, partition: int, output: str) -> N
         }
     )
     consumer.assign([TopicPartition(name, partition, 0)])
-    left, waiting, waiting_bytes = topics.records, list[pa.RecordBatch](), 0
+    remaining, waiting, waiting_bytes = topics.records, list[pa.RecordBatch](), 0
     path = f"{output}/{name}-{partition}.parquet"
     with pq.ParquetWriter(path, BATCH_SCHEMA, compression="zstd", compression_level=_ZSTD_LEVEL) as writer:
-        while left:
-            batch = _batch(consumer.consume(min(left, _BATCH), 10))
+        while remaining:
+            batch = _batch(consumer.consume(min(remaining, _BATCH), 10))
             if not batch.num_rows:
-                raise WrongResultError(f"{name} [{partition}] ends {left} records early")
-            left -= batch.num_rows
+                raise WrongResultError(f"{name} [{partition}] ends {remaining} records early")
+            remaining -= batch.num_rows
             waiting.append(batch)
             waiting_bytes += batch.nbytes
-            if waiting_bytes >= ROW_GROUP_BYTES or not left:
+            if waiting_bytes >= ROW_GROUP_BYTES or not remaining:
                 rows = pa.Table.from_batches(waiting)
                 writer.write_table(rows, row_group_size=rows.num_rows)
                 waiting, waiting_bytes = [], 0
@@ -150,7 +150,7 @@ def _copy_partition(topics: Topics, name: str, partition: int, output: str) -> N
 
 
 def _batch(messages: list[Any]) -> pa.RecordBatch:
-    """As the product's `BATCH_SCHEMA`."""
+    """Return a batch of the product's `BATCH_SCHEMA`."""
     for message in messages:
         if message.error():
             raise WrongResultError(str(message.error()))

@@ -1,6 +1,6 @@
-"""The arms on a real HDFS: trees have the same paths there as they would have on this machine's disk.
+"""The arms on a real HDFS: trees have the same paths there as on this machine's disk.
 
-Files are empty: who renames them does not care, and a tree is made in seconds.
+Files are empty: their size does not affect renames, and a tree is created in seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THREADS = 16
 
 
 class Hdfs:
-    """An HDFS and what the arms do there outside the time that counts."""
+    """An HDFS, and the arms' operations on it outside of the measured time."""
 
     def __init__(self, server: HdfsServer) -> None:
         self._server = server
@@ -41,29 +41,30 @@ class Hdfs:
         self.uri = f"hdfs://{server.authority}"
 
     def of_tasks(self, threads: int) -> HdfsFileSystem:
-        """The product's file system for tasks with that many calls under way."""
+        """Return the product's file system for tasks with that many concurrent calls."""
         fs = HdfsFileSystem(HdfsRpc(self._server.authority))
         fs.parallel_calls, fs.parallel_buckets = threads, min(fs.parallel_buckets, threads)
         return fs
 
     def make_folders(self, shape: Shape, root: Path) -> None:
-        """The datasets' folders, as after an earlier run."""
+        """Create the datasets' folders, as after an earlier run."""
         with ThreadPoolExecutor(_THREADS) as pool:
             folders = (f"{root}/output/{dataset.folder}" for dataset in tree_datasets(shape))
             list(pool.map(self.fs.make_folders, folders))
 
     def write(self, datasets: Sequence[tuple[TreeDataset, str]], shape: Shape) -> None:
-        """Writes those datasets' files, each into its folder."""
+        """Write those datasets' files, each into its folder."""
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda one: hdfs_tree.write_dataset(self.fs, one[0], shape, one[1], empty=True), datasets))
 
     def files_left(self, folder: str) -> int:
-        """How many files and folders are below that folder."""
+        """Return the number of files and folders below that folder."""
         entries = self.fs.list_folder(folder)
         return len(entries) + sum(self.files_left(f"{folder}/{e.name}") for e in entries if e.is_folder)
 
     def take_digest(self, root: Path) -> str:
-        """The digest of what was published, as `tree.digest_of` forms it. All below the root goes."""
+        """Return the digest of the published files, as `tree.digest_of` forms it, and delete everything below the
+        root."""
         output = f"{root}/output"
         names: list[str] = []
         for folder in sorted(e.name for e in self.fs.list_folder(output) if not e.name.startswith(("_", "."))):
@@ -78,17 +79,17 @@ class Hdfs:
 
     @contextmanager
     def counting(self) -> Iterator[Parts]:
-        """What the NameNode is asked within: `requests`, and `operations_<kind>`. Filled in at the end."""
+        """Count the NameNode's requests in the block: `requests`, and `operations_<kind>`, filled in at the end."""
         counted: Parts = {}
         before = operations_of(self._server)
         yield counted
-        found: Counter[str] = operations_of(self._server) - before
-        counted["requests"] = float(found.pop("requests", 0))
-        counted |= {f"operations_{kind}": float(count) for kind, count in sorted(found.items())}
+        operations: Counter[str] = operations_of(self._server) - before
+        counted["requests"] = float(operations.pop("requests", 0))
+        counted |= {f"operations_{kind}": float(count) for kind, count in sorted(operations.items())}
 
 
 class _OnHdfs(Arm):
-    """An arm whose tree is there."""
+    """An arm whose tree is on HDFS."""
 
     _hdfs: Hdfs
 
@@ -116,12 +117,12 @@ class OursOnHdfs(_OnHdfs, Ours):
     def _counting(self) -> AbstractContextManager[Parts]:
         return self._hdfs.counting()
 
-    def _left(self, root: Path) -> int:
+    def _staged_files(self, root: Path) -> int:
         return self._hdfs.files_left(f"{root}/staging")
 
 
 class BareOnHdfs(_OnHdfs):
-    """The product's client in a pool of threads: makes folders, renames, removes folders, and nothing else."""
+    """The product's client in a pool of threads: it creates folders, renames, removes folders, and nothing else."""
 
     def __init__(self, hdfs: Hdfs, *, threads: int, folders: bool = False) -> None:
         self._hdfs, self._threads, self._folders = hdfs, threads, folders

@@ -1,4 +1,4 @@
-"""The product: its drain job on Spark, from all task states durable to the last DONE durable and staging gone."""
+"""The product: its drain job on Spark, from all task states durable to the last DONE durable and staging removed."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _NO_OPS = 5
 class Ours(Arm):
     """The product's own `drain_partition`, launched as the product launches it.
 
-    A job of the same shape that does nothing is timed right before, and its median is taken off: in a run the session
-    is there, and its cost does not depend on the commit. The workers are warm, as they are after ingest.
+    An empty job of the same shape is timed right before, and its median is subtracted: in a run the session exists, and
+    its cost does not depend on the commit. The workers are warm, as they are after ingest.
 
     Args:
-        spark: where it runs.
-        partitions: how many tasks share the buckets.
+        spark: the session.
+        partitions: the number of tasks that share the buckets.
         name: of the arm.
         fs: the file system to commit on, by default this machine's.
-        latency: what operations of `fs` wait for.
-        into_folders: whether the datasets' folders are there, so that files go one by one, as on each run but the first
-            where folders don't change with time; otherwise whole staged folders are renamed.
+        latency: the wait of `fs` for each operation.
+        into_folders: whether the datasets' folders exist, so that files are renamed one by one. That is the case in
+            each run but the first if folders do not change with time. Otherwise whole staged folders are renamed.
     """
 
     def __init__(
@@ -66,47 +66,47 @@ class Ours(Arm):
             began = time.perf_counter()
             reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
             wall = time.perf_counter() - began
-        total, left = sum_reports(reports, DrainCounts()), self._left(root)
-        if total.counts.datasets_published != shape.datasets or total.fenced or left:
+        total, remaining = sum_reports(reports, DrainCounts()), self._staged_files(root)
+        if total.counts.datasets_published != shape.datasets or total.fenced or remaining:
             raise WrongResultError(
                 f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "
-                f"{left} left in staging; {total.fenced or total.reasons}"
+                f"{remaining} left in staging; {total.fenced or total.reasons}"
             )
         parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | counted
         return parts | {"executors": executors_of(reports)}
 
     def _prepare(self, shape: Shape, root: Path, partitions: int) -> RunSettings:
-        """The run whose ingest has ended."""
+        """Prepare a run whose ingest has ended."""
         if self._into_folders:
             make_folders(shape, root)
         return ingested(shape, root, partitions, self._fs)
 
     def _counting(self) -> AbstractContextManager[Parts]:
-        """Counts the operations that are waited for within."""
+        """Count the waiting operations of the block."""
         return counting(self._latency)
 
-    def _left(self, root: Path) -> int:
-        """How many files and folders are left in staging."""
+    def _staged_files(self, root: Path) -> int:
+        """Return the number of files and folders in staging."""
         return files_left(root / "staging")
 
 
 def executors_of(reports: Iterable[Report[Counts]]) -> float:
-    """How many executors worked: each has one process from which its Python workers are forked."""
+    """Return how many executors worked: each has one process from which its Python workers are forked."""
     return float(len({report.daemon_pid for report in reports}))
 
 
 def no_op_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """Reports, and does nothing else."""
+    """Report, and do nothing else."""
     return Tally(DrainCounts()).report(partition)
 
 
 def warm_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """Leaves the worker as an ingest task leaves it: imports done."""
+    """Import all modules, so that the worker is as warm as after an ingest task."""
     return no_op_partition(settings, partition)
 
 
 def no_op_job(spark: SparkSession, partitions: int) -> float:
-    """Seconds of a Spark job of as many tasks that do nothing."""
+    """Return the seconds of an empty Spark job with that many tasks."""
     began = time.perf_counter()
     rows = spark.sparkContext.parallelize(range(partitions), partitions).mapPartitions(iter).collect()
     seconds = time.perf_counter() - began

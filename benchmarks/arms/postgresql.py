@@ -1,4 +1,4 @@
-"""PostgreSQL: the sink, from batches in memory to rows that are committed, and a bare loop of the same client."""
+"""PostgreSQL: the sink, from batches in memory to committed rows, and a bare loop of the same client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES = ("int4", "int8", "timestamptz", "text")
 
 
 def by_sink(sink: PostgresqlSink, table: str, batches: Sequence[pa.RecordBatch], folder: Path) -> float:
-    """Seconds of one dataset: a writer that stages and syncs, and a committer."""
+    """Return the seconds of one dataset: a writer that stages and syncs, and a committer."""
     (folder / table).mkdir(parents=True)
     fs = LocalFileSystem()
     begun_s = time.perf_counter()
@@ -45,7 +45,8 @@ def by_sink(sink: PostgresqlSink, table: str, batches: Sequence[pa.RecordBatch],
 
 
 def by_copy(connection: psycopg.Connection, table: str, batches: Sequence[pa.RecordBatch]) -> float:
-    """Seconds of the client's own binary COPY, row by row, in one transaction, with making the table."""
+    """Return the seconds of the client's own binary COPY, row by row, in one transaction that also creates the
+    table."""
     begun_s = time.perf_counter()
     with connection.transaction(), connection.cursor() as cursor:
         name = sql.Identifier(table)
@@ -59,14 +60,16 @@ def by_copy(connection: psycopg.Connection, table: str, batches: Sequence[pa.Rec
 
 
 def take(connection: psycopg.Connection, table: str, records: int) -> None:
-    """Counts the rows of a table and drops it.
+    """Count the rows of a table and drop it.
 
     Raises:
-        WrongResultError: if they are not so many.
+        WrongResultError: if their number is not the expected one.
     """
     name = sql.Identifier(table)
-    found = connection.execute(sql.SQL("SELECT count(*), count(DISTINCT kafka_offset) FROM {}").format(name)).fetchone()
-    if found != (records, records):
-        raise WrongResultError(f"{table} has {found} rows of {records}")
+    counts = connection.execute(
+        sql.SQL("SELECT count(*), count(DISTINCT kafka_offset) FROM {}").format(name)
+    ).fetchone()
+    if counts != (records, records):
+        raise WrongResultError(f"{table} has {counts} rows of {records}")
     connection.execute(sql.SQL("DROP TABLE {}").format(name))
     connection.execute("CHECKPOINT")

@@ -1,4 +1,4 @@
-"""Where the processor time of a record goes on its way from Kafka to Parquet: reading alone, and step by step."""
+"""Processor time of a record from Kafka to Parquet: reading alone, and step by step."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ Place = tuple[str, int]
 
 
 class ConsumeOnly(TopicsArm):
-    """librdkafka in as many processes as a run has slots, each with half of the partitions: messages are counted, and
-    nothing is made of them. No client of the broker that goes by confluent-kafka reads faster here."""
+    """librdkafka in as many processes as a run has slots, each with half of the partitions.
+
+    Messages are counted and dropped. No client on top of confluent-kafka reads faster here.
+    """
 
     name = "consume_only"
 
@@ -45,15 +47,15 @@ class ConsumeOnly(TopicsArm):
         readers = [context.Process(target=_read, args=(topics, part, begin, answers)) for part in share]
         for reader in readers:
             reader.start()
-        found: list[tuple[float, float, float]] = [answers.get() for _ in readers]
+        reads: list[tuple[float, float, float]] = [answers.get() for _ in readers]
         for reader in readers:
             reader.join()
-        seconds = max(ended for _, ended, _ in found) - min(began for began, _, _ in found)
-        return {"seconds": seconds, "cpu_s": sum(cpu_s for _, _, cpu_s in found)}
+        seconds = max(ended for _, ended, _ in reads) - min(began for began, _, _ in reads)
+        return {"seconds": seconds, "cpu_s": sum(cpu_s for _, _, cpu_s in reads)}
 
 
 def _read(topics: TypedTopics, places: Sequence[Place], begin: Any, answers: Any) -> None:
-    """Answers when it began and ended, by the clock that all processes have, and with its processor time."""
+    """Return the beginning and the end, by the clock of all processes, and the processor time."""
     consumer = _consumer(topics.brokers)
     begin.wait(60)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -76,9 +78,10 @@ def _consume(consumer: Consumer, places: Sequence[Place], records: int) -> None:
 
 
 def record_costs(topics: TypedTopics, root: Path) -> Parts:
-    """Microseconds of processor time that a record of the first partition takes in one process: of a whole task attempt
-    (`task`), of its parts one after the other, each by itself, and of what is left (`rest`). The first time that it is
-    asked, what is loaded and compiled once counts as well.
+    """Return the microseconds of processor time of a record of the first partition in one process.
+
+    They are those of a whole task attempt (`task`), of each of its parts alone, and of the difference (`rest`). The
+    first call includes loading and compiling.
 
     Raises:
         WrongResultError: if the attempt fails.
@@ -87,13 +90,13 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
     source = {"type": "kafka", "brokers": topics.brokers, "topics": [topic]}
     flow = FlowSettings.model_validate({**TYPED_JSON, "source": source}).task_flow()
     unit = WorkUnit("00000_000001", topic, Watermark({"0": 0}), Watermark({"0": count}), count)
-    found: Parts = {}
+    costs: Parts = {}
 
     @contextmanager
     def counted(name: str) -> Iterator[None]:
         began_s = time.process_time()
         yield
-        found[name] = (time.process_time() - began_s) * 1e6 / count
+        costs[name] = (time.process_time() - began_s) * 1e6 / count
 
     consumer = _consumer(topics.brokers)
     with counted("consume"):
@@ -103,22 +106,22 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
     with counted("to_arrow"):
         batches = list(extractor.extract(unit))
     extractor.close()
-    found["to_arrow"] -= found["consume"]
+    costs["to_arrow"] -= costs["consume"]
     for stage in flow.branches[0].stages or flow.stages:
         with counted(stage.name):
             batches = _converted(stage.construct, batches)
     with counted("content_sum"):
         content_sum(pa.Table.from_batches(batches))
-    found["write"] = WriterAlone("", FileSink(), HeldSource(batches)).make(root)["cpu_s"] * 1e6 / count
-    found["write"] -= found["content_sum"]
-    parts = sum(found.values())
+    costs["write"] = WriterAlone("", FileSink(), HeldSource(batches)).make(root)["cpu_s"] * 1e6 / count
+    costs["write"] -= costs["content_sum"]
+    parts = sum(costs.values())
     extractor, (area, identity) = flow.source.open(), place(root / "task")
     with counted("task"):
         state = run_work_unit(flow, extractor, unit, area, identity, SystemClock())
     extractor.close()
     if state.outcome is not TaskOutcome.SUCCEEDED:
         raise WrongResultError(f"the task has failed: {state.error}")
-    return found | {"rest": found["task"] - parts}
+    return costs | {"rest": costs["task"] - parts}
 
 
 def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -126,7 +129,7 @@ def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.Rec
 
 
 def broker_seconds() -> Callable[[], float]:
-    """A clock of the processor time of the brokers that this process has started."""
+    """Return a clock of the processor time of the brokers that this process has started."""
     started = psutil.Process().children(recursive=True)
     brokers = [process for process in started if "kafka.Kafka" in _command(process)]
 

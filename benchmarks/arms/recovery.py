@@ -1,4 +1,4 @@
-"""The recover job over what a killed run has left: sealed, and published in part."""
+"""The recover job over the sequences of a killed run: sealed, and partly published."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from distcommit.stores.logs.fencing import fence_job
 
 
 class Killed(BaseException):
-    """The process ends here: nobody catches it."""
+    """Simulated end of the process, which no handler catches."""
 
 
 @dataclass
 class DyingCalls(CountingCalls):
-    """Dies at a rename into the output after `renames` of them."""
+    """File system calls that die at a rename into the output after `renames` of them."""
 
     output: str = ""
-    _left: int = field(default=-1)
+    _allowed: int = field(default=-1)
 
     def begin(self, renames: int) -> None:
-        """From now on, that many renames into the output are done."""
-        self._left = renames
+        """Allow that many renames into the output from now on."""
+        self._allowed = renames
 
     def rename_noreplace(self, source: str, target: str) -> None:
         if target.startswith(self.output):
-            if self._left == 0:
+            if self._allowed == 0:
                 raise Killed
-            self._left -= 1
+            self._allowed -= 1
         super().rename_noreplace(source, target)
 
 
 class Recovery(Arm):
-    """The recover job over datasets that a killed run has sealed, and of which it had published that share.
+    """The recover job over datasets that a killed run has sealed, with that share of them published.
 
-    `into_folders`: the datasets' folders are there, so that files had gone one by one, and go so again.
+    `into_folders`: the datasets' folders exist, so that files were, and are, renamed one by one.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Recovery(Arm):
 
 
 def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, renames: float) -> None:
-    """Ends a bucket's commit after that many renames for each of its datasets."""
+    """Kill a bucket's commit after that many renames for each of its datasets."""
     plans = sum(
         1
         for _ in settings.store.fs.list_folder(

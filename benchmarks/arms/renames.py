@@ -1,4 +1,4 @@
-"""Renaming files on HDFS: by the product's steps, and by a bare loop of the same client."""
+"""Renames on HDFS: by the product's steps, and by a bare loop of the same client."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Staged = dict[str, list[StagedFile]]
 
 
 class Renames(ABC):
-    """One way of renaming staged files, of whole datasets, into folders that are there."""
+    """A way of renaming staged files, of whole datasets, into existing folders."""
 
     def __init__(self, calls: HdfsRpc | WebHdfs, threads: int, context: StepContext) -> None:
         self._calls, self._threads, self._context = calls, threads, context
 
     @abstractmethod
     def move(self, staged: Staged) -> float:
-        """Moves all of them from the staging root to the output root; returns the seconds."""
+        """Move all of them from the staging root to the output root; return the seconds."""
 
 
 class StepRenames(Renames):
-    """As a committer does: rename steps of many sequences, executed together."""
+    """Rename steps of many sequences, executed together as by a committer."""
 
     def move(self, staged: Staged) -> float:
         fs = HdfsFileSystem(self._calls)
@@ -63,7 +63,7 @@ class BareRenames(Renames):
 
 
 def rename_all(calls: HdfsRpc | WebHdfs, threads: int, pairs: Sequence[tuple[str, str]]) -> float:
-    """Renames these, by the client's own call; returns the seconds."""
+    """Rename these by the client's own call; return the seconds."""
     client: Any = calls._client
     if isinstance(calls, HdfsRpc):
 

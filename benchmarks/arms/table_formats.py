@@ -1,7 +1,8 @@
-"""Table formats adding the same files. They move nothing: the files lie where they are to stay, and a log names them.
+"""Table formats that add the same files.
 
-What is timed is the commit of files that are known, as with the others. What they guarantee is another thing: their
-readers see all of a commit or nothing, nothing of it is synced, and no watermark moves with it.
+They move nothing: the files are in their final place, and a log names them. Their timed work is the commit of known
+files, as for the others. Their guarantees differ: readers see all of a commit or nothing, nothing of it is synced, and
+no watermark moves with it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class _TableFormat(Arm):
         return {"seconds": seconds}
 
     def _add(self, root: Path, files: list[StagedFile]) -> tuple[float, set[str]]:
-        """Seconds of the commit, and the names that the table then has, relative to the output."""
+        """Return the seconds of the commit, and the table's file names, relative to the output."""
         raise NotImplementedError
 
 
 class DeltaLake(_TableFormat):
     """delta-rs: a table and a transaction of add actions for each dataset, or one of each for all (`one_table`).
 
-    The tables are there before the clock starts.
+    The tables exist before the clock starts.
     """
 
     _package = "deltalake"
@@ -85,8 +86,10 @@ class DeltaLake(_TableFormat):
 
 
 class PyIceberg(_TableFormat):
-    """pyiceberg's `add_files` with an SQLite catalogue: one table and one commit for all datasets, its cheapest way. It
-    reads each file's footer."""
+    """pyiceberg's `add_files` with an SQLite catalog: one table and one commit for all datasets, its cheapest way.
+
+    It reads each file's footer.
+    """
 
     name = _package = "pyiceberg"
 

@@ -25,7 +25,7 @@ _ZSTD_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class TypedTopics:
-    """Topics that were produced: `records` in each of the `partitions` of each, `payload_bytes` of values in all."""
+    """Produced topics: `records` in each of the `partitions` of each, `payload_bytes` of values in all."""
 
     brokers: str
     names: tuple[str, ...]
@@ -39,21 +39,21 @@ class TypedTopics:
 
 
 class TopicsArm(ABC):
-    """One way of making Parquet files below `root/output` of topics."""
+    """A way of copying topics to Parquet files below `root/output`."""
 
     name: str
 
     def missing(self) -> str:
-        """Why this arm can't run here; empty if it can."""
+        """Return why this arm cannot run here; empty if it can."""
         return ""
 
     @abstractmethod
     def copy(self, topics: TypedTopics, root: Path) -> Parts:
-        """Copies all topics, and returns what that took."""
+        """Copy all topics, and return the costs."""
 
 
 class OurRun(TopicsArm):
-    """The product's whole run, durable and exactly once, on a session that is there.
+    """The product's whole run, durable and exactly once, on an existing session.
 
     Args:
         name: the arm's.
@@ -86,12 +86,14 @@ class OurRun(TopicsArm):
 
 
 class SparkFromAvro(TopicsArm):
-    """`spark.read.format("kafka")`, the five bytes of Confluent's frame cut off, `from_avro` with the one schema that
-    all records have, and `write.parquet`. Nothing is synced, and nothing remembers what was read.
+    """`spark.read.format("kafka")`, `from_avro` with the one schema of all records, and `write.parquet`, without syncs
+    and positions.
+
+    The five bytes of Confluent's frame are removed first.
 
     Args:
         spark: a session with the Kafka source and the Avro functions among its jars.
-        missing: why it has not; empty if it has.
+        missing: why it lacks them; empty if it has them.
     """
 
     name = "spark_from_avro"

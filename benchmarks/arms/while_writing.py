@@ -1,4 +1,4 @@
-"""Another arm while somebody else keeps writing data to the same disk, as ingest does beside a commit."""
+"""Another arm beside a process that writes data to the same disk, as ingest does beside a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE_BYTES, _FILES_KEPT = 1 << 20, 64
 
 
 class WhileWriting(Arm):
-    """The arm, with a process beside it that writes files of 1 MiB, at most so many MiB in a second."""
+    """The arm, beside a process that writes files of 1 MiB, at most that many MiB in a second."""
 
     def __init__(self, arm: Arm, mib_per_second: int = 50) -> None:
         self._arm, self._rate = arm, mib_per_second

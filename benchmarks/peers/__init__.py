@@ -1,5 +1,6 @@
-"""What people would pick instead, each started as its own documentation says, fed as the product is, killed as it is.
+"""Systems that compete with the product, each started as its own documentation describes, with the product's input and
+kills.
 
-`peer` says what each has to answer, one module has one peer; `steady` measures them while nothing goes wrong, `struck`
-while something does; `audit` counts, knowing nothing but Parquet files and the numbers that `records` has sent.
+`peer` has the interface, and each other module one peer. `steady` measures them undisturbed, `struck` under faults.
+`audit` counts independently: it uses only Parquet files and the numbers that `records` has sent.
 """

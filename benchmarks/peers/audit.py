@@ -1,4 +1,4 @@
-"""What is visible, counted from Parquet files alone: nothing of the product is used, nor of any peer."""
+"""Visible records, counted from Parquet files alone, without code of the product or of any peer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What an audit found, in records. `missing` were sent and are nowhere, `duplicates` are there once more than once
-    each, `foreign` were never sent or are with another topic's. `unreadable` are files that are no Parquet."""
+    """Result of an audit, in records.
+
+    `missing` were sent and are nowhere, `duplicates` are the extra copies, `foreign` were never sent or are with
+    another topic's. `unreadable` are files that are not Parquet.
+    """
 
     sent: int
     found: int
@@ -32,7 +35,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def numbers_of(path: Path) -> tuple[Numbers, Numbers]:
-    """The numbers of a file's records, and when each was sent, in milliseconds since the epoch."""
+    """Return the numbers of a file's records, and when each was sent, in milliseconds since the epoch."""
     value = pq.read_table(path, columns=["value"], partitioning=None).column("value").cast(pa.binary())
     number = pc.binary_slice(value, 0, NUMBER_CHARS)
     sent_ms = pc.binary_slice(value, NUMBER_CHARS + 1, NUMBER_CHARS + 1 + TIME_CHARS)
@@ -41,7 +44,7 @@ def numbers_of(path: Path) -> tuple[Numbers, Numbers]:
 
 
 def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
-    """Counts the records of files, of which `sent` were sent to as many topics in turn."""
+    """Count the records of files, of which `sent` were sent to that many topics in turn."""
     times = np.zeros(sent, np.int64)
     found = foreign = unreadable = 0
     for path in files:
@@ -51,23 +54,23 @@ def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
             unreadable += 1
             continue
         found += len(numbers)
-        known = numbers[(numbers >= 0) & (numbers < sent)]
-        of_topics, counts = np.unique(known % topics, return_counts=True)
+        sent_numbers = numbers[(numbers >= 0) & (numbers < sent)]
+        of_topics, counts = np.unique(sent_numbers % topics, return_counts=True)
         at_home = sum(
             int(n) for topic, n in zip(of_topics, counts, strict=True) if topic_token(int(topic)) in str(path)
         )
         foreign += len(numbers) - at_home
-        np.add.at(times, known, 1)
+        np.add.at(times, sent_numbers, 1)
     return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign, unreadable)
 
 
 class Watch:
-    """Sees in a thread of its own when records become visible.
+    """Observes in a thread of its own when records become visible.
 
     Args:
-        visible: the files that readers are shown at the time of asking.
+        visible: returns the files that readers are shown now.
         most: numbers of records are below that.
-        every_s: seconds between two looks.
+        every_s: seconds between two checks.
     """
 
     def __init__(self, visible: Callable[[], Set[Path]], most: int, every_s: float = 0.25) -> None:
@@ -88,8 +91,10 @@ class Watch:
         self._thread.join()
 
     def wait(self, first: int, end: int, quiet_s: float, timeout_s: float) -> bool:
-        """Whether all records from `first` to `end` are visible; waits until they are, until nothing has become visible
-        for `quiet_s`, or for `timeout_s`."""
+        """Wait until all records from `first` to `end` are visible, and return whether they are.
+
+        It gives up if nothing has become visible for `quiet_s`, or after `timeout_s`.
+        """
         began = self.changed_s = time.monotonic()
         while not self._seen_ms[first:end].all():
             now = time.monotonic()
@@ -99,17 +104,17 @@ class Watch:
         return True
 
     def seen(self, first: int, end: int) -> int:
-        """How many of these have become visible."""
+        """Return how many of these are visible."""
         return int(np.count_nonzero(self._seen_ms[first:end]))
 
     def delays_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
-        """Seconds from sending to being visible, of those of the records that are."""
+        """Return the seconds from sending to being visible, of the visible records among these."""
         seen = self._seen_ms[first:end]
         delays: npt.NDArray[np.float64] = np.maximum(0, (seen - self._sent_ms[first:end])[seen > 0]) / 1000
         return delays
 
     def last_seen_s(self, first: int, end: int) -> float:
-        """When the last of these became visible, in seconds since the epoch."""
+        """Return when the last of these became visible, in seconds since the epoch."""
         return float(self._seen_ms[first:end].max()) / 1000
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A wall's clock of their own for some processes, which can be set while they run."""
+"""A wall clock for some processes alone, which can be set while they run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _PROGRAM = Path(__file__).parent / "c" / "set_clock.c"
 
 
 class SetClock:
-    """As the machine's until it is set. Monotonic clocks and timeouts, and the times of files, are the machine's own.
+    """Clock that equals the machine's until it is set.
+
+    Monotonic clocks, timeouts, and the times of files are the machine's own.
 
     Args:
-        file: to be made; processes look into it at every question.
+        file: the file to create, which processes read at every call.
 
     Raises:
         ServerUnavailableError: if there is no C compiler.
@@ -32,17 +34,17 @@ class SetClock:
         """Variables of the processes that have this clock."""
 
     def set(self, ahead_s: int) -> None:
-        """Ahead of the machine's by so many seconds, or behind, from now on."""
+        """Set it ahead of the machine's by that many seconds, or behind, from now on."""
         with self._file.open("r+b") as file, mmap.mmap(file.fileno(), 0) as at:
             at[:8] = struct.pack("=q", ahead_s)
 
 
 @functools.cache
 def _library() -> Path:
-    """Compiled once for each process."""
+    """Return the library, compiled once for each process."""
     compiler = shutil.which("cc")
     if compiler is None:
-        raise ServerUnavailableError("there is no C compiler, cc, on PATH (Debian: gcc, libc6-dev)")
+        raise ServerUnavailableError("the C compiler cc is not on PATH (Debian: gcc, libc6-dev)")
     library = Path(_FOLDER.name, "set_clock.so")
     command = [compiler, "-O1", "-fPIC", "-shared", "-o", str(library), str(_PROGRAM), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -19,7 +19,7 @@ _OPEN = ("java.lang", "java.net", "java.io", "java.nio", "java.text", "java.time
 
 
 class FlinkFiles(Peer):
-    """A mini cluster of two slots in one JVM. It goes on from the newest checkpoint that is complete."""
+    """A mini cluster of two slots in one JVM, which resumes from the newest complete checkpoint."""
 
     name = "flink_files"
     system = "Apache Flink 2.2.0, FileSink, connector for Kafka 5.0.0"
@@ -41,10 +41,10 @@ class FlinkFiles(Peer):
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPEN]  # as Flink's own scripts do
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         path = f"{_classes()}:{jars('peer-flink')}/*"
-        told = [place.stream.brokers, f"{place.stream.prefix}\\..*", str(place.root), str(place.interval_s)]
+        arguments = [place.stream.brokers, f"{place.stream.prefix}\\..*", str(place.root), str(place.interval_s)]
         newest = _newest_checkpoint(place)
         go_on = [f"file://{newest}"] if newest else []
-        return [java, f"-Xmx{place.heap}", *opened, quiet, "-cp", path, _PROGRAM.stem, *told, *go_on]
+        return [java, f"-Xmx{place.heap}", *opened, quiet, "-cp", path, _PROGRAM.stem, *arguments, *go_on]
 
     def visible(self, place: Place) -> Set[Path]:
         return parquet_files(place.output)  # files in progress, and those that wait for a checkpoint, are hidden
@@ -53,10 +53,10 @@ class FlinkFiles(Peer):
         newest = _newest_checkpoint(place)
         if newest is None:
             return None
-        kept = place.root / "kept-checkpoint"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(newest, kept)
-        return kept, newest
+        copy = place.root / "kept-checkpoint"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(newest, copy)
+        return copy, newest
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "checkpoints")
@@ -71,7 +71,7 @@ def _newest_checkpoint(place: Place) -> Path | None:
 
 @functools.cache
 def _classes() -> Path:
-    """The folder with the program's classes, compiled once for each process.
+    """Return the folder with the program's classes, compiled once for each process.
 
     Raises:
         ServerUnavailableError: if there are no jars, or no compiler.
@@ -79,7 +79,7 @@ def _classes() -> Path:
     home = os.environ.get("JAVA_HOME")
     compiler = shutil.which("javac", path=f"{home}/bin" if home else None)
     if compiler is None:
-        raise ServerUnavailableError("there is no javac on PATH (Debian: openjdk-17-jdk-headless)")
+        raise ServerUnavailableError("javac is not on PATH (Debian: openjdk-17-jdk-headless)")
     folder = Path(_FOLDER.name)
     command = [compiler, "-cp", f"{jars('peer-flink')}/*", "-d", str(folder), str(_PROGRAM)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

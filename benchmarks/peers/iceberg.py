@@ -32,7 +32,7 @@ _CONNECTOR = "peers"
 
 
 class IcebergConnect(Peer):
-    """A worker of Kafka Connect with two tasks of Iceberg's sink, a table for each topic, made by the sink."""
+    """A worker of Kafka Connect with two tasks of Iceberg's sink, a table for each topic, created by the sink."""
 
     name = "iceberg_connect"
     system = "Apache Iceberg 1.12.0, sink for Kafka Connect 4.1.1; REST catalog (Iceberg's own server, on SQLite)"
@@ -119,7 +119,7 @@ class IcebergConnect(Peer):
         }
 
     def visible(self, place: Place) -> Set[Path]:
-        """By the catalog's pointers and the tables' manifests."""
+        """Return the files by the catalog's pointers and the tables' manifests."""
         with contextlib.closing(sqlite3.connect(f"file:{self._catalog}?mode=ro", uri=True)) as catalog:
             try:
                 rows = catalog.execute("SELECT metadata_location FROM iceberg_tables").fetchall()
@@ -145,7 +145,7 @@ class IcebergConnect(Peer):
         return (self._proxy, rb"POST /v1/[^ ]*/tables/[^ ]+ HTTP") if self._proxy is not None else None
 
     def keep(self, place: Place) -> object:
-        """Where its consumers stand, as the group says."""
+        """Return the positions of its consumers, by their group."""
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
         asked = [ConsumerGroupTopicPartitions(f"connect-{_name(place)}")]
         (future,) = admin.list_consumer_group_offsets(asked).values()
@@ -156,7 +156,7 @@ class IcebergConnect(Peer):
             raise TypeError(kept)
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
         deadline_s = time.monotonic() + 9 * _SESSION_MS / 1000
-        while True:  # the group of a killed worker has members until their sessions end, and takes no offsets
+        while True:  # the group of a killed worker has members until their sessions end, and accepts no offsets
             with contextlib.suppress(KafkaException):
                 (future,) = admin.alter_consumer_group_offsets([kept]).values()
                 refused = [one.error for one in future.result().topic_partitions or [] if one.error is not None]
@@ -174,7 +174,7 @@ def _offsets(group: object) -> set[tuple[str, int, int]]:
 
 
 class IcebergWorkers(IcebergConnect):
-    """The same on two workers, so that the one whose task coordinates the commits can be killed alone."""
+    """Two workers of Kafka Connect, so that the worker whose task coordinates the commits can be killed alone."""
 
     name = "iceberg_2_workers"
     settings = IcebergConnect.settings | {
@@ -186,11 +186,11 @@ class IcebergWorkers(IcebergConnect):
     def __init__(self) -> None:
         super().__init__()
         self._ports: list[int] = []
-        self._told = False
+        self._configured = False
 
     @contextlib.contextmanager
     def prepare(self, place: Place) -> Iterator[None]:
-        self._ports, self._told = free_ports(2), False
+        self._ports, self._configured = free_ports(2), False
         with super().prepare(place):
             yield
 
@@ -214,22 +214,22 @@ class IcebergWorkers(IcebergConnect):
         return ["/bin/sh", "-c", f"{workers[0]} & {workers[1]} & wait"]
 
     def started(self, place: Place) -> None:
-        """Gives the workers the connector, at the first start; they keep it in a topic."""
-        if self._told:
+        """Create the connector at the first start; the workers store it in a topic."""
+        if self._configured:
             return
         settings = json.dumps(self._sink(place)).encode()
         deadline_s = time.monotonic() + _WORKERS_S
-        while not self._told:
+        while not self._configured:
             try:
                 self._ask(f"/connectors/{_name(place)}/config", settings)
-                self._told = True
+                self._configured = True
             except OSError:
                 if time.monotonic() > deadline_s:
                     return  # it shows no record then
                 time.sleep(0.5)
 
     def coordinator(self, place: Place) -> int | None:
-        """The worker with the task that has the first of all partitions, which is the sink's rule."""
+        """Return the worker with the task of the first of all partitions, which is the sink's rule."""
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
         (future,) = admin.describe_consumer_groups([f"connect-{_name(place)}"]).values()
         members = [member for member in future.result().members if member.assignment.topic_partitions]
@@ -243,7 +243,7 @@ class IcebergWorkers(IcebergConnect):
         return next((p.pid for p in psutil.process_iter(["cmdline"]) if _runs(p.info["cmdline"], file)), None)
 
     def _ask(self, path: str, put: bytes | None = None) -> Any:
-        """What the first worker that answers says."""
+        """Return the answer of the first worker that responds."""
         error: OSError = OSError("no worker")
         for port in self._ports:
             request = urllib.request.Request(

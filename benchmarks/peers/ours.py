@@ -14,12 +14,12 @@ from benchmarks.peers.peer import Peer, Place, parquet_files
 _DURABLE = "fsync"
 _CONF = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as conf/kafka-to-parquet.yaml has it
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as in conf/kafka-to-parquet.yaml
 }
 
 
 class Ours(Peer):
-    """`distcommit serve`, with a job file that has what the other peers are told, and the product's own defaults."""
+    """`distcommit serve`, with the settings of the other peers, and the product's own defaults."""
 
     name = "ours"
     system = "distcommit"
@@ -40,10 +40,10 @@ class Ours(Peer):
         return parquet_files(place.output)
 
     def keep(self, place: Place) -> object:
-        kept = place.root / "kept-store"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.root / "store", kept)
-        return kept
+        copy = place.root / "kept-store"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place.root / "store", copy)
+        return copy
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "store")
@@ -58,7 +58,7 @@ class Ours(Peer):
 
     @staticmethod
     def _job(place: Place) -> Path:
-        """The job file, which is written if it is not there."""
+        """Return the job file, written if it is missing."""
         path = place.root / "jobs" / "peers.yaml"
         path.parent.mkdir(exist_ok=True)
         tree = {

@@ -1,4 +1,4 @@
-"""What is asked of each peer, and the processes that it is."""
+"""Interface of a peer, and its processes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.process import ServerProcess
 
 MANY_TOPICS = 500
-"""With more than these processes get a larger heap."""
+"""With more topics than this, processes get a larger heap."""
 HEAP = "1g; 3g with more than 500 topics"
 _LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a peer is let loose: an empty folder of its own, the topics that it reads, and how many seconds it is told
-    to let pass between two commits."""
+    """Place of a peer: an empty folder, the topics that it reads, and the seconds between two commits."""
 
     root: Path
     stream: Stream
     interval_s: int
     broker_proxy: LossyProxy | None = None
-    """What can lose answers of a broker, where peers are struck."""
+    """Proxy that can lose answers of a broker, for struck peers."""
 
     @property
     def output(self) -> Path:
@@ -40,92 +39,92 @@ class Place:
 
     @property
     def heap(self) -> str:
-        """Of each of its Java processes, as Java takes it."""
+        """Return the heap of each of its Java processes, in Java's form."""
         return "1g" if self.stream.topics <= MANY_TOPICS else "3g"
 
 
 class Peer(ABC):
-    """One system that brings topics to files. `settings`: those that matter, as its documentation has them."""
+    """A system that writes topics to files. `settings`: the relevant ones, as in its documentation."""
 
     name: str
     system: str
     settings: Mapping[str, str]
     one_process = True
-    """Whether its coordinator is the process that does all else, too."""
+    """Whether its coordinator is also the process that does all other work."""
     reads_folders = True
-    """Whether there are readers who know only its folders of files."""
+    """Whether some readers know only its folders of files."""
 
     @abstractmethod
     def missing(self) -> str:
-        """Why it can't be had here; empty if it can. Fetches what it needs."""
+        """Return why it is unavailable here; empty if it is available. Downloads its parts."""
 
     def prepare(self, place: Place) -> contextlib.AbstractContextManager[None]:
-        """What has to be there before the first start, such as a catalog, while it is needed."""
+        """Yield while the prerequisites of the first start, such as a catalog, exist."""
         del place
         return contextlib.nullcontext()
 
     @abstractmethod
     def command(self, place: Place) -> list[str]:
-        """The command of a start, the first one or one that goes on."""
+        """Return the command of a start, the first one or a restart."""
 
     def started(self, place: Place) -> None:
-        """Called after each start: what its processes have to be told besides."""
+        """Configure its processes after each start."""
         del place
 
     def coordinator(self, place: Place) -> int | None:
-        """The process that coordinates the others; none where it is not to be found out just now."""
+        """Return the process that coordinates the others; none if it is unknown just now."""
         del place
         return None
 
     def environment(self) -> dict[str, str]:
-        """Variables to set for it."""
+        """Return additional environment variables."""
         return {}
 
     def asked(self) -> tuple[LossyProxy, bytes] | None:
-        """Where its commits ask a server: what can lose the answers, and a regular expression of such a request."""
+        """Return the proxy in front of the server that its commits use, and a regular expression of such a request."""
         return None
 
     @abstractmethod
     def visible(self, place: Place) -> Set[Path]:
-        """The Parquet files that its own readers are shown now."""
+        """Return the Parquet files that its own readers see now."""
 
     def lying(self, place: Place) -> Set[Path]:
-        """The Parquet files that readers see who know nothing of the system, only folders."""
+        """Return the Parquet files that readers of plain folders see."""
         return parquet_files(place.output)
 
     def commit_begins(self, place: Place) -> int:
-        """A number that changes where a commit has begun, or is about to end: when to kill."""
+        """Return a number that changes when a commit has begun, or is about to end: the moment to kill."""
         return len(self.visible(place))
 
     @abstractmethod
     def keep(self, place: Place) -> object:
-        """A copy of how far it says that it is: its checkpoint. It is not running."""
+        """Return a copy of its stored position, such as its checkpoint. It is not running."""
 
     @abstractmethod
     def put_back(self, place: Place, kept: object) -> None:
-        """Puts that copy back, as a restore of a backup would."""
+        """Restore that copy, as from a backup."""
 
     def refused(self, place: Place) -> list[str]:
-        """The command that its documentation names where it refuses to go on from an older checkpoint."""
+        """Return the command that its documentation names if it refuses to resume from an older checkpoint."""
         del place
         return []
 
 
 def parquet_files(folder: Path) -> set[Path]:
-    """Those below a folder that are not hidden, by a dot or an underscore, as engines take it."""
-    found: set[Path] = set()
+    """Return those below a folder that are not hidden, by a dot or an underscore, as engines treat it."""
+    files: set[Path] = set()
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        found.update(Path(where, name) for name in names if name.endswith(".parquet") and name[0] not in "._")
-    return found
+        files.update(Path(where, name) for name in names if name.endswith(".parquet") and name[0] not in "._")
+    return files
 
 
 class Running:
-    """A peer's processes: what they take, and their end.
+    """A peer's running processes: their costs, and their end.
 
     Args:
-        peer: which.
-        place: where.
+        peer: the peer.
+        place: its place.
         environment: variables to set besides its own.
     """
 
@@ -148,7 +147,7 @@ class Running:
         self.kill()
 
     def start_again(self) -> None:
-        """Starts it once more, after it ended by itself: as a supervisor does."""
+        """Start it again after it ended by itself, as a supervisor does."""
         self._process.kill()
         self._process = self._launched()
         self._peer.started(self._place)
@@ -157,22 +156,22 @@ class Running:
         return ServerProcess(self._peer.system, self._peer.command(self._place), self.log, self._environment)
 
     def alive(self) -> bool:
-        """Whether its main process lives: the shell that leads the session ends with it."""
+        """Return whether its main process lives: the shell that leads the session ends with it."""
         try:
             return bool(psutil.Process(self._process.session_id).status() != psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:
             return False
 
     def cpu_s(self) -> float:
-        """Processor seconds of all its processes up to now; of one that has ended, up to half a second less."""
+        """Return the processor seconds of all its processes so far; of an ended one up to half a second less."""
         self._look()
         return sum(self._cpu_s.values())
 
     def kill(self) -> None:
-        """SIGKILL to all its processes at once."""
+        """Kill all its processes at once by SIGKILL."""
         self._ended.set()
-        while left := list(self._processes()):
-            for process in left:
+        while remaining := list(self._processes()):
+            for process in remaining:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             time.sleep(0.02)
@@ -180,7 +179,7 @@ class Running:
         self._thread.join()
 
     def _processes(self) -> Iterator[psutil.Process]:
-        """All of its session but the shells that end it with this process."""
+        """Return all processes of its session except the shells that end it with this process."""
         session = self._process.session_id
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, ProcessLookupError):

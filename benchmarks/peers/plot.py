@@ -19,7 +19,10 @@ _FIGURES = (
 
 
 def plot(results: PeerResults, path: Path) -> None:
-    """One PNG: a row for each figure, a column for each number of topics. Paler: of one that had not shown all."""
+    """Draw a PNG with a row for each figure, and a column for each number of topics.
+
+    Bars of peers with missing records are paler.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
@@ -29,9 +32,9 @@ def plot(results: PeerResults, path: Path) -> None:
     shape = len(_FIGURES), len(sizes)
     figure, axes = plt.subplots(*shape, figsize=(10, 1.9 * shape[0] + 0.6), layout="constrained", squeeze=False)
     for column, topics in enumerate(sizes):
-        found = {peer.peer: each for peer in results.peers for each in peer.steady if each.topics == topics}
+        by_peer = {peer.peer: each for peer in results.peers for each in peer.steady if each.topics == topics}
         for row, (title, field, form) in enumerate(_FIGURES):
-            _bars(axes[row, column], names, found, field, form)
+            _bars(axes[row, column], names, by_peer, field, form)
             axes[row, column].set_title(f"{topics:,} topics: {title}", fontsize=9)
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -43,7 +46,7 @@ def _bars(axes: Any, names: Sequence[str], found: dict[str, Steady], field: str,
     for name, value in values.items():
         whole = value is not None and found[name].complete
         axes.barh(name, value or 0, color=OURS if name == "ours" else OTHERS, alpha=1 if whole else 0.4)
-        told = "not shown all" if name in found and value is None else "not measured" if value is None else ""
-        axes.text(value or 0, name, f"  {told or format(value, form)}", va="center", fontsize=8)
+        remark = "not shown all" if name in found and value is None else "not measured" if value is None else ""
+        axes.text(value or 0, name, f"  {remark or format(value, form)}", va="center", fontsize=8)
     axes.set_xlim(0, most * 1.3)
     axes.tick_params(labelsize=8)

@@ -1,4 +1,4 @@
-"""How does the product stand next to what people would pick instead, and what do kills leave of each?"""
+"""The product beside competing systems, and the results of kills for each."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def peers(
     folder: Path,
     tell: Tell,
 ) -> PeerResults:
-    """Measures each peer with 100 topics and, if these are more, with that many; then kills it.
+    """Measure each peer with 100 topics and, if `topics` is larger, with that many; then kill it.
 
     Args:
         only: names of peers; all if empty.
         topics: of one partition each.
         records: of a burst.
         kills: how often each is killed in the middle of a commit; 0: it is not struck at all.
-        interval_s: seconds between two commits, as each is told.
+        interval_s: seconds between two commits, as each is configured.
         idle_s: seconds that each is left alone; 0: not at all.
-        seed: of texts, and of when kills come.
-        folder: on the disk that is measured.
-        tell: told each step.
+        seed: of texts, and of the kills' moments.
+        folder: on the measured disk.
+        tell: receives each step.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka to be had.
+        ServerUnavailableError: if no Kafka is available.
     """
     jars("kafka")
     few = min(topics, FEW_TOPICS)
@@ -107,7 +107,7 @@ def peers(
 
 
 def _load_once_calm() -> float:
-    """The machine's load, once what the peer before has left of it is gone, or after some minutes."""
+    """Return the machine's load once the previous peer's has ended, or after some minutes."""
     deadline_s = time.monotonic() + _CALM_WITHIN_S
     while is_busy(load := os.getloadavg()[0], os.cpu_count() or 1) and time.monotonic() < deadline_s:
         time.sleep(1)

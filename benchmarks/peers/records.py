@@ -1,4 +1,4 @@
-"""Records that are told apart by a number each, to as many topics as are wanted, in turn."""
+"""Records with a distinct number each, sent to any number of topics in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 CLIENT = "benchmark-records"
-"""What the sender of records calls itself to brokers."""
+"""Client name of the sender of records at brokers."""
 NUMBER_CHARS, TIME_CHARS = 12, 13
 _TEXT_CHARS = 1 << 20
 _TOPICS_AT_ONCE = 200
@@ -19,24 +19,24 @@ _FLUSH_S = 120.0
 
 
 def topic_token(number: int) -> str:
-    """What the name of the topic with that number ends with; no other topic's name or path has it."""
+    """Return the end of the name of the topic with that number; no other topic's name or path has it."""
     return f"t{number:05d}"
 
 
 @dataclass
 class Stream:
-    """Topics `<prefix>.t00000` and on, of one partition, and the records that were sent to them: `sent` of them, with
-    the numbers from 0 on, number n to topic n modulo `topics`.
+    """Topics `<prefix>.t00000` and on, of one partition, and the records that were sent to them.
 
-    A value is the number in 12 digits, a space, the milliseconds of its sending in 13, a space, and text that a seed
-    chooses and that compresses to about three quarters.
+    `sent` records have the numbers from 0 on, number n goes to topic n modulo `topics`. A value is the number in 12
+    digits, a space, the milliseconds of its sending in 13, a space, and text that a seed chooses and that compresses to
+    about three quarters.
 
     Args:
-        brokers: as clients want them.
+        brokers: the clients' setting.
         prefix: of the topics' names; no other stream has it.
-        topics: how many topics.
+        topics: their number.
         value_bytes: bytes of a value.
-        seed: what text is made from.
+        seed: of the text.
     """
 
     brokers: str
@@ -56,18 +56,18 @@ class Stream:
                 "bootstrap.servers": self.brokers,
                 "client.id": CLIENT,
                 "linger.ms": 20,
-                "enable.idempotence": True,  # a broker that is restarted makes nothing come twice
+                "enable.idempotence": True,  # a restarted broker must not cause duplicates
                 "queue.buffering.max.messages": 200_000,
                 "log_level": 0,
             }
         )
 
     def name(self, number: int) -> str:
-        """The name of the topic with that number."""
+        """Return the name of the topic with that number."""
         return f"{self.prefix}.{topic_token(number)}"
 
     def make_topics(self) -> None:
-        """Makes them, empty."""
+        """Create the topics, empty."""
         admin = AdminClient({"bootstrap.servers": self.brokers})
         for begin in range(0, self.topics, _TOPICS_AT_ONCE):
             numbers = range(begin, min(self.topics, begin + _TOPICS_AT_ONCE))
@@ -76,10 +76,10 @@ class Stream:
                 future.result()
 
     def send(self, count: int) -> None:
-        """Sends that many more, and returns when brokers have them.
+        """Send that many more, and wait until brokers have acknowledged them.
 
         Raises:
-            RuntimeError: if brokers do not take all of them within two minutes.
+            RuntimeError: if brokers do not accept all of them within two minutes.
         """
         filler = self.value_bytes - NUMBER_CHARS - TIME_CHARS - 2
         for number in range(self.sent, self.sent + count):

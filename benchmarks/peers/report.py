@@ -1,4 +1,4 @@
-"""What the comparison leaves, and its table."""
+"""The results of the comparison, and its table."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from benchmarks.results import Parameters
 
 
 class Steady(msgspec.Struct, frozen=True):
-    """One peer with so many topics, nothing going wrong.
+    """One undisturbed peer with that many topics.
 
-    `start_s`: from the start of its processes to a record of each topic being visible, `start_cpu_s`:
-    processor seconds up to then. `records_per_s`: from the first
-    one of a burst sent to the last one visible, on a peer that runs already; `cpu_s_per_million_records`: the processor
-    seconds that this takes. `freshness_*`: seconds from sending to visible, of a trickle. `idle_*`: with nothing to do.
-    `peak_memory_mb`: resident, of all its processes. `files`: those visible; `other_files`: all others that it keeps.
-    None: not measured, as it had not shown all that came before, or was not to be.
+    `start_s`: from the start of its processes to a visible record of each topic. `start_cpu_s`: processor seconds up to
+    then. `records_per_s`: from a burst's first record sent to its last one visible, on a running peer.
+    `cpu_s_per_million_records`: the processor seconds for that. `freshness_*`: seconds from sending to visible, of a
+    trickle. `idle_*`: without new records. `peak_memory_mb`: resident, of all its processes. `files`: the visible ones;
+    `other_files`: all others that it keeps. None: not measured, because earlier records were missing or by request.
     """
 
     topics: int
@@ -40,9 +39,11 @@ class Steady(msgspec.Struct, frozen=True):
 
 
 class Struck(msgspec.Struct, frozen=True):
-    """What an audit found after one kind of trouble: `duplicates` and `missing` that were not there before it.
-    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers. `unreadable_in_folder`:
-    files of 0 bytes, or torn ones, that these meet."""
+    """Audit after one kind of fault: the `duplicates` and `missing` that were not there before it.
+
+    `*_in_folder`: of readers of plain folders; -1 if the system has no such readers. `unreadable_in_folder`: empty or
+    truncated files that these readers meet.
+    """
 
     what: str
     times: int
@@ -55,9 +56,11 @@ class Struck(msgspec.Struct, frozen=True):
 
 
 class PeerReport(msgspec.Struct):
-    """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
-    but those of what came before. `struck_by`: the command whose kills it had, where that was another one.
-    `load_1m`: the machine's load before it was started.
+    """One peer's report.
+
+    `status`: `measured`; or `not started` or `failed`, with the reason, and then with the earlier figures alone.
+    `struck_by`: the command whose kills it had, if that was another one. `load_1m`: the machine's load before its
+    start.
     """
 
     peer: str
@@ -113,7 +116,7 @@ _BUSY = 0.5
 
 
 def markdown(results: PeerResults) -> str:
-    """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
+    """Return the tables: undisturbed, one for each number of topics, the best of each in bold; then under kills."""
     lines = [f"## {results.question}", ""]
     for topics in sizes_of(results):
         lines += [*_steady_table(results, topics), ""]
@@ -138,45 +141,49 @@ def markdown(results: PeerResults) -> str:
 
 
 def settled(struck: Sequence[Struck]) -> list[Struck]:
-    """What was found; what was missing after one kind of trouble, and was shown after a later one, was late, and is
-    missing nowhere."""
-    found = list(struck)
-    for later, each in enumerate(found):
+    """Return the findings without late records.
+
+    Records that are missing after one kind of fault, and visible after a later one, were late.
+    """
+    findings = list(struck)
+    for later, each in enumerate(findings):
         for before in range(later - 1, -1, -1):
-            late = min(found[before].missing, -found[later].missing)
+            late = min(findings[before].missing, -findings[later].missing)
             if late > 0:
-                told = f"{late:,} shown only after it was started again ({each.what})"
-                note = "; ".join(filter(None, [found[before].note, told]))
-                found[before] = replace(found[before], missing=found[before].missing - late, note=note)
-                found[later] = replace(found[later], missing=found[later].missing + late)
-    return found
+                remark = f"{late:,} shown only after it was started again ({each.what})"
+                note = "; ".join(filter(None, [findings[before].note, remark]))
+                findings[before] = replace(findings[before], missing=findings[before].missing - late, note=note)
+                findings[later] = replace(findings[later], missing=findings[later].missing + late)
+    return findings
 
 
 def sizes_of(results: PeerResults) -> list[int]:
-    """The numbers of topics that peers were measured with."""
+    """Return the numbers of topics that peers were measured with."""
     return sorted({steady.topics for peer in results.peers for steady in peer.steady})
 
 
 def ratios_of(results: PeerResults) -> dict[str, float]:
-    """Ours over each other peer, of one run each, where both had shown every record: none by the wall's clock where one
-    of the two had a busy machine."""
+    """Return the product's figures over each other peer's, of one run each, if both had shown every record.
+
+    None by the wall clock if the machine was busy during one of the two.
+    """
     ours = {each.topics: each for peer in results.peers if peer.peer == "ours" for each in peer.steady}
     calm = {peer.peer for peer in results.peers if not _is_busy(peer, results)}
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for peer in results.peers:
         for theirs in peer.steady if peer.peer != "ours" else ():
-            mine = ours.get(theirs.topics)
-            if mine is None or not (mine.complete and theirs.complete):
+            own = ours.get(theirs.topics)
+            if own is None or not (own.complete and theirs.complete):
                 continue
             for field in ("start_s", "start_cpu_s", *_COMPARED):
-                values = getattr(mine, field), getattr(theirs, field)
+                values = getattr(own, field), getattr(theirs, field)
                 if all(values) and (field not in _BY_THE_WALL or {"ours", peer.peer} <= calm):
-                    found[f"ours_over_{peer.peer}_{field}_{theirs.topics}_topics"] = round(values[0] / values[1], 3)
-    return found
+                    ratios[f"ours_over_{peer.peer}_{field}_{theirs.topics}_topics"] = round(values[0] / values[1], 3)
+    return ratios
 
 
 def is_busy(load_1m: float, cores: int) -> bool:
-    """Whether a machine has so much to do that seconds say nothing: a load, less one, above a half for each core."""
+    """Return whether the machine is too busy for seconds to count: a load, less one, above a half for each core."""
     return load_1m > 1 + _BUSY * cores
 
 
@@ -192,13 +199,15 @@ def _busy(peer: PeerReport) -> str:
 
 
 def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
-    """Results of commands that asked the same of different peers, or of another number of topics, as if one had. What
-    a later one has of the same peer, with as many topics or under kills, takes the place of what an earlier one has:
-    kills may be asked for by themselves."""
-    found: dict[str, PeerResults] = {}
+    """Return the merged results of commands that measured different peers, or another number of topics.
+
+    A later result of the same peer, with as many topics or under kills, replaces an earlier one: kills may be measured
+    separately.
+    """
+    by_question: dict[str, PeerResults] = {}
     for results in all_results:
         asked = sorted((name, value) for name, value in results.parameters.items() if name not in {"kills", "topics"})
-        first = found.setdefault(repr((asked, results.seed)), results)
+        first = by_question.setdefault(repr((asked, results.seed)), results)
         if first is results:
             continue
         for name in {"kills", "topics"} & first.parameters.keys() & results.parameters.keys():
@@ -209,11 +218,11 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
                 _join(before, peer)
             else:
                 first.peers.append(peer)
-    for results in found.values():
+    for results in by_question.values():
         for peer in results.peers:
             peer.struck = settled(peer.struck)
         results.ratios = ratios_of(results)
-    return list(found.values())
+    return list(by_question.values())
 
 
 def _join(before: PeerReport, later: PeerReport) -> None:
@@ -261,8 +270,8 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
 
 
 def _struck_row(peer: PeerReport, kinds: Sequence[str]) -> str:
-    found = {struck.what: struck for struck in peer.struck}
-    cells = [_struck_cell(found.get(kind)) for kind in kinds]
+    by_fault = {struck.what: struck for struck in peer.struck}
+    cells = [_struck_cell(by_fault.get(kind)) for kind in kinds]
     return f"| {peer.peer} | {' | '.join(cells)} | `{peer.struck_by or peer.command}` |"
 
 
@@ -280,5 +289,5 @@ def _struck_cell(struck: Struck | None) -> str:
 
 
 def middle(values: Sequence[int]) -> int:
-    """The median, 0 of none."""
+    """Return the median, 0 of none."""
     return int(median(values)) if values else 0

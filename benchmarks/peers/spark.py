@@ -1,4 +1,4 @@
-"""Spark Structured Streaming: its file sink, and Delta Lake by it."""
+"""Spark Structured Streaming: its file sink, and Delta Lake on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.peers.peer import HEAP, Peer, Place, parquet_files
 from tests.servers.java import cache_folder, jars
 from tests.servers.process import ServerUnavailableError
 
-_LOCAL_FILES = {  # by default Hadoop starts a process to set a file's mode where its native library is not there
+_LOCAL_FILES = {  # by default Hadoop starts a process to set a file's mode if its native library is missing
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
@@ -33,16 +33,16 @@ _QUIET = {
 
 
 class SparkStream(Peer):
-    """A query of one Spark session on `local[2]`, by one checkpoint."""
+    """A query of one Spark session on `local[2]`, with one checkpoint."""
 
     kind: str
     connector: str
 
     def keep(self, place: Place) -> object:
-        kept = place.root / "kept-checkpoint"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.root / "checkpoint", kept)
-        return kept
+        copy = place.root / "kept-checkpoint"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place.root / "checkpoint", copy)
+        return copy
 
     def put_back(self, place: Place, kept: object) -> None:
         shutil.rmtree(place.root / "checkpoint")
@@ -61,24 +61,24 @@ class SparkStream(Peer):
         conf["spark.kafka.consumer.cache.capacity"] = str(2 * place.stream.topics)
         options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         pattern = f"{place.stream.prefix}\\..*"
-        told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
-        found = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
+        arguments = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
+        packages = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
         return [
             str(self._home() / "bin" / "spark-submit"),
             "--master",
             "local[2]",
             "--jars",
-            found,
+            packages,
             *options,
             spark_stream.__file__,
-            *told,
+            *arguments,
         ]
 
     def _conf(self) -> Mapping[str, str]:
         return {}
 
     def _home(self) -> Path:
-        """The PySpark that runs it."""
+        """Return the PySpark that runs it."""
         return Path(pyspark.__file__).parent
 
     def environment(self) -> dict[str, str]:
@@ -86,7 +86,7 @@ class SparkStream(Peer):
 
 
 class SparkFiles(SparkStream):
-    """Its file sink; readers of Spark's own go by `_spark_metadata`."""
+    """Its file sink; Spark's own readers use `_spark_metadata`."""
 
     name, kind, connector = "spark_files", "parquet", "spark-kafka"
     system = f"Spark Structured Streaming {pyspark.__version__}, file sink"
@@ -107,7 +107,7 @@ class SparkFiles(SparkStream):
 
 
 def committed_files(log: Path) -> set[Path]:
-    """The files that a log of Spark's file sink names: its newest compacted batch, and those after it."""
+    """Return the files that a log of Spark's file sink names: its newest compacted batch, and those after it."""
     with contextlib.suppress(FileNotFoundError):
         names = [name for name in os.listdir(log) if name.split(".")[0].isdigit()]
         compacted = max((int(name.split(".")[0]) for name in names if name.endswith(".compact")), default=-1)
@@ -125,7 +125,7 @@ def _added(batches: Iterable[Path]) -> Iterable[Path]:
 
 
 class SparkDelta(SparkStream):
-    """Delta Lake by Spark: one table, partitioned by topic, by the PySpark that its newest release is for."""
+    """Delta Lake on Spark: one table, partitioned by topic, by the PySpark that its newest release is for."""
 
     name, kind, connector = "delta_by_spark", "delta", "peer-delta"
     pyspark_version = "4.1.1"

@@ -1,4 +1,4 @@
-"""One peer with nothing going wrong: how fast, how fresh, and what it takes."""
+"""One undisturbed peer: its speed, its freshness, and its costs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _TRICKLE_S, _PAUSE_S = 20.0, 0.25
 
 
 class NotStartedError(Exception):
-    """A peer never made its first records visible: why, as far as its log tells."""
+    """A peer never showed its first records; the message has the reason, as far as its log has it."""
 
 
 def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) -> Steady:
-    """Starts the peer on topics with a record each, leaves it alone, sends it a trickle, then a burst. One that does
-    not show the first records of all topics within five minutes is left at that.
+    """Start the peer on topics with a record each, leave it alone, send it a trickle, then a burst.
+
+    If it does not show the first records of all topics within five minutes, nothing more is measured.
 
     Args:
-        peer: which.
+        peer: the peer.
         place: an empty folder, and topics without records.
         records: of the burst.
-        idle_s: how long it is left alone; told for a minute.
-        tell: told what is found.
+        idle_s: how long it is left alone; scaled to a minute.
+        tell: receives each finding.
 
     Raises:
         NotStartedError: if it shows no record of the first within five minutes, or ends.
@@ -67,7 +68,7 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
 
 
 def _trickle(result: Steady, place: Place, watch: Watch) -> Steady:
-    """Sends a little for 20 seconds; with how fresh that is seen."""
+    """Send a little for 20 seconds; return the report with its freshness."""
     stream, begin = place.stream, place.stream.sent
     deadline_s = time.monotonic() + _TRICKLE_S
     while time.monotonic() < deadline_s:
@@ -82,7 +83,7 @@ def _trickle(result: Steady, place: Place, watch: Watch) -> Steady:
 
 
 def _burst(result: Steady, place: Place, watch: Watch, running: Running, records: int) -> Steady:
-    """Sends all of that at once; with how fast it is seen."""
+    """Send all of that at once; return the report with its speed."""
     stream, begin = place.stream, place.stream.sent
     cpu_s, began_s = running.cpu_s(), time.time()
     stream.send(records)
@@ -103,7 +104,7 @@ def _per_pause(topics: int) -> int:
 
 
 def _quiet_s(place: Place, start_s: float) -> float:
-    """How long without anything new until it is given up: by what a start takes on this machine."""
+    """Return how long it may show nothing new until it is given up: by the time of a start on this machine."""
     return 30.0 + 3 * place.interval_s + 2 * max(0.0, start_s)
 
 
@@ -118,7 +119,8 @@ def _first_visible(running: Running, watch: Watch, topics: int) -> bool:
 
 
 def _idle(running: Running, interval_s: int, idle_s: float) -> float | None:
-    """Processor seconds for a minute, some intervals after the last record; None if it is not to be measured."""
+    """Return its processor seconds for a minute, some intervals after the last record; None if it is not to be
+    measured."""
     if not idle_s:
         return None
     time.sleep(2 * interval_s)
@@ -128,7 +130,7 @@ def _idle(running: Running, interval_s: int, idle_s: float) -> float | None:
 
 
 def end_of(log: Path, lines: int = 6) -> str:
-    """What a log ends with, in one line."""
+    """Return the end of a log, in one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     return " / ".join(line.strip() for line in text.strip().splitlines()[-lines:])[-1500:] or "its log is empty"
 

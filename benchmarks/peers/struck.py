@@ -1,4 +1,4 @@
-"""One peer under kills, and an audit after each kind of trouble."""
+"""One peer under kills, with an audit after each kind of fault."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ _CLOCK_SET, _HOUR_S = "clock set back by an hour, and right again", 3600
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _KINDS = rb"\x00\x01\x08\x18\x19\x1a\x1c"
 ASKED_BY_PEERS = rb"\A.{4}\x00[%s].{8}(?!broker-|%s)" % (_KINDS, CLIENT.encode())
-"""What a request to a broker begins with: its length, what it asks for (to produce, to fetch, to commit offsets, to add
-to a transaction or to end one), version, number, and the client's name: not another broker's, nor the sender's of
-records."""
+"""Beginning of a peer's request to a broker.
+
+It has the length, the API key (to produce, to fetch, to commit offsets, to add to a transaction or to end one),
+version, number, and the client's name, which is not another broker's, nor the sender's of records.
+"""
 _SECOND_BROKER = 2
 
 
 @dataclass
 class Trial:
-    """A peer that lives through one kind of trouble after another on the same topics; what an audit finds is told as
-    what has come to be since the one before."""
+    """A peer that goes through one kind of fault after another on the same topics; each audit reports the changes
+    since the previous one."""
 
     peer: Peer
     place: Place
@@ -49,11 +51,11 @@ class Trial:
     _before_in_folder: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
 
     def killed(self, times: int, *, coordinator: bool) -> None:
-        """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times.
+        """Kill it as soon as a commit has begun, or up to 0.3 s later, and start it again, that many times.
 
         Args:
             times: how often.
-            coordinator: only that process is killed, and the others have to go on by themselves first.
+            coordinator: only that process is killed, and the others have to continue by themselves first.
         """
         begin, struck = self.place.stream.sent, 0
         for _ in range(times):
@@ -77,7 +79,7 @@ class Trial:
         self._note(what, struck, begin, note)
 
     def broker_restarted(self) -> None:
-        """The broker that leads half of the topics is killed while records come, and is back three seconds later."""
+        """Kill the broker that leads half of the topics while records arrive, and restart it three seconds later."""
         begin = self.place.stream.sent
         with self._started() as running:
             self.place.stream.send(self.batch)
@@ -89,8 +91,10 @@ class Trial:
         self._note("broker restarted", 1, begin, note)
 
     def answers_lost(self, times: int) -> None:
-        """Answers to what it asks a broker, and to its commits where these ask a server, are lost, so many times each:
-        the server has done what it was asked, and the connection ends."""
+        """Lose that many answers of a broker to its requests, and of the server that its commits use, if any.
+
+        The server has executed the request, and the connection ends.
+        """
         begin, lost = self.place.stream.sent, 0
         ways = [(self.place.broker_proxy, ASKED_BY_PEERS), *filter(None, [self.peer.asked()])]
         with self._started() as running:
@@ -104,8 +108,8 @@ class Trial:
         self._note("answers of the network lost", lost, begin, note)
 
     def clock_set(self) -> None:
-        """The clock of its processes, not of brokers, is set back by an hour while it runs, and it is started again;
-        then the clock is set right while it runs, and it is started again."""
+        """Set the clock of its processes, not of brokers, back by an hour while it runs, and restart it; then
+        correct the clock while it runs, and restart it."""
         begin, note = self.place.stream.sent, ""
         try:
             clock = SetClock(self.place.root / "clock")
@@ -125,13 +129,13 @@ class Trial:
         self._note(_CLOCK_SET, 2, begin, note)
 
     def older_checkpoint(self) -> None:
-        """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
+        """Restore its checkpoint of a commit ago, as from a backup, without the output."""
         begin = self.place.stream.sent
-        kept = self.peer.keep(self.place)
+        copy = self.peer.keep(self.place)
         with self._started() as running:
             self.place.stream.send(self.batch)
             note = self._settle(begin, running)
-        self.peer.put_back(self.place, kept)
+        self.peer.put_back(self.place, copy)
         middle = self.place.stream.sent
         self.place.stream.send(self.batch)
         with self._started() as running:
@@ -139,7 +143,7 @@ class Trial:
         if gone_on and (command := self.peer.refused(self.place)):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             named = " ".join(["distcommit", *command[1:2]])
-            gone_on = f"refused to go on, until `{named}` (exit code {done.returncode}) "
+            gone_on = f"refused to resume until `{named}` (exit code {done.returncode}) "
             with self._started() as running:
                 gone_on += self._settle(middle, running)
         self._note("restarted from an older checkpoint", 1, begin, note + gone_on)
@@ -148,8 +152,10 @@ class Trial:
         return Running(self.peer, self.place, environment)
 
     def _settle(self, begin: int, running: Running) -> str:
-        """Waits until all records from `begin` on are visible, or it is given up; what is to be told of it. A peer that
-        ends by itself is started again, as by a supervisor."""
+        """Wait until all records from `begin` on are visible, or it is given up; return the remark for the report.
+
+        A peer that ends by itself is started again, as by a supervisor.
+        """
         ended, why, seen, changed_s = 0, "", -1, time.monotonic()
         while not self.watch.wait(begin, self.place.stream.sent, quiet_s=2, timeout_s=2):
             if not running.alive():
@@ -195,17 +201,17 @@ def struck(
     tell: Tell,
     found: list[Struck],
 ) -> None:
-    """All kinds of trouble, one after the other.
+    """Apply all kinds of faults, one after the other.
 
     Args:
-        peer: which.
+        peer: the peer.
         place: an empty folder, and topics without records.
         kafka: two brokers, of which the second is restarted, and loses answers.
         kills: how often it is killed in the middle of a commit, and answers of each kind are lost.
         batch: records that are sent for each.
-        seed: of when it is killed.
-        tell: told what is found.
-        found: takes what is found, as it is found: so it is there also where the peer breaks later on.
+        seed: of the kills' moments.
+        tell: receives each finding.
+        found: receives the findings one by one, so that they stay if the peer fails later.
     """
     most = batch * (4 * kills + 13) + place.stream.topics
     with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
@@ -214,7 +220,7 @@ def struck(
         with Running(peer, place) as running:
             if not watch.wait(0, place.stream.topics, TIMEOUT_S, TIMEOUT_S):
                 raise NotStartedError(end_of(running.log))
-        patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # what a start takes is the machine's
+        patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # a start depends on the machine
         trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell, found)
         trial.killed(kills, coordinator=False)
         if not peer.one_process:

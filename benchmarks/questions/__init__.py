@@ -1,1 +1,1 @@
-"""One module for each question: which workload, which arms, and what the ratios are."""
+"""One module for each question: its workload, its arms, and its ratios."""

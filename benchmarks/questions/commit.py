@@ -1,4 +1,4 @@
-"""What does publishing D datasets of F files cost, next to bare renames and to what people run today?"""
+"""The cost of publishing D datasets of F files, beside bare renames and systems in common use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOTES = [
 
 
 def all_arms(spark: SparkSession, partitions: int) -> list[Arm]:
-    """Every arm there is."""
+    """Return every arm."""
     return [
         *(BareRename(processes, sync=sync) for processes in (1, 2) for sync in (False, True)),
         *(BareRename(2, sync=sync, into_folders=True) for sync in (False, True)),
@@ -79,15 +79,15 @@ def all_arms(spark: SparkSession, partitions: int) -> list[Arm]:
 def commit(
     shape: Shape, *, repeats: int, marginal_datasets: int, only: Sequence[str], folder: Path, tell: Tell
 ) -> Results:
-    """Times the arms on that shape.
+    """Measure the arms on that shape.
 
     Args:
         shape: the tree.
         repeats: samples of each arm.
-        marginal_datasets: a second, larger size for ours and the limit, five samples at most; 0 for none.
+        marginal_datasets: a second, larger size for the product and the limit, five samples at most; 0 for none.
         only: names of arms; empty for all.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        folder: on the measured disk.
+        tell: receives each sample.
     """
     with spark_session() as (spark, partitions):
         wanted = [arm for arm in all_arms(spark, partitions) if not only or arm.name in only]
@@ -126,22 +126,22 @@ def commit(
 
 
 def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> dict[str, float]:
-    """The quotients of the medians per dataset, as far as both sides were measured."""
+    """Return the quotients of the medians per dataset, as far as both sides were measured."""
     seconds = medians(samples, datasets)
-    each = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
+    per_dataset = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
     stages = [s.parts["job_stage_s"] / s.datasets for s in samples if s.arm == "manifest" and s.datasets <= datasets]
     if stages:
-        each["manifest_job_stage"] = median(stages)
-    found = quotients(each, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
+        per_dataset["manifest_job_stage"] = median(stages)
+    values = quotients(per_dataset, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
     larger = medians(samples, marginal_datasets) if marginal_datasets else {}
     if {"ours", "bare_2p"} <= larger.keys() & seconds.keys():
         added = {arm: larger[arm] - seconds[arm] for arm in ("ours", "bare_2p")}
-        found["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
-    return found
+        values["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
+    return values
 
 
 def _too_small(samples: Sequence[Sample]) -> list[str]:
-    """Says so where what is taken off is more than what is left."""
+    """Add a note if the subtracted time exceeds the remaining one."""
     small = [s for s in samples if s.seconds < s.parts.get("no_op_job_s", 0)]
     if not small:
         return []

@@ -1,4 +1,4 @@
-"""What does the everyday case cost: thousands of topics with a little each, into folders that are there, in a row?"""
+"""The everyday case: thousands of topics with a little each, into existing folders, run after run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUOTIENTS = {
     "ours_into_folders_durable_over_bare_into_folders_2p_sync": ("ours_into_folders", "bare_into_folders_2p_sync"),
     "replay_of_half_done_over_first_commit_into_folders": ("replay_half_done_into_folders", "ours_into_folders"),
 }
-"""Each says in its name what it compares: files one by one into folders that are there, on both sides."""
+"""Ratios whose names state the comparison: files one by one into existing folders, on both sides."""
 _FIGURES = (
     *("commit_share_of_wall", "commit_share_of_wall_with_sync", "sent_to_read_s", "sent_to_published_p50_s"),
     *("sent_to_published_p99_s",),
@@ -69,16 +69,16 @@ _NOTES = [
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is wanted beside the disk.
+    """Measurements beside those on disk.
 
     Attributes:
-        load: what arrives for each run.
-        runs: measured runs of each place, after one that makes the folders.
-        commits: datasets whose commit is measured by itself; files of each are the most that a topic has.
+        load: the arriving records of each run.
+        runs: measured runs of each place, after one that creates the folders.
+        commits: datasets whose commit is measured alone, each with a topic's largest number of files.
         repeats: samples of each arm of those.
         buckets: of each store.
-        on_hdfs, on_s3: whether there, too.
-        threads: calls that any arm has under way on HDFS.
+        on_hdfs, on_s3: whether these places are measured too.
+        threads: concurrent calls of any arm on HDFS.
     """
 
     load: Load
@@ -92,7 +92,7 @@ class Asked:
 
 
 class _Places:
-    """Where the job has its folders: this machine's disk, and what servers were asked for."""
+    """Places of the job's folders: this machine's disk, and the requested servers."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -101,7 +101,7 @@ class _Places:
         self.hdfs: HdfsServer | None = None
 
     def start(self, asked: Asked) -> None:
-        """Starts the servers; before Spark, whose processes have the environment of this one."""
+        """Start the servers; before Spark, whose processes have the environment of this one."""
         self.roots["disk"] = ""
         self.missing |= dict.fromkeys(("hdfs", "s3"), "not asked for")
         if asked.on_hdfs:
@@ -127,17 +127,16 @@ class _Places:
 
 
 def everyday(asked: Asked, *, folder: Path, tell: Tell) -> Results:
-    """Runs the product over what arrives, in each place, then idle; and commits such datasets next to bare renames.
+    """Run the product over the arriving records in each place, then idle; and commit such datasets beside bare renames.
 
     Args:
-        asked: how much of what.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        asked: the measurements.
+        folder: on the measured disk.
+        tell: receives each sample.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker to be had. Where an HDFS or S3 can't be had, its figures are
-            null.
-        WrongResultError: if a run did not publish what was sent.
+        ServerUnavailableError: if no Kafka broker is available. If an HDFS or S3 is unavailable, its figures are null.
+        WrongResultError: if a run did not publish the sent records.
     """
     ratios, samples = Ratios(), list[Sample]()
     with ExitStack() as stack:
@@ -188,14 +187,14 @@ def everyday(asked: Asked, *, folder: Path, tell: Tell) -> Results:
 def _runs(
     job: EverydayJob, records: ArrivingRecords, runs: int, no_op_s: Callable[[], float], tell: Tell
 ) -> list[Sample]:
-    """A run that makes the folders, then those that count, then as many idle ones; and an audit of all records."""
+    """Run once to create the folders, then the counted runs, then as many idle ones; and audit all records."""
     samples: list[Sample] = []
     job.catch_up()
     for repeat in range(-1, runs):
         records.send()
         sample = job.sample(repeat, time.time())
         tell(f"{sample.arm} #{repeat + 1}: {sample.seconds:.2f} s, {sample.parts}")
-        if repeat >= 0:  # the first one makes the folders
+        if repeat >= 0:  # the first one creates the folders
             samples.append(sample)
     for repeat in range(runs):
         idle = job.idle(repeat, no_op_s())
@@ -223,7 +222,7 @@ def _arms_on_hdfs(asked: Asked, spark: SparkSession, partitions: int, hdfs: Hdfs
 
 
 def _tell_runs(ratios: Ratios, samples: Sequence[Sample], place: str, topics: int) -> None:
-    """What the runs of a place say."""
+    """Record the ratios of a place's runs."""
     run, idle = f"ours_run_{place}", f"ours_idle_{place}"
     there = {part for sample in samples if sample.arm == run for part in sample.parts}
     ratios.spread(f"run_wall_s_{place}", seconds_of(samples, run))
@@ -240,7 +239,7 @@ def _tell_runs(ratios: Ratios, samples: Sequence[Sample], place: str, topics: in
 
 
 def _tell_commits(ratios: Ratios, samples: Sequence[Sample], missing: Mapping[str, str]) -> None:
-    """Quotients of arms that took turns."""
+    """Record quotients of arms that took turns."""
     for name, (above, below) in _QUOTIENTS.items():
         ratios.pairs(name, seconds_of(samples, above), seconds_of(samples, below))
     ours, manifest = "ours_into_folders_on_hdfs", "manifest_on_hdfs"

@@ -1,5 +1,8 @@
-"""What do typed flows cost: a chain next to plain pyarrow, Avro by a registry next to Spark's own, a fork next to its
-writers; and how many megabytes a second go from Kafka through one?"""
+"""The cost of typed flows: a chain beside plain pyarrow, Avro by a registry beside Spark's own, a fork beside its
+writers.
+
+It also measures the megabytes a second from Kafka through a flow.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def flow(
     folder: Path,
     tell: Tell,
 ) -> Results:
-    """Times flows in memory, then runs from Kafka.
+    """Measure flows in memory, then runs from Kafka.
 
     Args:
         records: in memory, for chain and fork.
@@ -69,15 +72,15 @@ def flow(
         topics: of JSON, and of Avro.
         partitions: of each topic.
         topic_records: records of each partition of Avro.
-        typed_records: records of each partition of JSON: many, so that what any run costs is little of it.
+        typed_records: records of each partition of JSON: many, so that a run's fixed cost is small.
         repeats: samples of each arm in memory.
         kafka_repeats: samples of each arm that reads from Kafka.
-        seed: what values are made from.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        seed: of the values.
+        folder: on the measured disk.
+        tell: receives each sample.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker or registry to be had.
+        ServerUnavailableError: if no Kafka broker or registry is available.
     """
     samples, value_bytes = _in_memory(records, note_bytes, repeats, seed, folder, tell)
     with ExitStack() as stack:
@@ -85,17 +88,17 @@ def flow(
         registry = stack.enter_context(RegistryServer()).url
         connectors, reason = _connectors()
         spark, _ = stack.enter_context(spark_session(_SLOTS, {"spark.driver.memory": "4g", **connectors}))
-        made = partial(events, topics * partitions * topic_records, seed, note_bytes)
+        records_of = partial(events, topics * partitions * topic_records, seed, note_bytes)
         schema_id = register(registry, "avro-value", json.dumps(AVRO_SCHEMA))
         by_registry = OurRun("ours_avro", spark, [{"type": "avro", "registry": {"url": registry}}])
         theirs = SparkFromAvro(spark, reason)
         skipped = {theirs.name: theirs.missing()} if theirs.missing() else {}
         avro_arms: list[TopicsArm] = [by_registry] if skipped else [by_registry, theirs]
-        values, expected = as_avro(made(), schema_id), expected_digest(made())
+        values, expected = as_avro(records_of(), schema_id), expected_digest(records_of())
         large, warm = produced("avro", brokers, topics, partitions, values, tell)
         samples += copied(avro_arms, large, warm, expected, kafka_repeats, folder, tell)
-        made = partial(events, topics * partitions * typed_records, seed, note_bytes)
-        typed = throughput(spark, brokers, topics, partitions, made, kafka_repeats, folder, tell)
+        records_of = partial(events, topics * partitions * typed_records, seed, note_bytes)
+        typed = throughput(spark, brokers, topics, partitions, records_of, kafka_repeats, folder, tell)
     return results_of(
         "flow",
         {**_ratios(samples), **typed.ratios},
@@ -121,7 +124,7 @@ def flow(
 def _in_memory(
     records: int, note_bytes: int, repeats: int, seed: int, folder: Path, tell: Tell
 ) -> tuple[list[Sample], float]:
-    """Chain and fork, and the mean size of a value."""
+    """Measure chain and fork, and return the mean size of a value too."""
     made = partial(events, records, seed, note_bytes)
     source = HeldSource(as_batches(as_json(made())))
     expected = expected_digest(made(), with_noise=False)
@@ -134,16 +137,16 @@ def _in_memory(
 
 
 def _connectors() -> tuple[dict[str, str], str]:
-    """What a session needs for Spark's Kafka source and Avro functions, or why it can't be had."""
+    """Return the session settings for Spark's Kafka source and Avro functions, or why they are unavailable."""
     try:
-        found = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
+        paths = [path for kind in ("spark-kafka", "spark-avro") for path in jars(kind).glob("*.jar")]
     except ServerUnavailableError as error:
         return {}, str(error)
-    return {"spark.jars": ",".join(sorted(map(str, found)))}, ""
+    return {"spark.jars": ",".join(sorted(map(str, paths)))}, ""
 
 
 def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
-    """Medians of quotients within a turn."""
+    """Return the medians of quotients within a turn."""
     turns: dict[int, dict[str, Sample]] = {}
     for sample in samples:
         turns.setdefault(sample.repeat, {})[sample.arm] = sample
@@ -152,7 +155,7 @@ def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
         return median(over(turn) for turn in turns.values() if turn.keys() >= set(arms))
 
     chain, fork = ("plain_pyarrow", "ours_chain"), ("ours_fork", "writer_parquet", "writer_avro")
-    found = {
+    ratios = {
         "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds, *chain),
         "chain_over_plain_pyarrow_cpu": middle(
             lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"], *chain
@@ -169,8 +172,8 @@ def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
     }
     if "spark_from_avro" in turns[0]:
         both = ("spark_from_avro", "ours_avro")
-        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
-    found["records_per_s_ours_avro"] = middle(
+        ratios["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
+    ratios["records_per_s_ours_avro"] = middle(
         lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds, "ours_avro"
     )
-    return found
+    return ratios

@@ -1,4 +1,4 @@
-"""How long after a record was produced can a reader of whole commits see it, by a service that runs again and again?"""
+"""The time from a record's produce to a reader of whole commits, with a service that runs repeatedly."""
 
 from __future__ import annotations
 
@@ -42,9 +42,12 @@ _NOTES = [
 
 @dataclass(frozen=True, slots=True)
 class Trickled:
-    """What is asked: `topics` of one partition, `rate` records a second to all of them together for `seconds`, and for
-    `warm_up_s` before, of which nothing counts; a job of so many `buckets` that runs every `interval_s`; `kills`:
-    SIGKILLs to all processes of the service, evenly meanwhile; `quiet_s`: how long nothing is produced then."""
+    """Parameters of the trickle.
+
+    `topics` of one partition get `rate` records a second in total for `seconds`, and for `warm_up_s` before, which does
+    not count. A job of that many `buckets` runs every `interval_s`. `kills`: SIGKILLs to all processes of the service,
+    evenly distributed. `quiet_s`: the time without records afterwards.
+    """
 
     topics: int
     rate: float
@@ -58,17 +61,17 @@ class Trickled:
 
 
 def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -> Results:
-    """Serves one job of all topics, and takes each record's time from produce to visible.
+    """Serve one job of all topics, and measure each record's time from produce to visible.
 
     Args:
-        asked: how much.
-        folder: on the disk that is used.
-        tell: told what goes on.
+        asked: the parameters.
+        folder: on the used disk.
+        tell: receives the progress.
         brokers: of a Kafka that has these topics, empty; without it one is started.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker to be had.
-        WrongResultError: if a record can't be seen in the end, or the deep audit finds it not there once.
+        ServerUnavailableError: if no Kafka broker is available.
+        WrongResultError: if a record is not visible in the end, or the deep audit does not find it exactly once.
     """
     with ExitStack() as stack:
         root = stack.enter_context(scratch(folder))
@@ -119,7 +122,7 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
 
 
 def topic_name(number: int) -> str:
-    """The name of a topic, counted from 0."""
+    """Return the name of a topic, counted from 0."""
     return f"trickle-{number:05d}"
 
 
@@ -140,7 +143,7 @@ def _write_job(root: Path, brokers: str, asked: Trickled) -> Path:
 
 
 class _Service:
-    """`distcommit serve`, which is started again whenever it is killed."""
+    """`distcommit serve`, which is started again after each kill."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._stack, self._starts = root, ExitStack(), 0
@@ -166,19 +169,19 @@ class _Service:
         return self._process.processes()
 
     def require_alive(self) -> None:
-        """Raises WrongResultError if it has ended by itself."""
+        """Raise WrongResultError if it has ended by itself."""
         if self._process.has_ended:
             raise WrongResultError(f"the service has ended: {self._process.stderr.read_text()[-2000:]}")
 
     def end(self) -> None:
-        """Ends it as a supervisor does, and waits for it."""
-        os.kill(min(self.processes), signal.SIGTERM)  # the command itself was there first
+        """End it as a supervisor does, and wait for it."""
+        os.kill(min(self.processes), signal.SIGTERM)  # the command itself was the first process
         if self._process.wait(120) is None:
             raise WrongResultError("the service does not end")
 
     @contextmanager
     def killed(self, times: int, seconds: float, tell: Tell) -> Iterator[None]:
-        """Kills it and starts it again so often, evenly in these seconds, while the block lasts."""
+        """Kill it and start it again that often, evenly in these seconds, during the block."""
         ended = threading.Event()
 
         def kill() -> None:
@@ -211,13 +214,13 @@ def _until_seen(trickle: Trickle, service: _Service, seconds: float) -> None:
 
 
 def _quiet(service: _Service, root: Path, brokers: str, seconds: float, tell: Tell) -> dict[str, float]:
-    """What the service takes while nothing comes, by the hour."""
+    """Return the costs of the idle service, by the hour."""
     tell(f"quiet for {seconds:g} s")
     pids = service.processes
     before_s, began_s = cpu_seconds(pids), time.monotonic()
     time.sleep(seconds)
     took_s = time.monotonic() - began_s
-    found = {"quiet_cpu_s_per_hour": (cpu_seconds(service.processes) - before_s) * _HOUR_S / took_s}
+    costs = {"quiet_cpu_s_per_hour": (cpu_seconds(service.processes) - before_s) * _HOUR_S / took_s}
     if shutil.which("strace"):
         trace = root / "trace"
         attached = [part for pid in service.processes for part in ("-p", str(pid))]
@@ -227,8 +230,8 @@ def _quiet(service: _Service, root: Path, brokers: str, seconds: float, tell: Te
             strace.wait(seconds)
         hours = (time.monotonic() - began_s) / _HOUR_S
         files, messages = calls_of(trace.read_text(errors="replace"), str(root), brokers)
-        found |= {"quiet_file_calls_per_hour": files / hours, "quiet_broker_requests_per_hour": messages / hours}
-    return found
+        costs |= {"quiet_file_calls_per_hour": files / hours, "quiet_broker_requests_per_hour": messages / hours}
+    return costs
 
 
 @contextmanager
@@ -242,7 +245,8 @@ def _terminated(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
-    """How many calls of a trace by `strace -f -yy` are on files below a folder, and how many send to a broker."""
+    """Return how many calls of a trace by `strace -f -yy` are on files below a folder, and how many send to a
+    broker."""
     ports = [re.escape(each.rpartition(":")[2]) for each in brokers.split(",")]
     to_broker = re.compile(rf"^\d+ +send(?:msg|to)\(\d+<[^>]*->[^>]*:(?:{'|'.join(ports)})\]>")
     lines = [line for line in trace.splitlines() if "resumed>" not in line]
@@ -251,7 +255,7 @@ def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
 
 
 def _phases(job: Path) -> dict[str, float]:
-    """Medians over the runs that are kept: of whole ones, and of their phases."""
+    """Return medians over the stored runs: of whole ones, and of their phases."""
     opened, seconds = Job.from_file(job), dict[str, list[float]]()
     for row in opened.runs().runs:
         if row.status != "COMMITTED":
@@ -260,13 +264,13 @@ def _phases(job: Path) -> dict[str, float]:
         record = opened.kept_run(row.epoch).record
         for phase in record.phases if record is not None else ():
             seconds.setdefault(f"{phase.name}_s", []).append(phase.seconds)
-    return {name: median(found) for name, found in seconds.items()}
+    return {name: median(values) for name, values in seconds.items()}
 
 
 def _require_exact(job: Path, trickle: Trickle) -> None:
-    found = Job.from_file(job).audit(deep=True)
-    if not found.exact or found.records != trickle.produced:
-        raise WrongResultError(f"{trickle.produced} records were produced, and the audit finds {found}")
+    audit = Job.from_file(job).audit(deep=True)
+    if not audit.exact or audit.records != trickle.produced:
+        raise WrongResultError(f"{trickle.produced} records were produced, and the audit finds {audit}")
 
 
 def _spread(delays: list[float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What will it cost past this machine? A model of calls, bytes and processor time, and executors on virtual time."""
+"""The cost beyond this machine: a model of calls, bytes and processor time, and executors on virtual time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server
 
 _FITTED = ((8, 1, 4, 1), (16, 1, 4, 2), (16, 4, 4, 1), (32, 2, 8, 2), (32, 1, 16, 4), (24, 3, 8, 1), (48, 4, 16, 2))
-"""Datasets, files of each, buckets, partitions: what the model is fitted to; datasets times the unit."""
+"""Datasets, files of each, buckets, partitions of the fitted runs; datasets times the unit."""
 _CHECKED = ((96, 4, 32, 4), (64, 1, 32, 8), (128, 2, 16, 4))
-"""What it is held against, and was not fitted to."""
+"""Runs to check the model, which was not fitted to them."""
 _TARGET = Load(100_000, 4, 1024, 200)
 _TARGET_EXECUTORS = 100
 _COSTS = ("calls", "writes", "bytes", "cpu_s")
@@ -60,14 +60,14 @@ _NOTES = [
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How much is traced.
+    """Extent of the traces.
 
     Attributes:
         unit: datasets of the smallest run are 8 times that.
-        datasets, buckets: of the runs that are laid out on executors, each dataset with one file.
+        datasets, buckets: of the runs that are simulated on executors, each dataset with one file.
         executors: their numbers; the speed-up is over one.
         on_hdfs, on_s3: whether the model is fitted there, too.
-        hdfs_ms, s3_ms: what a call takes there.
+        hdfs_ms, s3_ms: the duration of a call there.
         service_ms, launch_ms: see `Surroundings`.
     """
 
@@ -84,7 +84,7 @@ class Asked:
 
 
 class Model:
-    """Costs as sums over what a run has: `costs[cost]` are those of a run, a task, a bucket, a dataset, a file."""
+    """Costs as sums over a run's parts: `costs[cost]` are those of a run, a task, a bucket, a dataset, a file."""
 
     def __init__(self, loads: Sequence[Load], found: Sequence[dict[str, float]]) -> None:
         rows = np.array([_features(load) for load in loads])
@@ -96,7 +96,7 @@ class Model:
             self.costs[cost] = [float(value) for value in solved]
 
     def of(self, load: Load) -> dict[str, float]:
-        """What such a run costs."""
+        """Return the costs of such a run."""
         return {cost: max(0.0, float(np.dot(_features(load), np.array(each)))) for cost, each in self.costs.items()}
 
 
@@ -105,15 +105,15 @@ def _features(load: Load) -> list[float]:
 
 
 def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
-    """Fits the model, checks it, tells what it says of a large job, and lays runs out on executors.
+    """Fit the model, check it, print its result for a large job, and simulate runs on executors.
 
     Args:
-        asked: how much of what.
+        asked: the extent.
         folder: best in memory: nothing is synced there.
-        tell: told each run.
+        tell: receives each run.
 
     Raises:
-        WrongRunError: if a run did not commit what it had to.
+        WrongRunError: if a run did not commit its datasets.
     """
     ratios, samples = Ratios(), list[Sample]()
     _fit_disk(asked, folder, ratios, samples, tell)
@@ -139,7 +139,7 @@ def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
 
 
 def _plain(value: int | float | bool | tuple[int, ...]) -> int | float | list[int]:
-    """As results hold it."""
+    """Return the values for results."""
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
 
 
@@ -153,10 +153,10 @@ def _fit_disk(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample],
 
 def _fit_hdfs(asked: Asked, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:
     with HdfsServer() as server:
-        made = iter(range(1_000))
+        numbers = iter(range(1_000))
 
         def traced(load: Load) -> TracedRun:
-            return traced_run(HdfsFileSystem(HdfsRpc(server.authority)), f"/growth-{next(made)}", load)
+            return traced_run(HdfsFileSystem(HdfsRpc(server.authority)), f"/growth-{next(numbers)}", load)
 
         models = _fit("hdfs", asked.unit, traced, ratios, samples, tell)
         parallel = HdfsFileSystem(HdfsRpc(server.authority)).parallel_calls
@@ -184,26 +184,26 @@ def _fit(
     samples: list[Sample],
     tell: Tell,
 ) -> dict[str, Model]:
-    """The models of tasks and driver there; what they say by dataset and so on, and how wrong they are."""
+    """Fit the models of tasks and driver there; return them with their costs by dataset and so on, and their errors."""
     loads = [Load(datasets * unit, *rest) for datasets, *rest in (*_FITTED, *_CHECKED)]
-    found: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
+    totals: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
     for number, load in enumerate(loads):
         run = traced(load)
         tasks, driver = totals_of(run.tasks), totals_of(run.driver)
-        found["tasks"].append(tasks)
-        found["driver"].append(driver)
+        totals["tasks"].append(tasks)
+        totals["driver"].append(driver)
         parts = {**{f"tasks_{k}": v for k, v in tasks.items()}, **{f"driver_{k}": v for k, v in driver.items()}}
         kind = "fitted" if number < len(_FITTED) else "checked"
         seconds = tasks["cpu_s"] + driver["cpu_s"]
         samples.append(Sample(f"{kind}_{place}", load.datasets, load.files, number, round(seconds, 6), parts))
         tell(f"{place}, {load}: {parts}")
-    models = {side: Model(loads[: len(_FITTED)], costs[: len(_FITTED)]) for side, costs in found.items()}
+    models = {side: Model(loads[: len(_FITTED)], costs[: len(_FITTED)]) for side, costs in totals.items()}
     for cost in _COSTS:
         for name, value in zip(("task", "bucket", "dataset", "file"), models["tasks"].costs[cost][1:], strict=True):
             ratios.count(f"model_{place}_{cost}_per_{name}", value * (1000 if cost == "cpu_s" else 1))
         errors = [
             abs(models["tasks"].of(load)[cost] / true[cost] - 1)
-            for load, true in zip(loads[len(_FITTED) :], found["tasks"][len(_FITTED) :], strict=True)
+            for load, true in zip(loads[len(_FITTED) :], totals["tasks"][len(_FITTED) :], strict=True)
             if true[cost]
         ]
         ratios.count(f"model_{place}_{cost}_error", max(errors, default=0.0))
@@ -213,7 +213,7 @@ def _fit(
 def _tabulate(
     place: str, models: dict[str, Model], latency_s: float, rate_per_s: float, parallel: int, ratios: Ratios
 ) -> None:
-    """The large job there."""
+    """Print the costs of the large job there."""
     tasks, driver = models["tasks"].of(_TARGET), models["driver"].of(_TARGET)
     for cost in _COSTS:
         ratios.count(f"table_{place}_{cost}", tasks[cost] + driver[cost])
@@ -226,7 +226,7 @@ def _tabulate(
 
 
 def _simulate(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:
-    """Runs of one size on each number of executors, with as many tasks as the product takes for so many slots."""
+    """Simulate runs of one size on each number of executors, with the product's number of tasks for that many slots."""
     around = Surroundings(asked.hdfs_ms / 1000, asked.service_ms / 1000, asked.launch_ms / 1000)
     alone, bend = 0.0, 0
     for executors in (1, *asked.executors):

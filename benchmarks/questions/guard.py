@@ -1,4 +1,4 @@
-"""Has anything got slower? Today's tree next to a commit, in small paired samples."""
+"""Slowdowns of today's tree against a commit, in small paired samples."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benchmarks.runner import Tell
 from benchmarks.workloads.guarded import SAMPLES
 
 MARGIN = 0.03
-"""Slower is what is slower by more than that, with confidence."""
+"""A tree is slower if it is slower by more than that, with confidence."""
 WIDEST = 1.2
-"""The bound: where an interval's upper end is more than so many times its lower one, nothing is said."""
+"""The bound: if an interval's upper end exceeds its lower one by this factor, the result is inconclusive."""
 _PAIRS_A_PROCESS = 4
 _NOTES = [
     "one pair after the other, the trees take turns at being first; processes are new after every fourth pair, with "
@@ -41,16 +41,16 @@ def guard(
     tell: Tell,
     trees: Mapping[str, Path] | None = None,
 ) -> Results:
-    """Measures both trees.
+    """Measure both trees.
 
     Args:
-        against: the commit that is the measure.
+        against: the reference commit.
         pairs: of samples of each kind.
         datasets: of each sample.
         only: kinds of samples; empty for all.
-        folder: on the disk that is measured.
-        tell: told each pair.
-        trees: folders of `today` and `against`, if they are there; `against` is not looked for in Git then.
+        folder: on the measured disk.
+        tell: receives each pair.
+        trees: existing folders of `today` and `against`, which are then not taken from Git.
 
     Raises:
         UnmeasurableError: if there is no such commit.
@@ -96,13 +96,13 @@ def _pairs(kind: str, trees: Mapping[str, Path], pairs: int, datasets: int, fold
                 for name, seconds in took.items():
                     parts = {"cpu_s": round(seconds["cpu"], 6), "calls": seconds["calls"]}
                     samples.append(Sample(f"{kind}_{name}", datasets, 1, repeat, round(seconds["wall"], 6), parts))
-                told = ", ".join(f"{name} {seconds['cpu']:.3f} s" for name, seconds in sorted(took.items()))
-                tell(f"{kind} #{repeat + 1}: {told} of processor")
+                summary = ", ".join(f"{name} {seconds['cpu']:.3f} s" for name, seconds in sorted(took.items()))
+                tell(f"{kind} #{repeat + 1}: {summary} of processor")
     return samples
 
 
 def _judge(kind: str, samples: Sequence[Sample], ratios: Ratios) -> str:
-    """What the pairs of a kind say, in a line."""
+    """Return the conclusion from the pairs of a kind, in a line."""
     today, against = f"{kind}_today", f"{kind}_against"
     ratios.pairs(f"{kind}_wall_today_over_against", seconds_of(samples, today), seconds_of(samples, against))
     sides = seconds_of(samples, today, "cpu_s"), seconds_of(samples, against, "cpu_s")
@@ -113,13 +113,13 @@ def _judge(kind: str, samples: Sequence[Sample], ratios: Ratios) -> str:
     if compared.noise and calls <= 1 + MARGIN:
         ratios.leave_out(f"{kind}_slower", compared.noise)
         return f"{kind}: nothing can be said, {compared.noise}"
-    found = compared.interval
-    slower = calls > 1 + MARGIN or found.low > 1 + MARGIN
+    interval = compared.interval
+    slower = calls > 1 + MARGIN or interval.low > 1 + MARGIN
     ratios.count(f"{kind}_slower", float(slower))
-    verdict = "slower" if slower else "faster" if found.high < 1 - MARGIN else "no change that is sure"
+    verdict = "slower" if slower else "faster" if interval.high < 1 - MARGIN else "no change that is sure"
     return (
-        f"{kind}: {verdict}: {found.centre:.3f} times the processor time, between {found.low:.3f} and {found.high:.3f} "
-        f"with a confidence of {found.confidence:.1%}; {calls:.3f} times the calls"
+        f"{kind}: {verdict}: {interval.centre:.3f} times the processor time, between {interval.low:.3f} and"
+        f" {interval.high:.3f} with a confidence of {interval.confidence:.1%}; {calls:.3f} times the calls"
     )
 
 

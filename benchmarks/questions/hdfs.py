@@ -1,5 +1,4 @@
-"""What does publishing cost on HDFS: by threads next to a bare loop of the same client, and in operations that the
-NameNode counts?"""
+"""The cost of publishing on HDFS: by threads beside a bare loop of the same client, and in NameNode operations."""
 
 from __future__ import annotations
 
@@ -47,19 +46,19 @@ def hdfs(
     folder: Path,
     tell: Tell,
 ) -> Results:
-    """Starts an HDFS and asks both.
+    """Start an HDFS and measure both.
 
     Args:
         shape: the tree whose files are renamed.
-        threads: how many renames at a time.
+        threads: numbers of concurrent renames.
         sizes: numbers of datasets of the runs whose operations are counted, two at least.
         files: files of each of those datasets.
         repeats: samples of each arm and number of threads.
         folder: for the description of this machine; the servers' folders are below TMPDIR.
-        tell: told each sample.
+        tell: receives each sample.
 
     Raises:
-        ServerUnavailableError: if there is no HDFS to be had.
+        ServerUnavailableError: if no HDFS is available.
     """
     samples: list[Sample] = []
     ratios: dict[str, float] = {}
@@ -80,8 +79,8 @@ def hdfs(
                 ]
                 kind = f"{calls.scheme}_into_folders" if into_folders else calls.scheme
                 for name in sorted({name for sample in counted for name in sample.parts}):
-                    each = slope((float(s.datasets), s.parts.get(name, 0.0)) for s in counted)
-                    ratios[f"{kind}_{name}_per_dataset"] = each
+                    per_dataset = slope((float(s.datasets), s.parts.get(name, 0.0)) for s in counted)
+                    ratios[f"{kind}_{name}_per_dataset"] = per_dataset
                 samples += counted
     return results_of(
         "hdfs",
@@ -105,7 +104,7 @@ def hdfs(
 def _renames(
     calls: Calls, preparing: Calls, shape: Shape, threads: Sequence[int], repeats: int, tell: Tell
 ) -> list[Sample]:
-    """Both arms in turn on the same files, at each number of threads."""
+    """Measure both arms in turn on the same files, at each number of threads."""
     fs, samples = HdfsFileSystem(preparing), list[Sample]()
     for size, numbers in ((_WARM_UP, [_BACK_THREADS]), (shape, threads)):
         root = f"/renames/{calls.scheme}-{size.datasets}"
@@ -131,21 +130,21 @@ def _renames(
 
 
 def _check(fs: HdfsFileSystem, context: StepContext, shape: Shape) -> None:
-    """Makes sure that every file is published, and none is left.
+    """Require that every file is published, and none is left in staging.
 
     Raises:
         WrongResultError: if not.
     """
     for dataset in tree_datasets(shape):
-        found = [entry.name for entry in fs.list_folder(f"{context.output_root}/{dataset.folder}")]
-        if sorted(found) != dataset.names(shape.files):
-            raise WrongResultError(f"{dataset.folder} has {len(found)} files, expected {shape.files}")
-        if left := fs.list_folder(f"{context.staging_root}/{dataset.staged}"):
-            raise WrongResultError(f"{dataset.staged} still has {len(left)} files")
+        names = [entry.name for entry in fs.list_folder(f"{context.output_root}/{dataset.folder}")]
+        if sorted(names) != dataset.names(shape.files):
+            raise WrongResultError(f"{dataset.folder} has {len(names)} files, expected {shape.files}")
+        if remaining := fs.list_folder(f"{context.staging_root}/{dataset.staged}"):
+            raise WrongResultError(f"{dataset.staged} still has {len(remaining)} files")
 
 
 def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, tell: Tell) -> Sample:
-    """What the NameNode counts while a run is drained in this process."""
+    """Return the NameNode's counts while a run is drained in this process."""
     fs = HdfsFileSystem(calls)
     into = "_into_folders" if into_folders else ""
     root = f"/counted/{calls.scheme}-{shape.datasets}{into.replace('_', '-')}"

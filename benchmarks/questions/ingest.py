@@ -1,4 +1,4 @@
-"""How fast do Kafka topics become Parquet files, next to Spark's own way and a plain loop, and what share is commit?"""
+"""The speed from Kafka topics to Parquet files, beside Spark's own way and a plain loop, and the commit's share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ingest(
     flame: Path | None,
     tell: Tell,
 ) -> Results:
-    """Times the copies of some large topics, and takes a run over many small ones apart.
+    """Measure the copies of some large topics, and the parts of a run over many small ones.
 
     Args:
         topics: large topics.
@@ -64,13 +64,13 @@ def ingest(
         files: files of each: as many days of message time, a folder each.
         records_per_file: records of each file.
         repeats: samples of each.
-        seed: what values are made from.
-        folder: on the disk that is measured.
-        flame: where to draw one more run of ours over the large ones, which does not count.
-        tell: told each sample.
+        seed: of the values.
+        folder: on the measured disk.
+        flame: the file for a flame graph of one more run of the product over the large ones, which does not count.
+        tell: receives each sample.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker to be had.
+        ServerUnavailableError: if no Kafka broker is available.
     """
     with ExitStack() as stack:
         brokers = stack.enter_context(KafkaServer()).bootstrap_servers
@@ -83,7 +83,7 @@ def ingest(
         skipped = {arm.name: missing for arm in arms if (missing := arm.missing())}
         ready = [arm for arm in arms if arm.name not in skipped]
         warm = produce(brokers, "warm", 2, partitions, 1000, value_bytes=value_bytes, days=1, seed=seed)
-        for arm in ready:  # what is loaded and compiled once is nobody's
+        for arm in ready:  # loading and compiling do not count
             _measure(arm, warm, -1, folder, tell)
         samples = [
             _measure(arm, large, repeat, folder, tell)
@@ -131,12 +131,12 @@ def ingest(
 
 
 def _connector() -> tuple[dict[str, str], str]:
-    """What a session needs for Spark's Kafka source, or why it can't be had."""
+    """Return the session settings for Spark's Kafka source, or why it is unavailable."""
     try:
-        found = sorted(map(str, jars("spark-kafka").glob("*.jar")))
+        paths = sorted(map(str, jars("spark-kafka").glob("*.jar")))
     except ServerUnavailableError as error:
         return {}, str(error)
-    return {"spark.jars": ",".join(found)}, ""
+    return {"spark.jars": ",".join(paths)}, ""
 
 
 def _measure(arm: Copy, topics: Topics, repeat: int, folder: Path, tell: Tell) -> Sample:
@@ -150,7 +150,7 @@ def _measure(arm: Copy, topics: Topics, repeat: int, folder: Path, tell: Tell) -
 
 
 def check(name: str, topics: Topics, root: Path) -> tuple[int, int]:
-    """How many files and row groups a copy has, which must hold each record once.
+    """Return the number of files and row groups of a copy, which must hold each record once.
 
     Raises:
         WrongResultError: if it does not, or has not a file for each partition and day.
@@ -165,7 +165,7 @@ def check(name: str, topics: Topics, root: Path) -> tuple[int, int]:
 def _share(
     name: str, spark: SparkSession, partitions: int, topics: Topics, repeat: int, folder: Path, tell: Tell
 ) -> Sample:
-    """One whole run over all topics, with its executors sampled."""
+    """Run once over all topics, with sampled executors."""
     with scratch(folder) as root:
         (root / "sampled").mkdir()
         fs = LocalFileSystem()

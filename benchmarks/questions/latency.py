@@ -1,4 +1,4 @@
-"""What does publishing cost where each metadata operation takes long, with the same threads in every arm?"""
+"""The cost of publishing with slow metadata operations, and the same threads in every arm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOTES_ON_HDFS = [
 
 
 def far_arms(spark: SparkSession, partitions: int, latency: Latency, *, threads: int, slots: int) -> list[Arm]:
-    """The arms, each with that many operations under way at most."""
+    """Return the arms, each with at most that many concurrent operations."""
     fs = far_file_system(latency, threads // slots)
     return [
         Ours(spark, partitions, fs=fs, latency=latency),
@@ -64,20 +64,20 @@ def latency(
     tell: Tell,
     spark: SparkSession | None = None,
 ) -> Results:
-    """Times the arms on that shape, and counts what they wait for.
+    """Measure the arms on that shape, and count their waits.
 
     Args:
         shape: the tree.
-        delay_ms: what each operation waits.
-        threads: operations that any arm has under way at a time; a multiple of `slots` and of 2.
+        delay_ms: the wait of each operation.
+        threads: concurrent operations of any arm; a multiple of `slots` and of 2.
         slots: Spark slots.
         repeats: samples of each arm.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        folder: on the measured disk.
+        tell: receives each sample.
         spark: a session to use; it has that many slots.
 
     Raises:
-        WrongResultError: if an arm had more operations under way, or fewer in all than it has files.
+        WrongResultError: if an arm had more concurrent operations, or fewer in all than it has files.
     """
     if threads % slots or threads % 2:
         raise ValueError(f"{threads} threads can't be shared out among {slots} slots and 2 processes")
@@ -111,11 +111,11 @@ def latency_on_hdfs(
     tell: Tell,
     spark: SparkSession | None = None,
 ) -> Results:
-    """The same on an HDFS that is started for it; arguments as for `latency`.
+    """Measure the arms on an HDFS that is started for it; arguments as for `latency`.
 
     Raises:
-        WrongResultError: if an arm's renames are fewer than it has to make, by the NameNode's own count.
-        ServerUnavailableError: if there is no HDFS to be had.
+        WrongResultError: if the NameNode counts fewer renames of an arm than required.
+        ServerUnavailableError: if no HDFS is available.
     """
     with HdfsServer() as server, session_or(spark, slots) as (session, partitions):
         hdfs = Hdfs(server)
@@ -153,7 +153,7 @@ def _parameters(shape: Shape, partitions: int, repeats: int, threads: int, slots
 
 
 def check(sample: Sample, shape: Shape, threads: int) -> None:
-    """Every rename waited, and not more of them at a time than all arms may have."""
+    """Require that every rename waited, and never more of them at a time than allowed."""
     _check_renames(sample, shape)
     most = sample.parts["most_at_a_time"]
     if most > threads:
@@ -161,14 +161,14 @@ def check(sample: Sample, shape: Shape, threads: int) -> None:
 
 
 def _check_renames(sample: Sample, shape: Shape) -> None:
-    found = sample.parts["operations_rename"]
+    renames = sample.parts["operations_rename"]
     least = shape.datasets if sample.arm == "ours" or sample.arm.startswith("bare_folders") else shape.files_in_all
-    if found < least:
-        raise WrongResultError(f"{sample.arm}: {found:.0f} renames, expected {least} at least")
+    if renames < least:
+        raise WrongResultError(f"{sample.arm}: {renames:.0f} renames, expected {least} at least")
 
 
 def ratios(samples: Sequence[Sample], shape: Shape, counted: str = "operations") -> dict[str, float]:
-    """Quotients of medians of seconds and of what was counted, and what was counted for each dataset."""
+    """Return quotients of medians of seconds and of counts, and the counts for each dataset."""
     seconds = medians(samples)
     operations = {arm: median(s.parts[counted] for s in samples if s.arm == arm) for arm in seconds}
     pairs = [(ours, peer) for ours in _OURS for peer in seconds if ours in seconds and peer not in _OURS]

@@ -1,5 +1,5 @@
-"""What does it take to look at a store of very many datasets, by the commands of who is on call, and to open its newest
-cut as a reader?"""
+"""The cost of inspecting a store of very many datasets by operator commands, and of opening its newest snapshot as a
+reader."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ print(json.dumps(took | {"datasets": len(cut.datasets)}))
 
 
 def looking(datasets: int, *, repeats: int, folder: Path, tell: Tell) -> Results:
-    """Starts each command on a store that the product's own classes have made; arms take turns.
+    """Start each command on a store that the product's own classes have written; arms take turns.
 
     Args:
-        datasets: how many datasets the store has: of each hundred one is pending, one quarantined, one was never read.
+        datasets: the number of datasets; of each hundred one is pending, one quarantined, one was never read.
         repeats: samples of each; the median counts.
-        folder: on the disk that is used.
-        tell: told each sample.
+        folder: on the used disk.
+        tell: receives each sample.
     """
     samples: list[Sample] = []
     with scratch(folder) as root:
@@ -83,23 +83,23 @@ def _sample(arm: str, job_file: Path, datasets: int, said: Path) -> dict[str, fl
     parts: dict[str, float] = json.loads(done.stdout)
     if parts.pop("code"):
         raise WrongResultError(f"{arm}: {done.stderr[-2000:]}")
-    told = said.read_text()
-    known = -(-datasets // 100)  # of each kind that there is one of in a hundred
+    output = said.read_text()
+    of_each_kind = -(-datasets // 100)  # of each kind that has one in a hundred
     if arm == "open_cut":
-        opened = json.loads(told)
+        opened = json.loads(output)
         parts |= {"seconds": opened["open_s"], "cpu_s": opened["open_cpu_s"], "datasets_in_it": opened["datasets"]}
-        if not datasets - 3 * known <= opened["datasets"] < datasets:
+        if not datasets - 3 * of_each_kind <= opened["datasets"] < datasets:
             raise WrongResultError(f"the cut has {opened['datasets']} of {datasets} datasets")
-    if arm == "status_json" and (counted := sum(json.loads(told)["counts"].values())) != datasets:
+    if arm == "status_json" and (counted := sum(json.loads(output)["counts"].values())) != datasets:
         raise WrongResultError(f"status counts {counted} of {datasets} datasets")
     return {name: round(value, 4) for name, value in parts.items()}
 
 
 def _ratios(samples: Sequence[Sample]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    figures: dict[str, float | None] = {}
     for arm in dict.fromkeys(sample.arm for sample in samples):
         own = [sample for sample in samples if sample.arm == arm]
-        found[f"{arm}_s"] = median(sample.seconds for sample in own)
-        found[f"{arm}_cpu_s"] = median(sample.parts["cpu_s"] for sample in own)
-        found[f"{arm}_peak_mb"] = median(sample.parts["peak_mb"] for sample in own)
-    return found
+        figures[f"{arm}_s"] = median(sample.seconds for sample in own)
+        figures[f"{arm}_cpu_s"] = median(sample.parts["cpu_s"] for sample in own)
+        figures[f"{arm}_peak_mb"] = median(sample.parts["peak_mb"] for sample in own)
+    return figures

@@ -1,5 +1,5 @@
-"""Which operations does a commit make, for each dataset and for each file? As slopes over D: what is made once, or for
-each bucket, drops out."""
+"""The operations of a commit for each dataset and for each file, as slopes over D, so that operations of the run or
+of a bucket drop out."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from tests.simulation.world import launch_here
 _FOR_FOLDERS = ("mkdir", "rmdir")
 _LOG = "store/log"
 WINDOW = ("/begin-of-the-window", "/end-of-the-window")
-"""Names that a traced program asks for when the window begins and ends."""
+"""Names that a traced program requests when the window begins and ends."""
 
 
 def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, folder: Path, tell: Tell) -> Results:
-    """Counts the calls of the drain job at each of the sizes, in one process.
+    """Count the calls of the drain job at each of the sizes, in one process.
 
     Args:
-        sizes: numbers of datasets, two at least. All of them large enough that every bucket has many.
+        sizes: numbers of datasets, two at least, all of them large enough that every bucket has many.
         files: files of each dataset.
         buckets: buckets of the store.
-        seed: what names are made from.
-        folder: on the disk that is used.
-        tell: told what was counted.
+        seed: of the names.
+        folder: on the used disk.
+        tell: receives the counts.
 
-    Both deliveries are counted. What at-least-once saves comes by the bucket, so its ratios are of all calls and bytes
-    at the largest size.
+    Both deliveries are counted. The savings of at-least-once come by the bucket, so its ratios are of all calls and
+    bytes at the largest size.
     """
     shapes = [Shape(datasets, files, buckets, seed) for datasets in sizes]
     counted = [count_calls(shape, folder, tell) for shape in shapes]
@@ -107,8 +107,10 @@ def _by_kind(calls: dict[str, float], files: int) -> dict[str, float]:
 def count_calls(
     shape: Shape, folder: Path, tell: Tell, *, into_folders: bool = False, at_least_once: bool = False
 ) -> Sample:
-    """The calls of one drain, counted below the product's file system; with `into_folders` the datasets' folders are
-    there already, so that files go one by one."""
+    """Count the calls of one drain below the product's file system.
+
+    With `into_folders` the datasets' folders exist, so that files are renamed one by one.
+    """
     with scratch(folder) as root:
         if into_folders:
             make_folders(shape, root)
@@ -122,7 +124,7 @@ def count_calls(
 
 
 def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once: bool = False) -> float:
-    """Prepares a run below `root` and drains it in this process through these calls; returns the seconds of the drain.
+    """Prepare a run below `root` and drain it in this process through these calls; return the seconds of the drain.
 
     Raises:
         WrongResultError: if not all of it is published.
@@ -133,14 +135,14 @@ def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once:
     reports = launch_here(drain_partition, settings, 1, Report[DrainCounts])
     seconds = time.perf_counter() - began
     Path(WINDOW[1]).exists()
-    found = digest_of(root / "output")
-    if found != expected_digest(shape) or reports[0].counts.datasets_published != shape.datasets:
-        raise WrongResultError(f"published {found}, expected {expected_digest(shape)}")
+    digest = digest_of(root / "output")
+    if digest != expected_digest(shape) or reports[0].counts.datasets_published != shape.datasets:
+        raise WrongResultError(f"published {digest}, expected {expected_digest(shape)}")
     return seconds
 
 
 def trace_calls(shape: Shape, folder: Path, tell: Tell) -> Sample:
-    """The same, as the kernel sees it: system calls on files, by strace."""
+    """Count the system calls on files of one drain, by strace."""
     with scratch(folder) as root:
         trace, tree = root / "trace", root / "tree"
         tree.mkdir()
@@ -159,7 +161,7 @@ def trace_calls(shape: Shape, folder: Path, tell: Tell) -> Sample:
 
 
 def calls_in_window(trace: str) -> Counter[str]:
-    """System calls by name between the two marks of a trace made with `strace -f`."""
+    """Return system calls by name between the two marks of a trace made with `strace -f`."""
     window = trace.partition(f'"{WINDOW[0]}"')[2].partition(f'"{WINDOW[1]}"')[0].splitlines()[1:-1]
     words = (line.split(maxsplit=1)[-1] for line in window)
     return Counter(word.partition("(")[0] for word in words if "(" in word and not word.startswith(("<", "+", "-")))

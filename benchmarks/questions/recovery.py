@@ -1,4 +1,4 @@
-"""What does recovery cost: with nothing pending after a long history, and with N datasets pending?"""
+"""The cost of recovery: with nothing pending after a long history, and with N datasets pending."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def recovery(
     folder: Path,
     tell: Tell,
 ) -> Results:
-    """Times recovery and a full commit at each size, and counts what recovery does where nothing is pending.
+    """Measure recovery and a full commit at each size, and count the operations of recovery with nothing pending.
 
     Args:
         sizes: numbers of pending datasets.
         files: files of each.
         buckets: buckets of the store.
-        history: how many runs lie behind when nothing is pending.
+        history: the number of earlier runs when nothing is pending.
         repeats: samples of each.
-        executors: numbers of executors that recover the smallest size, where each metadata operation takes long.
-        delay_ms: how long.
-        seed: what names are made from.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        executors: numbers of executors that recover the smallest size with slow metadata operations.
+        delay_ms: their duration.
+        seed: of the names.
+        folder: on the measured disk.
+        tell: receives each sample.
     """
     with spark_session() as (spark, partitions):
         arms: list[Arm] = [
@@ -107,9 +107,11 @@ def recovery(
 
 
 def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tell: Tell) -> dict[str, float]:
-    """Operations and seconds of recovery after one run and after `history` runs, each of which published everything and
-    ended, as the command's do."""
-    found: dict[int, tuple[float, float]] = {}
+    """Return operations and seconds of recovery after one run and after `history` runs.
+
+    Each of them published everything and ended, as the command's runs do.
+    """
+    costs: dict[int, tuple[float, float]] = {}
     with scratch(folder) as root:
         calls = CountingCalls(root=str(root))
         fs = LocalFileSystem(calls, durable=False)
@@ -121,17 +123,17 @@ def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tel
             if result.totals.datasets_published != datasets:
                 raise WrongResultError(f"run {number} published {result.totals.datasets_published} of {datasets}")
             if number in (1, history):
-                found[number] = _idle_recovery(fs, root, calls)
-                tell(f"nothing pending after {number} runs: {found[number]}")
+                costs[number] = _idle_recovery(fs, root, calls)
+                tell(f"nothing pending after {number} runs: {costs[number]}")
     return {
-        "nothing_pending_operations_per_bucket": found[history][0] / buckets,
-        "nothing_pending_operations_over_those_after_one_run": found[history][0] / found[1][0],
-        "nothing_pending_s": found[history][1],
+        "nothing_pending_operations_per_bucket": costs[history][0] / buckets,
+        "nothing_pending_operations_over_those_after_one_run": costs[history][0] / costs[1][0],
+        "nothing_pending_s": costs[history][1],
     }
 
 
 def _idle_recovery(fs: LocalFileSystem, root: Path, calls: CountingCalls) -> tuple[float, float]:
-    """Operations and seconds from opening the store to the end of recovery; the median of three."""
+    """Return operations and seconds from opening the store to the end of recovery; the median of three."""
     counted: list[tuple[float, float]] = []
     for _ in range(3):
         before, began = calls.calls.total(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""What does a whole run hold in the driver, and how do time and log bytes grow, over the number of datasets?"""
+"""The driver's memory in a whole run, and the growth of time and log bytes, by the number of datasets."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ def scale(
     tell: Tell,
     spark: SparkSession | None = None,
 ) -> Results:
-    """Runs the whole job once at each size, one file of one record for each dataset, and looks at the driver; then
-    commits a tree on real executors where each metadata operation takes long.
+    """Run the whole job once at each size, one file of one record for each dataset, and measure the driver.
+
+    Then commit a tree on real executors with slow metadata operations.
 
     Args:
         sizes: numbers of datasets, two at least.
         buckets: buckets of the store.
         executors: numbers of executors; empty for none.
         shape: the tree that they commit.
-        delay_ms: what each metadata operation waits there.
+        delay_ms: the wait of each metadata operation there.
         repeats: samples of each number of executors.
-        folder: on the disk that is used.
-        tell: told each sample.
+        folder: on the used disk.
+        tell: receives each sample.
         spark: a session to use.
     """
     with session_or(spark) as (session, partitions):
-        run_once(session, min(partitions, buckets), 10, buckets, folder)  # what is loaded once is not the run's
+        run_once(session, min(partitions, buckets), 10, buckets, folder)  # loaded modules are not the run's
         samples = [run_once(session, min(partitions, buckets), size, buckets, folder, tell) for size in sizes]
     names = ("driver_python_peak_bytes", "jvm_heap_bytes", "log_bytes")
     ratios = {f"{name}_per_dataset": slope((float(s.datasets), s.parts[name]) for s in samples) for name in names}
@@ -96,7 +97,7 @@ def scale(
 def run_once(
     spark: SparkSession, partitions: int, datasets: int, buckets: int, folder: Path, tell: Tell = lambda text: None
 ) -> Sample:
-    """One whole run of a new store."""
+    """Run once with a new store."""
     with scratch(folder) as root:
         store = open_store(LocalFileSystem(), roots_of(root), JOB, buckets, create=True)
         settings = run_settings(store, NumberedSource(datasets), partitions)
@@ -122,7 +123,7 @@ def run_once(
 
 
 def _resident_bytes() -> float:
-    """This process's resident memory."""
+    """Return this process's resident memory."""
     statm = Path("/proc/self/statm")
     return float(int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")) if statm.exists() else 0.0
 

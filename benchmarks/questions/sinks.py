@@ -1,7 +1,7 @@
-"""How fast do sinks bring records to their targets, next to what each target's own client does with the same data?
+"""The speed of sinks to their targets, beside each target's own client with the same data.
 
-Each sink's question is a function of its own, listed in `_QUESTIONS` with the figures it answers. One whose target
-can't be had, or which is not asked, is reported as missing with the reason, and never as a figure.
+Each sink's question is a function, listed in `_QUESTIONS` with its figures. If a target is unavailable or not
+requested, its figures are missing with the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIGURES = (
     "catalog_wall_making_s",
     "rest_catalog_wall_s",
 )
-"""What is to be answered, above 1 where ours is the faster one; the last four are no quotients."""
+"""The figures, above 1 if the product is the faster one; the last four are not quotients."""
 
 _CATALOG_CALL_S = 0.32
 _APPENDS = 200
@@ -49,13 +49,13 @@ _SLOTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What each sink is given.
+    """Input of each sink.
 
     Attributes:
         records: in all, where speed is measured.
-        tables: where many tables are committed at once.
+        tables: of a commit of many tables.
         repeats: samples of each arm; the median counts.
-        seed: what values are made from.
+        seed: of the values.
     """
 
     records: int
@@ -66,7 +66,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was measured of one sink: figures by name, every sample, and what has to be known to read them."""
+    """Result of one sink: figures by name, every sample, and notes on how to read them."""
 
     figures: dict[str, float]
     samples: list[Sample] = field(default_factory=list)
@@ -74,12 +74,14 @@ class Answer:
 
 
 Ask = Callable[[Size, Path, Tell], Answer]
-"""Measures one sink, in places of its own below that folder. ServerUnavailableError: its target can't be had."""
+"""Measures one sink, in places of its own below that folder. ServerUnavailableError: its target is unavailable."""
 
 
 def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The same records by the sink and by pyiceberg's append; and the commit of many tables where each call of the
-    catalog takes 320 ms, beside appends in a row."""
+    """Measure the same records by the sink and by pyiceberg's append.
+
+    Also measure the commit of many tables with catalog calls of 320 ms, beside appends in a row.
+    """
     samples: list[Sample] = []
 
     def timed(arm: str, datasets: int, repeat: int, seconds: float) -> float:
@@ -87,15 +89,17 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
         tell(f"{arm}: {seconds:.2f} s")
         return seconds
 
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as own_folder:
         records = _records(size)
         ours: list[float] = []
         theirs: list[float] = []
         for repeat in range(size.repeats):
-            ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(made, f"ours-{repeat}"), records)))
-            theirs.append(timed("iceberg_append", 1, repeat, _iceberg_append(Path(made, f"theirs-{repeat}"), records)))
-            _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"theirs-{repeat}"))
-        place = IcebergPlace(Path(made, "many"))
+            ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(own_folder, f"ours-{repeat}"), records)))
+            theirs.append(
+                timed("iceberg_append", 1, repeat, _iceberg_append(Path(own_folder, f"theirs-{repeat}"), records))
+            )
+            _take_alike(Path(own_folder, f"ours-{repeat}"), Path(own_folder, f"theirs-{repeat}"))
+        place = IcebergPlace(Path(own_folder, "many"))
         sink, batches = place.sink(), records.slice(0, 10).to_batches()
         names = [f"t{number}" for number in range(size.tables)]
         with delayed(_CATALOG_CALL_S) as making_calls:
@@ -133,15 +137,15 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The commit of many tables, where each call of a REST catalog takes 320 ms."""
+    """Measure the commit of many tables with calls of a REST catalog of 320 ms."""
     batches = _records(Size(10, size.tables, 1, size.seed)).to_batches()
     names = [f"t{number}" for number in range(size.tables)]
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-rest-") as made, NessieServer() as server:
-        place = RestPlace(Path(made, "many"), server)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-rest-") as own_folder, NessieServer() as server:
+        place = RestPlace(Path(own_folder, "many"), server)
         sink = place.sink()
         place.commit(sink, [place.prepare(sink, name, 1, batches) for name in names])
         requests = [place.prepare(sink, name, 2, batches) for name in names]
-        close_opened()  # a run that has not asked this catalog for anything yet
+        close_opened()  # a run that has not used this catalog before
         with delayed_requests(_CATALOG_CALL_S) as calls:
             wall_s = place.commit(sink, requests)
         close_opened()
@@ -159,44 +163,46 @@ def iceberg_rest(size: Size, folder: Path, tell: Tell) -> Answer:
 
 
 def delta(size: Size, folder: Path, tell: Tell) -> Answer:
-    """The same records by the sink and by deltalake's append, in turns."""
+    """Measure the same records by the sink and by deltalake's append, in turns."""
     samples: list[Sample] = []
     records = _records(size)
-    with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as own_folder:
         for repeat in range(size.repeats):
             seconds = {
-                "delta": delta_arms.by_sink(Path(made, f"ours-{repeat}"), records, _BATCH_ROWS),
-                "delta_append": delta_arms.by_append(Path(made, f"theirs-{repeat}"), records, bounds=True),
+                "delta": delta_arms.by_sink(Path(own_folder, f"ours-{repeat}"), records, _BATCH_ROWS),
+                "delta_append": delta_arms.by_append(Path(own_folder, f"theirs-{repeat}"), records, bounds=True),
                 "delta_append_without_bounds": delta_arms.by_append(
-                    Path(made, f"alike-{repeat}"), records, bounds=False
+                    Path(own_folder, f"alike-{repeat}"), records, bounds=False
                 ),
             }
             for theirs in ("theirs", "alike"):
-                _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"{theirs}-{repeat}"))
+                _take_alike(Path(own_folder, f"ours-{repeat}"), Path(own_folder, f"{theirs}-{repeat}"))
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
-    found = medians(samples)
+    middle = medians(samples)
     note = (
         "delta_over_append: writing and committing the same records to a table that is there, the sink's in batches of"
         f" {_BATCH_ROWS:,} as sources give them; nothing is synced. Only deltalake writes bounds of columns, and in"
         " delta_over_append_without_bounds it does not either"
     )
     figures = {
-        "delta_over_append": found["delta_append"] / found["delta"],
-        "delta_over_append_without_bounds": found["delta_append_without_bounds"] / found["delta"],
+        "delta_over_append": middle["delta_append"] / middle["delta"],
+        "delta_over_append_without_bounds": middle["delta_append_without_bounds"] / middle["delta"],
     }
     return Answer(figures, samples, [note])
 
 
 def _take_alike(ours: Path, theirs: Path) -> None:
-    """Looks whether both have written as many rows, compressed by the same codec.
+    """Require that both have written as many rows, compressed by the same codec.
 
     Raises:
         WrongResultError: if they have not.
     """
-    found = [_written(folder) for folder in (ours, theirs)]
-    if found[0] != found[1]:
-        raise WrongResultError(f"rows and codecs of the sink's data files are {found[0]}, of the append's {found[1]}")
+    written = [_written(folder) for folder in (ours, theirs)]
+    if written[0] != written[1]:
+        raise WrongResultError(
+            f"rows and codecs of the sink's data files are {written[0]}, of the append's {written[1]}"
+        )
 
 
 def _written(folder: Path) -> tuple[int, set[str]]:
@@ -211,7 +217,7 @@ def _records(size: Size) -> pa.Table:
 
 
 def _iceberg_sink(folder: Path, records: pa.Table) -> float:
-    """Seconds of writing and committing by the sink, to a table that is there."""
+    """Return the seconds of writing and committing by the sink, to an existing table."""
     place = IcebergPlace(folder)
     sink = place.sink()
     place.commit(sink, [place.prepare(sink, "t", 1, records.slice(0, 1).to_batches())])
@@ -221,7 +227,7 @@ def _iceberg_sink(folder: Path, records: pa.Table) -> float:
 
 
 def _iceberg_append(folder: Path, records: pa.Table) -> float:
-    """Seconds of pyiceberg's own append, to a table that is there."""
+    """Return the seconds of pyiceberg's own append, to an existing table."""
     client = IcebergPlace(folder).client()
     client.create_namespace(NAMESPACE)
     client.create_table((NAMESPACE, "t"), records.schema).append(records.slice(0, 1))
@@ -233,14 +239,14 @@ def _iceberg_append(folder: Path, records: pa.Table) -> float:
 
 
 def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
-    """Rows of about 140 bytes to one new table each time, by the sink and by the client's own binary COPY."""
+    """Measure rows of about 140 bytes to one new table each time, by the sink and by the client's own binary COPY."""
     from benchmarks.arms.postgresql import by_copy, by_sink, take  # noqa: PLC0415 - a driver that is an extra
     from distcommit.sinks.postgresql.sink import PostgresqlSink  # noqa: PLC0415
 
     batches = sink_batches(size.records, size.seed)
     samples: list[Sample] = []
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix="postgresql-") as made,
+        tempfile.TemporaryDirectory(dir=folder, prefix="postgresql-") as own_folder,
         PostgresServer() as server,
         server.connect() as connection,
     ):
@@ -248,27 +254,27 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
         for repeat in range(size.repeats):
             name = f"sink-{repeat}"
             seconds = {
-                "postgresql": by_sink(sink, name, batches, Path(made)),
+                "postgresql": by_sink(sink, name, batches, Path(own_folder)),
                 "copy": by_copy(connection, f"copy-{repeat}", batches),
             }
             for table in (name, f"copy-{repeat}"):
                 take(connection, table, size.records)
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
-    found = medians(samples)
+    middle = medians(samples)
     note = (
         "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row;"
         " the server itself syncs nothing for either (fsync=off)"
     )
-    return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
+    return Answer({"postgresql_over_copy": middle["copy"] / middle["postgresql"]}, samples, [note])
 
 
 def iceberg_json(size: Size, folder: Path, tell: Tell) -> Answer:
-    """JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
+    """Measure JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
     samples: list[Sample] = []
-    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as made:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as own_folder:
         for repeat in range(size.repeats):
-            parts = typed_json(Path(made, str(repeat)), size.records, _SLOTS)
+            parts = typed_json(Path(own_folder, str(repeat)), size.records, _SLOTS)
             seconds = parts.pop("seconds")
             samples.append(Sample("iceberg_json", 1, 1, repeat, seconds, parts))
             tell(f"iceberg_json: {seconds:.2f} s, {parts}")
@@ -288,17 +294,17 @@ _QUESTIONS: dict[tuple[str, ...], Ask] = {
     ("delta_over_append", "delta_over_append_without_bounds"): delta,
     ("iceberg_records_per_s",): iceberg_json,
 }
-"""Functions by the figures that they answer."""
+"""Question functions by their figures."""
 
 
 def sinks(size: Size, folder: Path, tell: Tell, only: frozenset[str] = frozenset()) -> Results:
-    """Asks for each sink, one after the other.
+    """Measure each sink, one after the other.
 
     Args:
-        size: what each is given.
-        folder: on the disk that is measured.
-        tell: told each sample.
-        only: figures that are wanted; all if empty.
+        size: the input of each.
+        folder: on the measured disk.
+        tell: receives each sample.
+        only: the requested figures; all if empty.
     """
     figures: dict[str, float] = {}
     samples: list[Sample] = []

@@ -1,4 +1,4 @@
-"""How many megabytes a second go from Kafka to Parquet through typed columns, and what stands in the way of more."""
+"""The megabytes a second from Kafka to Parquet through typed columns, and the limits on more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHO = ("workers", "jvm", "driver", "broker")
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What came out."""
+    """Measured throughput."""
 
     samples: Sequence[Sample]
     ratios: Mapping[str, float]
@@ -33,7 +33,7 @@ class Throughput:
 
 
 class _WithBroker(OurRun):
-    """The same run, with the processor time of the broker."""
+    """A run with the processor time of the broker."""
 
     def copy(self, topics: TypedTopics, root: Path) -> Parts:
         clock = broker_seconds()
@@ -52,18 +52,19 @@ def throughput(
     folder: Path,
     tell: Tell,
 ) -> Throughput:
-    """Times runs over all records, and over one record of each partition, which is what a run costs by itself; reading
-    alone; and the steps of one task.
+    """Measure runs over all records, and over one record of each partition, which is the fixed cost of a run.
+
+    Reading alone and the steps of one task are measured, too.
 
     Args:
         spark: a session of two slots.
-        brokers: where the topics are made.
-        topics: how many.
+        brokers: the Kafka for the topics.
+        topics: their number.
         partitions: of each.
         made: the records.
         repeats: samples of each arm.
-        folder: on the disk that is measured.
-        tell: told each sample.
+        folder: on the measured disk.
+        tell: receives each sample.
     """
     converters = TYPED_JSON["converters"]
     expected = expected_digest(made(), with_noise=False)
@@ -102,7 +103,7 @@ def _ratios(samples: Sequence[Sample], topics: TypedTopics) -> dict[str, float]:
         return median(of(sample) for sample in samples if sample.arm == arm)
 
     run_s, fixed_s = (middle(arm, lambda s: s.seconds) for arm in ("ours_typed_json", "ours_few_records"))
-    found = {
+    ratios = {
         "typed_mb_per_s": megabytes / run_s,
         "typed_fixed_s": fixed_s,
         "typed_mb_per_s_without_fixed": megabytes / max(run_s - fixed_s, 1e-9),
@@ -113,14 +114,14 @@ def _ratios(samples: Sequence[Sample], topics: TypedTopics) -> dict[str, float]:
             middle(arm, lambda s, who=who: s.parts[f"cpu_{who}_s"])  # type: ignore[misc]
             for arm in ("ours_typed_json", "ours_few_records")
         )
-        found[f"us_a_record_{who}"] = (spent_s - fixed_s) * 1e6 / records
+        ratios[f"us_a_record_{who}"] = (spent_s - fixed_s) * 1e6 / records
     for step in (part for part in samples[-1].parts if part.endswith("_us")):
-        found[f"us_a_record_{step.removesuffix('_us')}"] = middle("task_by_step", lambda s, step=step: s.parts[step])  # type: ignore[misc]
-    return found
+        ratios[f"us_a_record_{step.removesuffix('_us')}"] = middle("task_by_step", lambda s, step=step: s.parts[step])  # type: ignore[misc]
+    return ratios
 
 
 def _notes(ratios: Mapping[str, float], samples: Sequence[Sample]) -> list[str]:
-    """What the figures mean, and where the time of a record went."""
+    """Return the meaning of the figures, and the parts of a record's time."""
     steps = [part.removesuffix("_us") for part in samples[-1].parts if part.endswith("_us") and part != "task_us"]
     by_step = ", ".join(f"{step} {ratios[f'us_a_record_{step}']:.2f}" for step in steps)
     by_process = ", ".join(f"{who} {ratios[f'us_a_record_{who}']:.2f}" for who in _WHO)

@@ -13,13 +13,13 @@ from benchmarks.workloads.topics import send
 from benchmarks.workloads.typed_records import digests_of
 
 Make = Callable[[Path], Parts]
-"""Makes files below an empty folder, and says what that took."""
+"""Writes files below an empty folder, and returns the costs."""
 
 
 def produced(
     kind: str, brokers: str, topics: int, partitions: int, values: Sequence[bytes], tell: Tell
 ) -> tuple[TypedTopics, TypedTopics]:
-    """The topics that are measured, and a small one to begin with."""
+    """Produce the measured topics, and a small one for the warm-up."""
     tell(f"producing {len(values)} records of {kind}")
 
     def sent(prefix: str, topics: int, values: Sequence[bytes]) -> TypedTopics:
@@ -39,8 +39,8 @@ def copied(
     folder: Path,
     tell: Tell,
 ) -> list[Sample]:
-    """Samples of arms that read topics; each reads the small one first."""
-    for arm in arms:  # what is loaded and compiled once is nobody's
+    """Sample arms that read topics; each reads the small one first."""
+    for arm in arms:  # loading and compiling do not count
         with scratch(folder) as root:
             arm.copy(warm, root)
     makes: list[tuple[str, Make]] = [(arm.name, partial(arm.copy, topics)) for arm in arms]
@@ -50,10 +50,10 @@ def copied(
 def in_turns(
     arms: Sequence[tuple[str, Make]], records: int, expected: str, repeats: int, folder: Path, tell: Tell
 ) -> list[Sample]:
-    """Samples of each arm; they take turns, and another one begins each time.
+    """Sample each arm; they take turns, and another one begins each time.
 
     Raises:
-        WrongResultError: if what an arm has written is not what it should be.
+        WrongResultError: if an arm's output is wrong.
     """
     samples = list[Sample]()
     for repeat in range(repeats):
@@ -61,9 +61,9 @@ def in_turns(
         for name, make in [*arms[first:], *arms[:first]]:
             with scratch(folder) as root:
                 parts = make(root)
-                found = digests_of(root)
-            if set(found.values()) != {expected}:
-                raise WrongResultError(f"{name} has {found}, expected {expected}")
+                digests = digests_of(root)
+            if set(digests.values()) != {expected}:
+                raise WrongResultError(f"{name} has {digests}, expected {expected}")
             seconds = parts.pop("seconds")
             tell(f"{name} #{repeat + 1}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
             rounded = {key: round(value, 6) for key, value in parts.items()}

@@ -1,4 +1,4 @@
-"""How long after a dataset's last record was read is its data published, while ingest goes on?"""
+"""The delay from the last read of a dataset's records to their publication, while ingest continues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def visibility(
     tell: Tell,
     spark: SparkSession | None = None,
 ) -> Results:
-    """Runs the product's whole run on two slots and takes the times from what it has stored.
+    """Run the product on two slots, and derive the times from its stored state.
 
     A dataset's delay is from its last task state's `finished_ms` (its files are closed then) to the ctime of the
     segment with its DONE: when that got its name. A sample's seconds are the 99th percentile.
@@ -69,7 +69,7 @@ def visibility(
 
 
 def _delays(store: JobStore, settings: RunSettings) -> list[float]:
-    """Seconds by dataset."""
+    """Return the seconds by dataset."""
     delays: list[float] = []
     past = PastStates(store.fs, store.roots.store)
     for bucket in range(store.buckets):

@@ -1,1 +1,1 @@
-"""From the JSON of the benchmarks to what people read."""
+"""Reports made from the JSON of the benchmarks."""

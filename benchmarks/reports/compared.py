@@ -1,4 +1,4 @@
-"""What the two sides of a ratio do: whole folders or file by file, durable or not; said wherever one is printed."""
+"""Descriptions of a ratio's two sides: whole folders or file by file, durable or not; printed with each ratio."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ _EVERYDAY = ("ours_over_manifest_on_hdfs", f"{_THERE}, {_DURABLE}", f"{_THERE}, 
 
 
 def compared(question: str, ratio: str) -> str:
-    """What a ratio of the questions `commit`, `latency` (on HDFS, too) and `everyday` compares; empty for all others.
+    """Return the comparison of a ratio of the questions `commit`, `latency` (on HDFS, too) and `everyday`; empty for
+    all others.
 
     Args:
-        question: that was asked.
+        question: the question.
         ratio: its name, `<arm>_over_<arm>`.
     """
-    found = _RATIO.fullmatch(ratio)
-    if found is None or question not in {"commit", "latency", "latency_on_hdfs", "everyday"}:
+    match = _RATIO.fullmatch(ratio)
+    if match is None or question not in {"commit", "latency", "latency_on_hdfs", "everyday"}:
         return ""
     if question == "everyday" and _EVERYDAY[0] in ratio:
-        mine, theirs = _EVERYDAY[1:]
+        own, theirs = _EVERYDAY[1:]
     else:
-        mine, theirs = (_work_of(arm) for arm in found.groups())
-    if not mine or not theirs:
+        own, theirs = (_work_of(arm) for arm in match.groups())
+    if not own or not theirs:
         return ""
-    return f"equal work: {mine}" if mine == theirs else f"unequal work: {mine}, against {theirs}"
+    return f"equal work: {own}" if own == theirs else f"unequal work: {own}, against {theirs}"
 
 
 def _work_of(arm: str) -> str:

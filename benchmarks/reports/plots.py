@@ -18,19 +18,19 @@ _EXECUTORS = re.compile(r"virtual_(\d+)_executors")
 
 
 def missing() -> str:
-    """Why nothing can be plotted; empty if it can."""
+    """Return why nothing can be plotted; empty if it can."""
     return "" if find_spec("matplotlib") else "matplotlib is not installed (the extra `bench` has it)"
 
 
 def plot(results: Results, path: Path) -> None:
-    """One PNG: bars for arms next to each other, and lines for those that were measured at several sizes."""
+    """Draw a PNG: bars for arms side by side, and lines for those that were measured at several sizes."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     sizes: dict[str, set[int]] = {}
-    virtual = {int(found[1]): each.seconds for each in results.samples if (found := _EXECUTORS.fullmatch(each.arm))}
+    virtual = {int(match[1]): each.seconds for each in results.samples if (match := _EXECUTORS.fullmatch(each.arm))}
     timed = [sample for sample in results.samples if sample.seconds > 0 and not _EXECUTORS.fullmatch(sample.arm)]
     for sample in timed:
         sizes.setdefault(sample.arm, set()).add(sample.datasets)
@@ -54,7 +54,7 @@ def plot(results: Results, path: Path) -> None:
 
 
 def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
-    """Seconds, or microseconds for each file where arms had trees of different sizes, all of them with files."""
+    """Draw seconds, or microseconds for each file if arms had trees of different sizes, all of them with files."""
     shapes = {(sample.datasets, sample.files) for sample in samples}
     in_seconds = len(shapes) == 1 or not all(datasets * files for datasets, files in shapes)
     unit, of_each = ("s", "") if in_seconds else ("µs a file", " a file")
@@ -68,8 +68,8 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
     for place, arm in enumerate(order):
         values = groups[arm]
         axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
-        told = told_time(centres[place] if in_seconds else centres[place] / 1e6)
-        axes.text(max(values), place, f"  {told}{of_each}", va="center", fontsize=9)
+        label = readable_time(centres[place] if in_seconds else centres[place] / 1e6)
+        axes.text(max(values), place, f"  {label}{of_each}", va="center", fontsize=9)
     scale = _scaled(axes, [value for values in groups.values() for value in values])
     if len(shapes) == 1:
         files = f"{samples[0].files} file{'' if samples[0].files == 1 else 's'} each"
@@ -79,7 +79,8 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _scaled(axes: Any, values: Sequence[float]) -> str:
-    """Leaves room for the numbers beside the bars; what is far apart is shown by its logarithm. What to say of it."""
+    """Leave room for the numbers beside the bars, and use a logarithmic scale for distant values; return the axis
+    note."""
     least, most = min(values), max(values)
     if most < _FAR_APART * least:
         axes.set_xlim(0, most * 1.25)
@@ -90,12 +91,12 @@ def _scaled(axes: Any, values: Sequence[float]) -> str:
 
 
 def _name_colours(axes: Any, arms: Sequence[str]) -> None:
-    """What colours stand for, where there is more than one and one of them is ours."""
+    """Explain the colours, if there are several and one of them is the product's."""
     from matplotlib.patches import Patch  # noqa: PLC0415 - optional
 
-    found = {_colour(arm) for arm in arms}
-    if OURS in found and len(found) > 1:
-        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in found])
+    colours = {_colour(arm) for arm in arms}
+    if OURS in colours and len(colours) > 1:
+        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in colours])
 
 
 def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
@@ -115,12 +116,12 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
-    """What more executors bring on virtual time, next to as much for each."""
+    """Draw the speed-up of more executors on virtual time, beside the ideal one."""
     numbers = sorted(seconds)
-    found = [seconds[numbers[0]] / seconds[number] for number in numbers]
+    speed_ups = [seconds[numbers[0]] / seconds[number] for number in numbers]
     axes.plot(numbers, [number / numbers[0] for number in numbers], "--", color=LIMIT, label="as much for each")
-    axes.plot(numbers, found, "o-", color=OURS, label="ours, on virtual time")
-    for number, times in zip(numbers, found, strict=True):
+    axes.plot(numbers, speed_ups, "o-", color=OURS, label="ours, on virtual time")
+    for number, times in zip(numbers, speed_ups, strict=True):
         axes.annotate(f"{times:.3g}", (number, times), textcoords="offset points", xytext=(6, -12), fontsize=9)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -132,8 +133,8 @@ def _speed_up(axes: Any, seconds: Mapping[int, float]) -> None:
     axes.legend()
 
 
-def told_time(seconds: float) -> str:
-    """A duration in the unit in which it has three digits at most before the point."""
+def readable_time(seconds: float) -> str:
+    """Return a duration in the unit in which it has three digits at most before the point."""
     value, unit = seconds, "s"
     for smaller in ("ms", "µs"):
         if value < 1:

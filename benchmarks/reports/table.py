@@ -1,4 +1,4 @@
-"""A Markdown table of ratios, with what has to be known to read them."""
+"""A Markdown table of ratios, with the notes on how to read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.results import Results, Sample
 
 
 def markdown(all_results: Sequence[Results]) -> str:
-    """One section for each question."""
+    """Return one section for each question."""
     return "\n".join(_section(results) for results in all_results)
 
 

@@ -1,1 +1,1 @@
-"""What is measured: trees of staged files, and runs of the product that have been brought to a certain point."""
+"""The measured work: trees of staged files, and runs of the product that have reached a certain point."""

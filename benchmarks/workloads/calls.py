@@ -1,4 +1,4 @@
-"""The kernel's calls, seen one by one: the seam below the product's local file system."""
+"""The kernel's calls, observed one by one below the product's local file system."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 
 @dataclass
 class ObservedCalls:
-    """Passes every call on, and tells `observe` its kind before it."""
+    """Passes every call on, after calling `observe` with its kind."""
 
     below: PosixCalls = field(default_factory=RealPosixCalls)
 
     def observe(self, kind: str) -> None:
-        """Told the name of the method before the call is made."""
+        """Receive the name of the method before the call is made."""
 
     def open_new(self, path: str) -> int:
         self.observe("open_new")

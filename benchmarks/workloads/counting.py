@@ -10,7 +10,7 @@ from benchmarks.workloads.calls import ObservedCalls
 
 @dataclass
 class CountingCalls(ObservedCalls):
-    """Counts calls. Bytes written are counted by the folder below the root that they go to."""
+    """Counts calls. Written bytes are counted by the folder below the root that they go to."""
 
     calls: Counter[str] = field(default_factory=Counter)
     bytes_written: Counter[str] = field(default_factory=Counter)

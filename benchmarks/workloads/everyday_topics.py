@@ -1,4 +1,4 @@
-"""What arrives between two runs every few minutes: many topics, a little in each."""
+"""The arriving records between two runs every few minutes: many topics, a little in each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TEXT_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much arrives between two runs.
+    """The arriving records between two runs.
 
     Attributes:
-        topics: how many.
-        most_files: a topic's records are of 1 to so many days, and a run makes a file of each, in the day's folder.
+        topics: their number.
+        most_files: a topic's records are of 1 to that many days, and a run writes a file for each, in the day's folder.
         fewest_records, most_records: of each file; between them as many small ones as large ones, by magnitude.
         value_bytes: of each record's value.
-        seed: what all of it is drawn from.
+        seed: of all of it.
     """
 
     topics: int
@@ -35,7 +35,7 @@ class Load:
     seed: int = 1
 
     def files(self) -> Iterator[tuple[int, int, int]]:
-        """Topic, day and records of each file that a run makes; the same for each run."""
+        """Return topic, day and records of each file that a run writes; the same for each run."""
         chance = random.Random(self.seed)
         least, most = math.log(self.fewest_records), math.log(self.most_records)
         for topic in range(self.topics):
@@ -44,7 +44,7 @@ class Load:
 
 
 class ArrivingRecords:
-    """Topics of a broker, and a producer that fills them run by run. `digest` says what a copy of all must hold."""
+    """Topics of a broker, and a producer that fills them run by run. `digest` is the required content of a copy."""
 
     def __init__(self, brokers: str, load: Load) -> None:
         self.brokers, self._load, self._files = brokers, load, list(load.files())
@@ -58,14 +58,14 @@ class ArrivingRecords:
 
     @property
     def digest(self) -> str:
-        """Of all values that were sent, as `topics.shown` forms it."""
+        """Return the digest of all sent values, as `topics.shown` forms it."""
         return shown(self._sent, self._sum)
 
     def send(self) -> None:
-        """What arrives for one run; returns once the broker has acknowledged all of it.
+        """Send the records of one run, and wait for the broker's acknowledgement.
 
         Raises:
-            RuntimeError: if it has not.
+            RuntimeError: if it is missing.
         """
         errors: list[str] = []
 

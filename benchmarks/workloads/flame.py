@@ -1,4 +1,4 @@
-"""A picture of where processor time goes: this process and the Python processes below it, as py-spy sees them."""
+"""Flame graphs of processor time: this process and the Python processes below it, by py-spy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PATIENCE_S = 60
 
 @contextmanager
 def drawn(picture: Path) -> Iterator[None]:
-    """Looks a hundred times a second what is run within, and leaves a flame graph (SVG): the wider, the longer.
+    """Sample the block a hundred times a second, and draw a flame graph (SVG): the wider, the longer.
 
-    Who waits is not counted; what compiled code does, to the Python function that called it.
+    Waiting threads do not count; time in compiled code counts for the Python function that called it.
 
     Raises:
-        ConfigurationError: if py-spy is not there, or can't draw it, with what it says.
+        ConfigurationError: if py-spy is missing, or cannot draw it, with its message.
     """
     py_spy = [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(os.getpid()), "--subprocesses"]
     asked = ["--rate", str(_A_SECOND), "--format", "flamegraph", "--output", str(picture)]
@@ -31,21 +31,23 @@ def drawn(picture: Path) -> Iterator[None]:
         watching = subprocess.Popen([*py_spy, *asked], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     except FileNotFoundError as error:
         raise ConfigurationError("py-spy is not installed", todo="pip install 'distcommit[bench]'") from error
-    said = ""
+    output = ""
     with watching:
         assert watching.stdout is not None
         for line in watching.stdout:
-            said += line
-            if "Sampling process" in line:  # it has found them
+            output += line
+            if "Sampling process" in line:  # it has attached to the processes
                 break
         try:
             yield
         finally:
             watching.send_signal(signal.SIGINT)
-            said += watching.communicate(timeout=_PATIENCE_S)[0]
+            output += watching.communicate(timeout=_PATIENCE_S)[0]
     if not picture.exists():
-        raise ConfigurationError("py-spy has drawn nothing", found=said.strip(), todo="do what it says, or run as root")
+        raise ConfigurationError(
+            "py-spy has drawn nothing", found=output.strip(), todo="do what it says, or run as root"
+        )
     drawing = picture.read_text()
     for here, shown in ((f"{Path(sys.executable).parent}/", ""), (os.getcwd(), "."), (str(Path.home()), "~")):
-        drawing = drawing.replace(here, shown)  # where it was drawn is nobody's business
+        drawing = drawing.replace(here, shown)  # the local path must not be in the picture
     picture.write_text(drawing)

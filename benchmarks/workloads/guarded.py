@@ -1,9 +1,9 @@
-"""Small samples of commit, recovery and ingest in this one process, of whatever tree is on the path: a program.
+"""A program: small samples of commit, recovery and ingest in one process, of the tree on its path.
 
-It is run by its path, with the tree that is measured on PYTHONPATH, so that an older tree is measured by the same
-program: `python -P guarded.py TREE FOLDER`. On each line of its input it is asked for a sample by name and size, and
-answers in a line with the seconds that it took, by the processor and by the clock, and the system calls. Nothing is
-asked of Spark; all of it is the product's own functions on the real file system, but that nothing waits for the disk.
+It is run by its path, with the measured tree on PYTHONPATH, so that the same program measures an older tree: `python -P
+guarded.py TREE FOLDER`. Each line of its input requests a sample by name and size. It answers in a line with the
+seconds, by the processor and by the clock, and the system calls. Spark is not used. The product's own functions run on
+the real file system, without waiting for the disk.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ _FILES, _RECORDS = 4, 250
 
 
 class Killed(BaseException):
-    """The process ends here: nobody catches it."""
+    """Simulated end of the process, which no handler catches."""
 
 
 class GuardedCalls(ObservedCalls):
-    """The kernel's calls, counted. Syncs are counted and not made: how long the disk takes is not the tree's. After
-    `left` renames in all, the process ends at the next."""
+    """The kernel's calls, counted.
+
+    Syncs are counted and not made: the disk's time is not the tree's. After `left` renames in all, the process ends at
+    the next.
+    """
 
     left, count = -1, 0
 
@@ -62,11 +65,11 @@ class GuardedCalls(ObservedCalls):
 
 
 class WrongSampleError(Exception):
-    """A sample did not do what it is a sample of."""
+    """A sample did not do its work."""
 
 
 class Measured:
-    """What a block takes: seconds of processor and by the clock, and the calls of the file system that it is given."""
+    """Costs of a block: seconds of processor and by the clock, and the calls of its file system."""
 
     def __init__(self) -> None:
         self.calls = GuardedCalls()
@@ -75,7 +78,7 @@ class Measured:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Measures it."""
+        """Measure the block."""
         gc.collect()
         before, wall, cpu = self.calls.count, time.perf_counter(), time.process_time()
         yield
@@ -84,7 +87,7 @@ class Measured:
 
 
 def commit(datasets: int, root: Path, *, into_folders: bool = False) -> dict[str, float]:
-    """A run's drain, from task states to the last DONE: whole folders, or file by file into folders that are there."""
+    """Sample a run's drain, from task states to the last DONE: whole folders, or file by file into existing folders."""
     shape, measured = Shape(datasets, _FILES, 8), Measured()
     if into_folders:
         make_folders(shape, root)
@@ -97,7 +100,7 @@ def commit(datasets: int, root: Path, *, into_folders: bool = False) -> dict[str
 
 
 def replay(datasets: int, root: Path) -> dict[str, float]:
-    """Recovery of datasets that a killed run had sealed, bucket by bucket, and published half of."""
+    """Sample the recovery of datasets that a killed run had sealed, bucket by bucket, and published half of."""
     shape, measured = Shape(datasets, _FILES, 8), Measured()
     killed = ingested_there(shape, str(root), shape.buckets, measured.fs)
     for bucket in range(shape.buckets):
@@ -117,7 +120,7 @@ def replay(datasets: int, root: Path) -> dict[str, float]:
 
 
 def ingest(datasets: int, root: Path) -> dict[str, float]:
-    """A whole run: recover, plan, read, write Parquet, commit."""
+    """Sample a whole run: recover, plan, read, write Parquet, commit."""
     measured = Measured()
     store = open_store(measured.fs, roots_of(root), JOB, 8, create=True)
     settings = run_settings(store, NumberedSource(datasets, _RECORDS), 1)
@@ -129,7 +132,7 @@ def ingest(datasets: int, root: Path) -> dict[str, float]:
 
 
 def idle(datasets: int, root: Path) -> dict[str, float]:
-    """Recovery of 64 buckets with nothing pending, after a run over the datasets."""
+    """Sample the recovery of 64 buckets with nothing pending, after a run over the datasets."""
     measured = Measured()
     store = open_store(measured.fs, roots_of(root), JOB, 64, create=True)
     run(launch_here, run_settings(store, NumberedSource(datasets, 1), 1))
@@ -142,7 +145,7 @@ def idle(datasets: int, root: Path) -> dict[str, float]:
 
 
 def commit_into_folders(datasets: int, root: Path) -> dict[str, float]:
-    """`commit` into folders that are there."""
+    """Sample `commit` into existing folders."""
     return commit(datasets, root, into_folders=True)
 
 
@@ -152,7 +155,7 @@ SAMPLES: dict[str, Callable[[int, Path], dict[str, float]]] = {
 
 
 def main(tree: str, folder: str) -> None:
-    """Answers until its input ends."""
+    """Answer requests until the input ends."""
     found = Path(distcommit.__file__).parents[1]
     if found != Path(tree).resolve():
         raise SystemExit(f"the product is that of {found}, expected {tree}")

@@ -12,13 +12,13 @@ _THREADS = 16
 
 
 def stage(fs: FileSystem, shape: Shape, staging: str, *, empty: bool = False) -> dict[str, list[StagedFile]]:
-    """Writes the tree's files; returns them by URN.
+    """Write the tree's files; return them by URN.
 
     Args:
-        fs: where to.
+        fs: the file system.
         shape: the tree.
         staging: an absolute folder.
-        empty: files have no bytes, which is quicker, and all the same to who renames them.
+        empty: files have no bytes, which is quicker, and does not affect renames.
     """
 
     def write(dataset: TreeDataset) -> list[StagedFile]:
@@ -32,7 +32,7 @@ def stage(fs: FileSystem, shape: Shape, staging: str, *, empty: bool = False) ->
 def write_dataset(
     fs: FileSystem, dataset: TreeDataset, shape: Shape, folder: str, *, empty: bool = False
 ) -> list[StagedFile]:
-    """Writes one dataset's files into a new folder and identifies them."""
+    """Write one dataset's files into a new folder and identify them."""
     fs.make_folders(folder)
     written: list[StagedFile] = []
     for place, name in enumerate(dataset.names(shape.files)):

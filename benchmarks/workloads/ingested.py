@@ -1,6 +1,6 @@
 """A run of the product whose ingest has just ended: planned, files staged, task states durable, nothing sealed.
 
-All of it through the product's own functions; only the files' bytes are not a sink's.
+The product's own functions do all of it; only the files' bytes are not a sink's.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tests.simulation import world
 
 JOB = "benchmark"
 launch_here = world.launch_here
-"""Where it is differs between trees: `guarded` has it from the tree that it measures."""
+"""Its module differs between trees: `guarded` imports it from the measured tree."""
 
 
 def roots_of(root: Path | str) -> Roots:
-    """The three folders of the job below a root."""
+    """Return the three folders of the job below a root."""
     return Roots(f"{root}/store", f"{root}/staging", f"{root}/output")
 
 
 def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSink | None = None) -> RunSettings:
-    """A new run of that job with the product's default settings; fences the job log."""
+    """Begin a new run of that job with the product's default settings; it fences the job log."""
     run_id = new_run_id()
     epoch = fence_job(store, run_id)
     store.fs.make_folders(progress_folder(store.roots.store, run_id))
@@ -59,13 +59,13 @@ def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSin
 
 
 def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSettings:
-    """Prepares the run below `root`; everything is durable when this returns.
+    """Prepare the run below `root`, durably.
 
     Args:
         shape: the tree that its tasks have staged.
         root: an empty folder.
         partitions: how many Spark partitions own the buckets.
-        fs: what the run that follows uses. The preparation itself syncs once, at its end.
+        fs: the file system of the run that follows. The preparation itself syncs once, at its end.
     """
     settings = _ingested(shape, roots_of(root), partitions, LocalFileSystem(durable=False))
     os.sync()
@@ -73,7 +73,8 @@ def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSe
 
 
 def ingested_there(shape: Shape, root: str, partitions: int, fs: FileSystem, *, empty: bool = False) -> RunSettings:
-    """The same on a file system that is not this machine's; `empty`: of files without bytes, which is quicker."""
+    """Prepare the run on a file system that is not this machine's; `empty`: with files without bytes, which is
+    quicker."""
     return _ingested(shape, roots_of(root), partitions, fs, empty=empty)
 
 

@@ -1,8 +1,8 @@
-"""Metadata operations that take long, as they do on a file system that is far away.
+"""Slow metadata operations, as on a remote file system.
 
-A process of its own makes each operation wait, which uses no processor: whoever is about to do one sends a byte that
-names its kind, and goes on when a byte comes back. So arms in Python and in the JVM wait for the same server, which
-counts what every one of them does, and how much of it at a time.
+A separate process makes each operation wait, which uses no processor. The caller sends a byte that names the kind of
+operation, and continues when a byte comes back. So arms in Python and in the JVM wait for the same server, which counts
+each one's operations, and how many are concurrent.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ _BYTES = {kind: bytes([place]) for place, kind in enumerate(KINDS)}
 _TAKE = "take"
 
 Wait = Callable[[str], None]
-"""Told the kind of an operation right before it; returns when it may be done."""
+"""Receives the kind of an operation right before it; returns when it may be done."""
 
 _BUCKETS_AT_ONCE = 4
 
 
 class Latency(Protocol):
-    """Where operations wait, or nowhere."""
+    """Place at which operations wait, or none."""
 
     @property
     def wait(self) -> Wait | None:
-        """What to call before each operation, in any process; None if there is no latency."""
+        """Return the function to call before each operation, in any process; None if there is no latency."""
         ...
 
     @property
     def address(self) -> str:
-        """The server's socket; empty if there is none."""
+        """Return the server's socket; empty if there is none."""
         ...
 
     def take(self) -> dict[str, float]:
-        """What was waited for since the last time: operations in all and by kind, the most at a time, and the mean
-        wait in milliseconds."""
+        """Return the waits since the last call: operations in all and by kind, the most at a time, and the mean wait
+        in milliseconds."""
         ...
 
 
 class NoLatency:
-    """Operations take what they take here."""
+    """No latency: operations have their local duration."""
 
     wait: Wait | None = None
     address = ""
@@ -69,7 +69,7 @@ class NoLatency:
 
 
 class LatencyServer:
-    """The process; it ends with the block. `delay_s` is what each operation waits."""
+    """The server process; it ends with the block. `delay_s` is the wait of each operation."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -93,13 +93,13 @@ class LatencyServer:
 
     def take(self) -> dict[str, float]:
         self._pipe.send(_TAKE)
-        found: dict[str, float] = self._pipe.recv()
-        return found
+        counts: dict[str, float] = self._pipe.recv()
+        return counts
 
 
 @contextmanager
 def counting(latency: Latency) -> Iterator[dict[str, float]]:
-    """What is waited for within, as `take` gives it. Filled in at the end."""
+    """Yield the waits of the block, as `take` returns them, filled in at the end."""
     counted: dict[str, float] = {}
     latency.take()
     yield counted
@@ -118,7 +118,8 @@ class DelayingCalls(ObservedCalls):
 
 
 def far_file_system(latency: Latency, threads: int) -> LocalFileSystem:
-    """The product's local file system on calls that wait at that server, for tasks with that many calls under way."""
+    """Return the product's local file system on calls that wait at that server, for tasks with that many concurrent
+    calls."""
     calls = DelayingCalls(address=latency.address)
     return LocalFileSystem(calls, parallel_calls=threads, parallel_buckets=min(_BUCKETS_AT_ONCE, threads))
 
@@ -127,7 +128,8 @@ _idle: dict[str, deque[socket.socket]] = {}
 
 
 def wait_at(address: str, kind: str) -> None:
-    """Waits at that server. Any number of threads may; each has a connection to itself meanwhile."""
+    """Return a function that waits at that server, for any number of threads; each has a connection to itself
+    meanwhile."""
     idle = _idle.setdefault(address, deque())
     try:
         connection = idle.pop()
@@ -141,9 +143,10 @@ def wait_at(address: str, kind: str) -> None:
 
 
 def _serve(address: str, delay_s: float, pipe: Connection) -> None:
-    """Answers each byte after the delay, until the pipe is closed. All delays are equal: who came first is due first.
+    """Answer each byte after the delay, until the pipe is closed.
 
-    `select`, as it is the one that waits for less than a millisecond.
+    All delays are equal, so answers are due in the order of arrival. It uses `select`, which can wait for less than a
+    millisecond.
     """
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
@@ -178,7 +181,7 @@ def _serve(address: str, delay_s: float, pipe: Connection) -> None:
         while waiting and waiting[0][0] + delay_s <= now:
             came, source = waiting.popleft()
             seen.waited_s += now - came
-            with suppress(OSError):  # it has died
+            with suppress(OSError):  # its process is dead
                 source.send(b"\0")
 
 
@@ -197,6 +200,6 @@ class _Seen:
 
     def taken(self) -> dict[str, float]:
         total = self.counts.total()
-        found = {"operations": float(total), "most_at_a_time": float(self.most)}
-        found["mean_wait_ms"] = self.waited_s / total * 1000 if total else 0.0
-        return found | {f"operations_{kind}": float(count) for kind, count in sorted(self.counts.items())}
+        counts = {"operations": float(total), "most_at_a_time": float(self.most)}
+        counts["mean_wait_ms"] = self.waited_s / total * 1000 if total else 0.0
+        return counts | {f"operations_{kind}": float(count) for kind, count in sorted(self.counts.items())}

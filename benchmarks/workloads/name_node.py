@@ -1,4 +1,4 @@
-"""What a NameNode was asked, by its own metrics."""
+"""The requests to a NameNode, by its own metrics."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ _OPERATIONS = {
     "GetBlockLocations": "read",
     "GetListingOps": "list",
 }
-"""What its activity counts, whichever protocol the request came by."""
+"""Metrics of its activity, for both protocols."""
 _FROM_DATA_NODES = {"SendHeartbeat", "BlockReceivedAndDeleted", "BlockReport", "RegisterDatanode", "VersionRequest"}
 
 
 def operations_of(server: HdfsServer) -> Counter[str]:
-    """Operations by kind since the NameNode started; `requests` is all that was asked over RPC and HTTP, and
-    `edits` what it wrote to its edit log. Takes seconds: Hadoop keeps its figures for one."""
+    """Return operations by kind since the NameNode started.
+
+    `requests` counts all of RPC and HTTP, and `edits` the writes to its edit log. The call takes seconds: Hadoop caches
+    its figures for one.
+    """
     time.sleep(2 * METRICS_PERIOD_S)
-    found: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
     for key, value in _bean(server, "NameNodeActivity").items():
         if key in _OPERATIONS:
-            found[_OPERATIONS[key]] += value
+            operations[_OPERATIONS[key]] += value
         elif key == "TransactionsNumOps":
-            found["edits"] += value
+            operations["edits"] += value
     for key, value in _bean(server, "RpcDetailedActivityForPort*").items():
         kind = key.removesuffix("NumOps")
         if kind != key and not kind.startswith("Overall") and kind not in _FROM_DATA_NODES:
-            found["requests"] += value
+            operations["requests"] += value
             if kind == "Mkdirs":
-                found["make_folder"] += value
-    return found
+                operations["make_folder"] += value
+    return operations
 
 
 def _bean(server: HdfsServer, name: str) -> dict[str, int]:

@@ -11,15 +11,16 @@ from pyspark.sql import SparkSession
 
 
 class ProcessorTime:
-    """Reads the clocks of a session's processes, on this machine. Servers that this process has started are not among
-    them."""
+    """Reads the clocks of a session's processes, on this machine. Servers that this process has started are not
+    among them."""
 
     def __init__(self, spark: SparkSession) -> None:
         gateway: Any = spark.sparkContext._gateway
         self._jvm = psutil.Process(gateway.proc.pid)
 
     def seconds(self) -> dict[str, float]:
-        """Since they began: `driver` (this process), `jvm`, `workers` (Python's, also those that have ended)."""
+        """Return seconds since their start: `driver` (this process), `jvm`, `workers` (Python's, including ended
+        ones)."""
         workers, jvm = 0.0, 0.0
         for process in [self._jvm, *self._jvm.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):
@@ -30,7 +31,7 @@ class ProcessorTime:
         return {"driver": time.process_time(), "jvm": jvm, "workers": workers}
 
     def since(self, before: dict[str, float]) -> dict[str, float]:
-        """What went by since then, and `cpu_s`, all of it."""
+        """Return the seconds since then, and `cpu_s`, their sum."""
         took = {f"cpu_{name}_s": value - before[name] for name, value in self.seconds().items()}
         return took | {"cpu_s": sum(took.values())}
 

@@ -1,4 +1,4 @@
-"""What a file system is asked for, counted at the seam below it, wherever it goes: on the driver and in executors."""
+"""The requests of a file system, counted below it on the driver and in executors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 from distcommit.core.ports import FileSystem
 
 _SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_requests"}
-"""By scheme, where a file system holds what it asks."""
+"""By scheme: the attribute in which a file system holds the object that it calls."""
 
 
 class Counted:
-    """Passes each call on to the object below, and counts it by name; bytes that go there and come back, too.
-
-    Pickled, it counts from nothing where it comes to.
-    """
+    """Passes each call on to the object below, and counts calls by name, and bytes in both directions. A pickled
+    copy counts from zero."""
 
     def __init__(self, below: Any) -> None:
         self._below = below
@@ -28,8 +26,8 @@ class Counted:
         return Counted, (self._below,)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._below, name)
-        return self._counting(name, found) if callable(found) and not name.startswith("_") else found
+        attribute = getattr(self._below, name)
+        return self._counting(name, attribute) if callable(attribute) and not name.startswith("_") else attribute
 
     def _counting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any, **named: Any) -> Any:
@@ -44,12 +42,12 @@ class Counted:
 
 
 def seam_of(fs: FileSystem) -> str:
-    """The attribute that holds what that file system asks."""
+    """Return the attribute that holds the object below that file system."""
     return _SEAMS[fs.scheme]
 
 
 def count_requests(fs: FileSystem) -> Counted:
-    """From now on what that file system asks is counted, and what its copies in executors ask, by each of them."""
+    """Count that file system's requests from now on; its copies in executors count their own."""
     seam = seam_of(fs)
     below = getattr(fs, seam)
     counted = below if isinstance(below, Counted) else Counted(below)
@@ -58,13 +56,13 @@ def count_requests(fs: FileSystem) -> Counted:
 
 
 def counts_of(fs: FileSystem) -> Counter[str]:
-    """What was counted of that file system, `requests` in all among it; nothing if it is not counted."""
+    """Return the counts of that file system, with `requests` as their sum; nothing if it is not counted."""
     below = getattr(fs, _SEAMS.get(fs.scheme, ""), None)
     if not isinstance(below, Counted):
         return Counter()
-    found = Counter(below.counts)
-    found["requests"] = sum(number for kind, number in found.items() if kind.startswith("requests_"))
-    return found
+    counts = Counter(below.counts)
+    counts["requests"] = sum(number for kind, number in counts.items() if kind.startswith("requests_"))
+    return counts
 
 
 def _size(value: object) -> int:

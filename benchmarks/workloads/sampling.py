@@ -1,4 +1,4 @@
-"""Where executors spend their time, looked at from beside: a thread that notes what the main thread is doing."""
+"""Where executors spend their time, by a thread that samples the main thread."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from distcommit.spark.launch import SparkLaunch
 Result = TypeVar("Result", bound=msgspec.Struct)
 _EVERY_S = 0.005
 _PLACES = {"commit": ("/core/support/io_batching.py", ""), "sync": ("/engine/reading/ingest.py", "_put_states")}
-"""By file, and by function if it is not the whole file. What is found first, from the innermost frame out, counts."""
+"""By file, and by function if it is not the whole file. The innermost matching frame counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled(Generic[Result]):
-    """An executor function that leaves in `folder` how many seconds of it were spent where: in `commit` (seal, execute,
-    close, clean up), in `sync` (staged files and task states made durable), and in all; sampled. And in `content`, what
-    sums up the records' content, which is timed: it keeps others from looking while it calls into C. Beside them what
-    its file system was asked, where that is counted (see `workloads.requests`)."""
+    """An executor function that leaves in `folder` the seconds of each of its parts.
+
+    Sampled are `commit` (seal, execute, close, clean up), `sync` (staged files and task states made durable), and the
+    total. `content`, the sums of the records' content, is timed, as it blocks sampling while it calls into C. The file
+    system's requests are added if they are counted (see `workloads.requests`).
+    """
 
     function: Callable[[RunSettings, int], Result]
     folder: str
@@ -63,12 +65,12 @@ class Sampled(Generic[Result]):
             watcher.join()
             share = {place: seconds * seen[place] / max(1, seen["all"]) for place in _PLACES}
             counts = counts_of(settings.store.fs)
-            left = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share, **counts})
-            Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(left)
+            record = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share, **counts})
+            Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(record)
 
 
 class _Timed:
-    """A function, and how long all of its calls took."""
+    """A function with the total time of its calls."""
 
     def __init__(self, function: Callable[[pa.Table], int]) -> None:
         self.function, self.seconds = function, 0.0
@@ -94,11 +96,11 @@ class SampledLaunch:
         return SparkLaunch(self.spark)(Sampled(function, str(self.folder)), settings, tasks, kind)
 
     def seconds_of(self, name: str) -> Counter[str]:
-        """The sums over all tasks of the function with that name."""
+        """Return the sums over all tasks of the function with that name."""
         return self._sum(f"{name}-*")
 
     def of_all(self) -> Counter[str]:
-        """The sums over all tasks of all functions."""
+        """Return the sums over all tasks of all functions."""
         return self._sum("*_partition-*")
 
     def _sum(self, pattern: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Records as a Kafka source and a converter give them to a sink."""
+"""Records as a Kafka source and a converter pass them to a sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BATCH_ROWS = 10_000
 
 
 def sink_batches(records: int, seed: int) -> list[pa.RecordBatch]:
-    """Batches of 10,000 rows of one partition, each row of about 140 bytes."""
+    """Return batches of 10,000 rows of one partition, each row of about 140 bytes."""
     rng, batches = random.Random(seed), []
     for begin in range(0, records, _BATCH_ROWS):
         offsets = range(begin, min(begin + _BATCH_ROWS, records))

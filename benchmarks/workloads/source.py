@@ -1,4 +1,4 @@
-"""A source that costs nothing: datasets are numbers, records are what their place says."""
+"""A source without cost: datasets are numbers, and records follow from their positions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64())])
 class NumberedSource(Source):
     """`datasets` datasets with one partition, each `records` records longer in each of `rounds`.
 
-    The whole source is a few numbers, so that what a run holds in memory is the run's.
+    The whole source is a few numbers, so that the measured memory is the run's.
     """
 
     datasets: int

@@ -1,4 +1,4 @@
-"""Kafka topics with records of which each is known, and what a copy of them must hold."""
+"""Kafka topics with known records, and the required content of a copy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _SHOWN_WITHIN_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What was produced: `topics` topics of as many partitions, `records` in each partition, with values of that many
-    bytes, spread over `days` days of message time. `digest` is what `digest_of_files` finds in a copy of all."""
+    """Produced topics: `topics` topics of as many partitions, `records` in each partition, with values of that many
+    bytes, spread over `days` days of message time.
+
+    `digest` is the required result of `digest_of_files` for a copy.
+    """
 
     brokers: str
     names: tuple[str, ...]
@@ -42,8 +45,8 @@ class Topics:
 def produce(
     brokers: str, prefix: str, topics: int, partitions: int, records: int, *, value_bytes: int, days: int, seed: int
 ) -> Topics:
-    """Makes topics and fills them. Values are text that compresses to about three quarters; each begins with a number
-    of its own."""
+    """Create topics and fill them. Values are text that compresses to about three quarters; each begins with its
+    number."""
     names = tuple(f"{prefix}-{number:05d}" for number in range(topics))
     make_topics(brokers, names, partitions)
     text = random.Random(seed).randbytes(_TEXT_BYTES // 2).hex().encode()
@@ -76,7 +79,7 @@ def produce(
 
 
 def send(brokers: str, names: Sequence[str], partitions: int, values: Sequence[bytes]) -> None:
-    """Makes topics, and sends the values to all their partitions in turn, as evenly as they come out."""
+    """Create topics, and send the values to all their partitions in turn, as evenly as possible."""
     make_topics(brokers, tuple(names), partitions)
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     places = [(name, partition) for name in names for partition in range(partitions)]
@@ -95,7 +98,7 @@ def send(brokers: str, names: Sequence[str], partitions: int, values: Sequence[b
 
 
 def digest_of_files(output: Path) -> tuple[str, int, int]:
-    """The digest of the values in all Parquet files below a folder, and how many files and row groups there are."""
+    """Return the digest of the values in all Parquet files below a folder, and the numbers of files and row groups."""
     records = digest = files = row_groups = 0
     for path in sorted(output.rglob("*.parquet")):
         with pq.ParquetFile(path) as file:
@@ -108,16 +111,18 @@ def digest_of_files(output: Path) -> tuple[str, int, int]:
 
 
 def shown(records: int, digest: int) -> str:
-    """So many records whose values' hashes add up to that."""
+    """Return that number of records and that sum of their values' hashes as text."""
     return f"{records} records, xxh3 {digest & _MASK:016x}"
 
 
 def make_topics(brokers: str, names: Sequence[str], partitions: int) -> None:
-    """Topics of that many partitions, that keep records of any age; returns once the broker shows them all with their
-    leaders, which with 10,000 of them takes longer than a producer waits.
+    """Create topics of that many partitions without retention by age, and wait until the broker shows all of them with
+    leaders.
+
+    With 10,000 topics that takes longer than a producer waits.
 
     Raises:
-        RuntimeError: if it does not.
+        RuntimeError: if it does not show them.
     """
     admin = AdminClient({"bootstrap.servers": brokers})
     for begin in range(0, len(names), 200):

@@ -1,5 +1,5 @@
-"""A whole run of the product in this process, with each call that it makes of its file system, and the processor time
-between them: the driver's, and each task's."""
+"""A traced run of the product in this process: each file system call, and the processor time between them, of the
+driver and of each task."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 _WRITES = ("put", "upload", "open", "mkdir", "make_folder", "rename", "link", "unlink", "rmdir", "delete")
 _SYNCS = ("fsync", "fsync_folder", "syncfs")
 FREE = ("close", "write", "fstat")
-"""Calls on an open file: they change and ask nothing that a metadata server holds."""
+"""Calls on an open file, which need no metadata server."""
 _FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run has to do, and who does it.
+    """Size of a run.
 
     Attributes:
-        datasets: with something new, each with a folder that is there.
+        datasets: with new records, each with an existing folder.
         files: of each.
         buckets: of the store.
         partitions: tasks that share them.
@@ -55,58 +55,60 @@ class Trace:
 
     @property
     def calls(self) -> int:
-        """Those that a metadata server answers."""
+        """Return the calls that a metadata server answers."""
         return len([kind for _, kind in self.steps if kind not in FREE])
 
     @property
     def writes(self) -> int:
-        """Those of them that change something."""
+        """Return the mutating ones of these."""
         return len([kind for _, kind in self.steps if kind.startswith(_WRITES)])
 
     @property
     def cpu_s(self) -> float:
-        """Processor seconds, less those within calls."""
+        """Return the processor seconds, less those within calls."""
         return sum(cpu for cpu, _ in self.steps) + self.rest_s
 
 
 @dataclass(slots=True)
 class TracedRun:
-    """`stages`: in turn what the driver did by itself (one trace), and what the tasks of a job did (one each)."""
+    """`stages`: alternately the driver's work (one trace), and that of a job's tasks (one each)."""
 
     stages: list[list[Trace]]
     jobs: list[bool]
 
     @property
     def driver(self) -> list[Trace]:
-        """What the driver did."""
+        """Return the driver's traces."""
         return [trace for stage, job in zip(self.stages, self.jobs, strict=True) if not job for trace in stage]
 
     @property
     def tasks(self) -> list[Trace]:
-        """What all tasks did."""
+        """Return all tasks' traces."""
         return [trace for stage, job in zip(self.stages, self.jobs, strict=True) if job for trace in stage]
 
 
 class Tracer:
-    """Passes calls on, and notes them in the trace that is written at the time. Syncs are noted, and made only if
-    `syncs`. With several threads the processor time is that of all of them."""
+    """Passes calls on, and records them in the current trace.
+
+    Syncs are recorded, and made only if `syncs`. With several threads the processor time is that of all of them.
+    """
 
     def __init__(self, below: Any, *, syncs: bool) -> None:
         self._below, self._syncs, self._lock = below, syncs, threading.Lock()
         self.begin()
 
     def begin(self) -> Trace:
-        """A new trace, from now on."""
+        """Begin a new trace."""
         self.trace, self._last = Trace(), time.process_time()
         return self.trace
 
     def end(self) -> None:
-        """The trace that is written ends here."""
+        """End the current trace."""
         self.trace.rest_s = time.process_time() - self._last
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._below, name)
-        return self._noting(name, found) if callable(found) and not name.startswith("_") else found
+        attribute = getattr(self._below, name)
+        return self._noting(name, attribute) if callable(attribute) and not name.startswith("_") else attribute
 
     def _noting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:
@@ -145,17 +147,17 @@ class _TracedLaunch:
 
 
 class WrongRunError(Exception):
-    """A traced run did not commit what it had to."""
+    """A traced run did not commit its datasets."""
 
 
 def traced_run(fs: FileSystem, root: str, load: Load, *, syncs: bool = True) -> TracedRun:
-    """The second of two runs over as many datasets, so that their folders are there.
+    """Trace the second of two runs over as many datasets, so that their folders exist.
 
     Args:
-        fs: where to. What it asks is traced from now on.
+        fs: the file system, whose requests are traced from now on.
         root: an empty folder of it.
-        load: how much.
-        syncs: False to note what would be synced and not wait for it.
+        load: the size.
+        syncs: False to record syncs without waiting for them.
 
     Raises:
         WrongRunError: if it did not commit all of them.
@@ -176,7 +178,7 @@ def traced_run(fs: FileSystem, root: str, load: Load, *, syncs: bool = True) -> 
 
 
 def totals_of(traces: Sequence[Trace]) -> dict[str, float]:
-    """Sums over traces: `calls`, `writes`, `bytes` and `cpu_s`."""
+    """Return sums over traces: `calls`, `writes`, `bytes` and `cpu_s`."""
     return {
         "calls": float(sum(trace.calls for trace in traces)),
         "writes": float(sum(trace.writes for trace in traces)),

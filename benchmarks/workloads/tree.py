@@ -1,7 +1,7 @@
-"""A tree of staged files: D datasets with F files each, the same names and bytes whenever it is made from one seed.
+"""A tree of staged files: D datasets with F files each, with equal names and bytes for equal seeds.
 
-Names are those that the product gives: `<epoch>-<work unit>-<attempt>-<number>.parquet`, staged in
-`<epoch>/<bucket>/<work unit>.<attempt>/` and published in the dataset's folder.
+Names are those of the product: `<epoch>-<work unit>-<attempt>-<number>.parquet`, staged in `<epoch>/<bucket>/<work
+unit>.<attempt>/` and published in the dataset's folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SENTINEL = b"\x01\x23\x45\x67\x89\xab\xcd\xef"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a tree is, and what its names and bytes are made from."""
+    """Size of a tree, and the seed of its names and bytes."""
 
     datasets: int
     files: int
@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def files_in_all(self) -> int:
-        """Files of all datasets."""
+        """Return the number of files of all datasets."""
         return self.datasets * self.files
 
 
@@ -56,18 +56,18 @@ class TreeDataset:
     staged: str
 
     def names(self, files: int) -> list[str]:
-        """Names of the files, in the staged folder and in the dataset's."""
+        """Return the names of the files, in the staged folder and in the dataset's."""
         stem = f"{EPOCH:010d}-{self.work_unit_id}-{self.attempt}"
         return [f"{stem}-{place:04d}.parquet" for place in range(1, files + 1)]
 
 
 def dataset_urn(number: int) -> str:
-    """The URN of the dataset with that number."""
+    """Return the URN of the dataset with that number."""
     return f"orders.region-{number:06d}.v1"
 
 
 def tree_datasets(shape: Shape) -> Iterator[TreeDataset]:
-    """The datasets of a tree, with the work unit ids that the planner gives them."""
+    """Return the datasets of a tree, with the planner's work unit ids."""
     chance = random.Random(shape.seed)
     ordinals = [count() for _ in range(shape.buckets)]
     for number in range(shape.datasets):
@@ -79,19 +79,19 @@ def tree_datasets(shape: Shape) -> Iterator[TreeDataset]:
 
 
 def file_bytes(number: int) -> bytes:
-    """A Parquet file with one row that holds `number`; no two numbers have the same bytes."""
+    """Return a Parquet file with one row that holds `number`; different numbers have different bytes."""
     return _template().replace(_SENTINEL, number.to_bytes(8, "little"))
 
 
 def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[StagedFile]:
-    """Writes a dataset's files into that folder and identifies them."""
+    """Write a dataset's files into that folder and identify them."""
     os.makedirs(folder, exist_ok=True)
     written: list[StagedFile] = []
     for place, name in enumerate(dataset.names(shape.files)):
         data = file_bytes(dataset.number * shape.files + place)
         fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         os.write(fd, data)
-        found = os.fstat(fd)
+        status = os.fstat(fd)
         os.close(fd)
         written.append(
             StagedFile(
@@ -99,8 +99,8 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[Stage
                 final_path=f"{dataset.folder}/{name}",
                 size_bytes=len(data),
                 checksum=xxh3_64_intdigest(data),
-                file_id=found.st_ino,
-                mtime_ns=found.st_mtime_ns,
+                file_id=status.st_ino,
+                mtime_ns=status.st_mtime_ns,
                 records=1,
             )
         )
@@ -108,13 +108,13 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[Stage
 
 
 def make_folders(shape: Shape, root: Path) -> None:
-    """The datasets' folders in `root/output`, as after an earlier run; the caller syncs."""
+    """Create the datasets' folders in `root/output`, as after an earlier run; the caller syncs."""
     for dataset in tree_datasets(shape):
         os.makedirs(f"{root}/output/{dataset.folder}", exist_ok=True)
 
 
 def write_staged(shape: Shape, root: Path) -> None:
-    """The plain tree: all files staged below `root/staging`, nothing in `root/output`; all of it durable."""
+    """Write the plain tree durably: all files staged below `root/staging`, nothing in `root/output`."""
     os.makedirs(root / "output", exist_ok=True)
     for dataset in tree_datasets(shape):
         write_dataset(dataset, shape, f"{root}/staging/{dataset.staged}")
@@ -123,7 +123,7 @@ def write_staged(shape: Shape, root: Path) -> None:
 
 @cache
 def expected_digest(shape: Shape, *, empty: bool = False) -> str:
-    """The digest that every arm's output must have; `empty`: of files without bytes."""
+    """Return the required digest of every arm's output; `empty`: of files without bytes."""
     names = {
         f"{dataset.folder}/{name}": dataset.number * shape.files + place
         for dataset in tree_datasets(shape)
@@ -136,7 +136,8 @@ def expected_digest(shape: Shape, *, empty: bool = False) -> str:
 
 
 def digest_of(output: Path) -> str:
-    """The digest of the data files below a folder: names and bytes; what readers take for hidden does not count."""
+    """Return the digest of the data files below a folder: names and bytes, without files that readers treat as
+    hidden."""
     names: list[str] = []
     for folder in sorted(os.listdir(output)):
         if not folder.startswith(("_", ".")):
@@ -149,13 +150,13 @@ def digest_of(output: Path) -> str:
 
 
 def files_left(staging: Path) -> int:
-    """How many files and folders are below a staging root."""
+    """Return the number of files and folders below a staging root."""
     return sum(len(folders) + len(files) for _, folders, files in os.walk(staging))
 
 
 @cache
 def _template() -> bytes:
-    """A file whose only value is the sentinel, wherever it stands: in the page and in the statistics."""
+    """Return a file whose only value is the sentinel, in the page and in the statistics."""
     sink = pa.BufferOutputStream()
     value = int.from_bytes(_SENTINEL, "little", signed=True)
     table = pa.table([pa.array([value], pa.int64())], schema=SCHEMA)

@@ -1,4 +1,4 @@
-"""Topics into which records come now and then, and a reader of whole commits that notes when each can be seen."""
+"""Topics that get records now and then, and a reader of whole commits that records when each is visible."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ from distcommit.protocol.paths.store import snapshot_manifest_of
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _EACH_S = 0.05
-"""How often the reader looks whether there is a newer cut."""
+"""Interval at which the reader checks for a newer snapshot."""
 
 _SENT_WITHIN_S = 300
 _TICK_S = 0.1
 _PRODUCERS = 16
-"""How often what is due is sent, and by how many: for each message librdkafka looks through all partitions of its
-producer, and with one of thousands that took a third of a core from who was measured."""
+"""Interval of sends.
+
+For each message librdkafka searches all partitions of its producer. A producer of thousands of partitions took a third
+of a core from the measured processes.
+"""
 
 
 class Trickle:
-    """Records of these topics of one partition, when each was produced and when a committed reader could see it.
+    """Records of these topics of one partition, with the times at which each was produced and visible to a reader.
 
     Args:
         brokers: of the topics.
         topics: their names.
-        rate: records a second, to topics that are drawn by lot.
-        seed: what is drawn from.
+        rate: records a second, to randomly drawn topics.
+        seed: of the drawing.
     """
 
     def __init__(self, brokers: str, topics: Sequence[str], rate: float, seed: int) -> None:
@@ -54,19 +57,19 @@ class Trickle:
 
     @property
     def waiting(self) -> int:
-        """How many records nobody could see yet."""
+        """Return the number of records that no reader has seen yet."""
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
     def send(self, topics: Iterable[str]) -> None:
-        """One record to each, and waits until the broker has it: what came later would count as trickled."""
+        """Send one record to each, and wait for the broker's acknowledgement; later ones would count as trickled."""
         for topic in topics:
             self._produce(topic)
-        if left := self._flush(_SENT_WITHIN_S):
-            self.errors.append(f"{left} records were not taken within {_SENT_WITHIN_S} s")
+        if unacknowledged := self._flush(_SENT_WITHIN_S):
+            self.errors.append(f"{unacknowledged} records were not taken within {_SENT_WITHIN_S} s")
 
     def go_on(self, seconds: float) -> None:
-        """Produces for so long."""
+        """Produce for that long."""
         began_s, sent = time.monotonic(), 0
         while (passed_s := time.monotonic() - began_s) < seconds:
             while sent < passed_s * self._rate:
@@ -78,13 +81,13 @@ class Trickle:
         self._flush(60)
 
     def forget(self) -> None:
-        """Those that were produced before now do not count."""
+        """Ignore the records that were produced before now."""
         with self._lock:
             self.delays.clear()
             self._counts_from_s = time.time()
 
     def see(self, topic: str, position: int) -> None:
-        """A reader has just seen all records of the topic below this offset."""
+        """Record that a reader sees all records of the topic below this offset."""
         now_s = time.time()
         with self._lock:
             waiting = self._waiting.get(topic, deque())
@@ -114,7 +117,7 @@ class Trickle:
 
 @contextmanager
 def watched(job: Path, trickle: Trickle) -> Iterator[None]:
-    """Reads all that the job has committed as long as the block lasts, whenever there is a newer cut."""
+    """Read everything that the job has committed during the block, at each newer snapshot."""
     ended, failed = threading.Event(), list[Exception]()
 
     def watch() -> None:
@@ -127,7 +130,7 @@ def watched(job: Path, trickle: Trickle) -> Iterator[None]:
             try:
                 cut = distcommit.read(job)
                 seen_last = (cut.epoch, cut.phase)
-            except DistcommitError:  # none yet, or gone meanwhile: it is looked again
+            except DistcommitError:  # no snapshot yet, or deleted meanwhile: read again
                 continue
             except Exception as error:  # noqa: BLE001 - told where the block ends
                 failed.append(error)
@@ -148,7 +151,7 @@ def watched(job: Path, trickle: Trickle) -> Iterator[None]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Processor seconds that these processes, and those of theirs that have ended, have taken."""
+    """Return the processor seconds of these processes, and of their ended children."""
     ticks = 0
     for pid in pids:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Records with typed fields, as JSON and as Avro, in Kafka's form, and what is left of them behind a flow."""
+"""Records with typed fields, as JSON and as Avro, in Kafka's form, and the expected output of a flow."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from distcommit.formats.avro import container_reader
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 NOISE = "noise"
-"""The kind of the tenth record of ten, which a filter takes out."""
+"""The kind of every tenth record, which a filter removes."""
 BATCH_RECORDS = 10_000
-"""As many as the product's Kafka extractor gives at most."""
+"""The largest batch of the product's Kafka extractor."""
 
 JSON_FIELDS = {
     "id": "int64",
@@ -83,7 +83,7 @@ _TEXT_BYTES = 1 << 20
 
 
 def events(records: int, seed: int, note_bytes: int) -> Iterator[dict[str, Any]]:
-    """Records whose ids count from 0. `note_bytes`: of the one text that is long; it compresses to about a half."""
+    """Return records whose ids count from 0. `note_bytes`: of the one long text, which compresses to about a half."""
     chance = random.Random(seed)
     text = chance.randbytes(_TEXT_BYTES // 2).hex()
     for number in range(records):
@@ -105,7 +105,7 @@ def events(records: int, seed: int, note_bytes: int) -> Iterator[dict[str, Any]]
 
 
 def as_json(found: Iterator[dict[str, Any]]) -> list[bytes]:
-    """One JSON object each: times in ISO 8601, codes as text."""
+    """Return one JSON object each: times in ISO 8601, codes as text."""
     encode = msgspec.json.Encoder().encode
     return [
         encode(each | {"at": _iso(each["at"]), "code": f"{each['code']:010d}"})  # some 280 bytes beside the note
@@ -114,7 +114,7 @@ def as_json(found: Iterator[dict[str, Any]]) -> list[bytes]:
 
 
 def as_avro(found: Iterator[dict[str, Any]], schema_id: int) -> list[bytes]:
-    """Avro's binary form in Confluent's frame."""
+    """Return Avro's binary form in Confluent's frame."""
     schema, head, values = fastavro.parse_schema(AVRO_SCHEMA), b"\0" + schema_id.to_bytes(4, "big"), list[bytes]()
     for each in found:
         body = io.BytesIO(head)
@@ -135,7 +135,7 @@ def _day() -> str:
 
 
 def as_batches(values: Sequence[bytes]) -> list[pa.RecordBatch]:
-    """Records of one partition, as the product's Kafka extractor gives them."""
+    """Return records of one partition, as the product's Kafka extractor returns them."""
     batches = []
     for begin in range(0, len(values), BATCH_RECORDS):
         part = values[begin : begin + BATCH_RECORDS]
@@ -155,14 +155,14 @@ def as_batches(values: Sequence[bytes]) -> list[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class HeldSource(Source, Extractor):
-    """Batches that are there, of one partition: reading them costs nothing."""
+    """A source of existing batches of one partition: reading them costs nothing."""
 
     batches: Sequence[pa.RecordBatch]
     provenance = Provenance("kafka_partition", "kafka_offset")
 
     @property
     def unit(self) -> WorkUnit:
-        """All of them."""
+        """Return a work unit of all of them."""
         records = sum(batch.num_rows for batch in self.batches)
         end = 1 + max(pc.max(batch.column(self.provenance.offset_column)).as_py() for batch in self.batches)
         return WorkUnit("00000_000001", "events", Watermark({"0": 0}), Watermark({"0": end}), records)
@@ -198,9 +198,9 @@ class _HeldExtraction(Extraction):
 
 
 def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True) -> str:
-    """The digest of files that hold these records, or those of them that the filter leaves."""
-    kept = (each for each in found if with_noise or each["kind"] != NOISE)
-    return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(kept)))
+    """Return the digest of files with these records, or those of them that pass the filter."""
+    passing = (each for each in found if with_noise or each["kind"] != NOISE)
+    return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(passing)))
 
 
 def _batched(found: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -209,14 +209,16 @@ def _batched(found: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """What the typed columns of the files below a folder come to, whatever the order of records, by format; without
-    those of a job's store."""
+    """Return the digests of the typed columns of the files below a folder, in any order of records, by format.
+
+    Files of a job's store do not count.
+    """
     paths = [path for path in folder.rglob("*.*") if path.relative_to(folder).parts[0] != "store"]
     tables = {
         "parquet": [pq.ParquetFile(p).read(TYPED.names).cast(TYPED) for p in paths if p.suffix == ".parquet"],
         "avro": [_read_avro(path) for path in paths if path.suffix == ".avro"],
     }
-    return {kind: _digest(pa.concat_tables(found)) for kind, found in tables.items() if found}
+    return {kind: _digest(pa.concat_tables(pieces)) for kind, pieces in tables.items() if pieces}
 
 
 def _read_avro(path: Path) -> pa.Table:
@@ -225,9 +227,9 @@ def _read_avro(path: Path) -> pa.Table:
 
 
 def _digest(rows: pa.Table) -> str:
-    found = rows.take(pc.sort_indices(rows["id"])).combine_chunks()
-    sums = [xxh3_64_hexdigest(_bytes_of(found.slice(begin, 4096))) for begin in range(0, found.num_rows, 4096)]
-    return f"{found.num_rows} records, xxh3 {xxh3_64_hexdigest(''.join(sums).encode())}"
+    ordered = rows.take(pc.sort_indices(rows["id"])).combine_chunks()
+    sums = [xxh3_64_hexdigest(_bytes_of(ordered.slice(begin, 4096))) for begin in range(0, ordered.num_rows, 4096)]
+    return f"{ordered.num_rows} records, xxh3 {xxh3_64_hexdigest(''.join(sums).encode())}"
 
 
 def _bytes_of(rows: pa.Table) -> memoryview:

@@ -1,8 +1,8 @@
-"""Executors on virtual time: what the product's tasks did, laid out on as many executors as are asked for.
+"""Executors on virtual time: traces of the product's tasks, simulated on any number of executors.
 
-Whoever commits a bucket owns it, so what a task does does not depend on when others do theirs: its trace holds for any
-number of executors. What they share is the metadata server, which answers one request after the other, and the driver,
-which works while they wait and launches their tasks one by one.
+The task that commits a bucket owns it, so that its work does not depend on other tasks: its trace holds for any number
+of executors. They share the metadata server, which answers one request after the other, and the driver, which works
+while they wait and launches their tasks one by one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from benchmarks.workloads.traced_run import FREE, Trace, TracedRun
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is not the product's.
+    """The environment of a run.
 
     Attributes:
         latency_s: from a request to its answer, at an idle server.
-        service_s: of that time, how long the server has the request to itself.
-        launch_s: what the driver takes to launch a task.
+        service_s: the part of that time in which the server works on this request alone.
+        launch_s: the driver's time to launch a task.
     """
 
     latency_s: float
@@ -31,8 +31,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """How long a run takes on virtual time: `seconds` in all, of which `driver_s` everybody waits for the driver;
-    `busy_s` the server works; `imbalance`: the slowest executor of a job over their mean, weighted by time."""
+    """Duration of a run on virtual time.
+
+    `seconds` in all; during `driver_s` of them all executors wait for the driver. `busy_s`: the server works.
+    `imbalance`: the slowest executor of a job over their mean, weighted by time.
+    """
 
     seconds: float
     driver_s: float
@@ -41,7 +44,7 @@ class Laid:
 
 
 def lay_out(run: TracedRun, executors: int, around: Surroundings) -> Laid:
-    """The run on that many executors with one slot each."""
+    """Simulate the run on that many executors with one slot each."""
     now = driver_s = busy_s = in_jobs = mean_in_jobs = 0.0
     for traces, is_job in zip(run.stages, run.jobs, strict=True):
         busy_s += sum(trace.calls for trace in traces) * around.service_s
@@ -56,8 +59,10 @@ def lay_out(run: TracedRun, executors: int, around: Surroundings) -> Laid:
 
 
 def _job(traces: list[Trace], executors: int, around: Surroundings) -> list[float]:
-    """When each executor has ended its last task; the job begins at 0. Events go by time, so that the server answers in
-    the order in which requests come."""
+    """Return the time at which each executor has ended its last task; the job begins at 0.
+
+    Events are ordered by time, so that the server answers in the order of requests.
+    """
     waiting = iter(enumerate(traces))
     ends, server_free = [0.0] * min(executors, len(traces)), 0.0
     events: list[tuple[float, int, Iterator[float]]] = []
@@ -85,7 +90,7 @@ def _job(traces: list[Trace], executors: int, around: Surroundings) -> list[floa
 
 
 def _requests(trace: Trace) -> Iterator[float]:
-    """The processor seconds before each request, and at last those after the last one."""
+    """Return the processor seconds before each request, and at last those after the last one."""
     before = 0.0
     for cpu, kind in trace.steps:
         before += cpu

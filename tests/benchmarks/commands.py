@@ -1,4 +1,4 @@
-"""Questions that start Spark sessions of their own are asked by the commands that people type."""
+"""Questions that start Spark sessions of their own, asked by the benchmark commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def answer(*arguments: str, folder: Path) -> Results:
-    """What a command prints with --json."""
+    """Return the JSON output of a command."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments, "--folder", str(folder), "--json"],
         capture_output=True,

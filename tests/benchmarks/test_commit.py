@@ -1,4 +1,4 @@
-"""Every arm publishes the same tree, and is measured on what it says it does."""
+"""Every arm publishes the same tree, and is measured on its stated operations."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_an_arm_publishes_the_tree(name: str, spark: SparkSession, tmp_path: Pat
     if reason := arms[name].missing():
         pytest.skip(reason)
     sample = measure(arms[name], TINY, 0, tmp_path)
-    assert sample.parts.get("wall_s", sample.seconds) > 0  # what no-op jobs took is more than so small a tree
+    assert sample.parts.get("wall_s", sample.seconds) > 0  # the time of no-op jobs exceeds that of so small a tree
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_result_is_no_sample(tmp_path: Path) -> None:
+def test_wrong_result_is_not_a_sample(tmp_path: Path) -> None:
     class Lossy(BareRename):
         def publish(self, shape: Shape, root: Path) -> Parts:
             parts = super().publish(shape, root)
@@ -71,7 +71,7 @@ def test_ratios_are_of_medians() -> None:
         parts = {"job_stage_s": seconds[0] / 2}
         return [Sample(arm, datasets, 20, repeat, value, parts) for repeat, value in enumerate(seconds)]
 
-    found = ratios(
+    values = ratios(
         [
             *(*samples("ours", 10, 1.2, 1.0, 9.0), *samples("bare_2p", 10, 1.0, 1.0, 1.0)),
             *(*samples("manifest", 10, 12.0, 12.0), *samples("gobblin", 10, 6.0)),
@@ -81,7 +81,7 @@ def test_ratios_are_of_medians() -> None:
         10,
         40,
     )
-    assert found == pytest.approx(
+    assert values == pytest.approx(
         {
             "ours_over_bare_2p": 1.2,
             "manifest_over_ours": 10.0,
@@ -99,7 +99,7 @@ def test_names_and_bytes_come_from_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize("files", [1, 5])
-def test_the_original_design_costs_what_is_said(files: int, tmp_path: Path) -> None:
+def test_original_design_costs_the_stated_figures(files: int, tmp_path: Path) -> None:
     """System calls per dataset, as the slope between two sizes: the interpreter's own drop out."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")

@@ -1,4 +1,4 @@
-"""Ratios say what they compare."""
+"""Names of ratios state the compared figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
         ("everyday", "requests_ours_over_manifest_on_hdfs_low", "unequal", "into folders that are there, durable"),
     ],
 )
-def test_what_a_ratio_compares(question: str, ratio: str, begins: str, has: str) -> None:
+def test_ratio_names_compare_two_figures(question: str, ratio: str, begins: str, has: str) -> None:
     assert compared(question, ratio).startswith(f"{begins} work: ")
     assert has in compared(question, ratio)
 
@@ -38,7 +38,7 @@ def test_other_figures_compare_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["commit", "latency", "latency_on_hdfs", "everyday"])
-def test_each_ratio_that_is_kept_is_told(name: str) -> None:
+def test_each_stored_ratio_is_printed(name: str) -> None:
     results = msgspec.json.decode((RESULTS / f"{name}.json").read_bytes(), type=Results)
     assert "| what it compares |" in markdown([results])
     of_arms = [ratio for ratio in results.ratios if "_over_" in ratio and not ratio.startswith("replay")]

@@ -1,4 +1,4 @@
-"""The everyday case is a real one, its figures are those of the runs, and a noisy machine gives no ratio."""
+"""The everyday case is realistic, its figures are those of the runs, and a noisy machine gives no ratio."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_an_interval_is_between_order_statistics() -> None:
     assert interval_of([3, 1, 2, 5, 4]) == interval_of(range(1, 6))
     five, twelve = interval_of(range(1, 6)), interval_of(range(1, 13))
     assert (five.low, five.centre, five.high) == (1, 3, 5)
-    assert five.confidence == pytest.approx(0.9375), "less than 95 %, and it says so"
+    assert five.confidence == pytest.approx(0.9375), "less than 95 %, as reported"
     assert (twelve.low, twelve.high) == (3, 10)
     assert twelve.confidence == pytest.approx(0.9614, abs=1e-4)
 
 
-def test_pairs_cancel_what_both_sides_share() -> None:
+def test_pairs_cancel_noise_that_both_sides_share() -> None:
     drift = [1.0, 3.0, 2.0, 5.0]
     steady = compare([2 * slow for slow in drift], drift)
     assert steady.noise == ""
@@ -50,7 +50,7 @@ def test_pairs_cancel_what_both_sides_share() -> None:
         ([1.0, -0.1, 1.0], [1.0, 1.0, 1.0], "too small"),
     ],
 )
-def test_samples_that_say_nothing_give_no_ratio(above: list[float], below: list[float], reason: str) -> None:
+def test_inconclusive_samples_give_no_ratio(above: list[float], below: list[float], reason: str) -> None:
     ratios = Ratios()
     ratios.pairs("a_over_b", above, below)
     assert ratios.found == {"a_over_b": None}
@@ -69,7 +69,7 @@ def test_a_run_has_one_to_four_files_a_topic() -> None:
     assert 800 < records[len(records) // 2] < 1_250, "as many small ones as large ones, by magnitude"
 
 
-def test_requests_are_counted_where_they_are_made(tmp_path: Path) -> None:
+def test_requests_are_counted_at_their_caller(tmp_path: Path) -> None:
     fs = LocalFileSystem()
     counted = count_requests(fs)
     assert count_requests(fs) is counted, "twice is once"
@@ -84,7 +84,7 @@ def test_requests_are_counted_where_they_are_made(tmp_path: Path) -> None:
     assert not counts_of(there)["requests"], "an executor counts what is its own"
 
 
-def test_replay_goes_on_in_the_middle_of_folders_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_resumes_in_partly_published_folders(spark: SparkSession, tmp_path: Path) -> None:
     shape = Shape(datasets=8, files=3, buckets=2)
     arms = [
         Ours(spark, 2, into_folders=True),
@@ -105,7 +105,7 @@ def test_everyday(tmp_path: Path) -> None:
     assert ratios["output_bytes_added_per_dataset_disk"] > 0
     assert ratios["ours_over_manifest_on_hdfs"] is None
     assert results.skipped["ours_over_manifest_on_hdfs"] == "not asked for"
-    assert ratios["ours_into_folders_over_bare_into_folders_2p"] is None, "one sample says nothing"
+    assert ratios["ours_into_folders_over_bare_into_folders_2p"] is None, "one sample is inconclusive"
     assert results.noisy
     run = next(sample for sample in results.samples if sample.arm == "ours_run_disk")
     assert run.parts["sent_to_published_p50_s"] <= run.parts["sent_to_published_p99_s"] <= run.parts["sent_to_read_s"]

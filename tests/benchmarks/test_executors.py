@@ -1,4 +1,4 @@
-"""Work on real executors, as many as are asked for."""
+"""Work runs on the requested number of real executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is at work is drawn."""
+"""Flame graphs show the functions at work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hard_at_work(seconds: float) -> int:
     return turns
 
 
-def test_who_is_at_work_is_in_the_picture(tmp_path: Path) -> None:
+def test_working_functions_are_in_the_picture(tmp_path: Path) -> None:
     with drawn(tmp_path / "flame.svg"):
         hard_at_work(1.5)
     picture = (tmp_path / "flame.svg").read_text()
@@ -29,7 +29,7 @@ def test_who_is_at_work_is_in_the_picture(tmp_path: Path) -> None:
     assert "hard_at_work" in picture
 
 
-def test_what_can_not_be_drawn_is_said(tmp_path: Path) -> None:
+def test_undrawable_profile_is_reported(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigurationError, match=r"py-spy has drawn nothing; found .+"),
         drawn(tmp_path / "missing" / "a.svg"),

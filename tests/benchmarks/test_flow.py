@@ -1,4 +1,4 @@
-"""What the arms of typed flows write is what they were given, and each ratio is there."""
+"""The arms of typed flows write their input completely, and each ratio is present."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_fork_writes_them_twice(tmp_path: Path) -> None:
     assert digests_of(tmp_path) == {"parquet": EXPECTED, "avro": EXPECTED}
 
 
-def test_files_without_a_record_are_no_sample(tmp_path: Path) -> None:
+def test_files_without_a_record_are_not_a_sample(tmp_path: Path) -> None:
     fewer = replace(SOURCE, batches=[SOURCE.batches[0].slice(1)])
     with pytest.raises(WrongResultError, match="ours has"):
         in_turns([("ours", ProductFlow("ours", TYPED_JSON, fewer).make)], RECORDS, EXPECTED, 1, tmp_path, print)
@@ -56,5 +56,5 @@ def test_flow(tmp_path: Path) -> None:
     wanted = {"chain_over_plain_pyarrow", "fork_over_writers", "typed_mb_per_s", "avro_over_spark"}
     wanted |= {"typed_fixed_s", "consume_only_mb_per_s", "us_a_record_task", "us_a_record_broker"}
     assert wanted <= results.ratios.keys()
-    # Of a few records, parts that are differences may come out below zero.
+    # With few records, parts that are differences may come out below zero.
     assert all(ratio > 0 for name, ratio in results.ratios.items() if name in wanted - {"us_a_record_broker"})

@@ -1,4 +1,5 @@
-"""The time from produce to visible is of records that are all there once in the end, also if the service is killed."""
+"""The time from produce to visible is measured on records that are all published once, also if the service is
+killed."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def test_freshness_with_a_kill(tmp_path: Path) -> None:
         assert ratios["quiet_broker_requests_per_hour"] > 0
 
 
-def test_a_record_counts_once_it_is_below_the_position_that_is_seen() -> None:
+def test_record_counts_once_it_is_below_the_visible_position() -> None:
     with MockBroker.start({"a": 1}) as broker:
         trickle = Trickle(broker.bootstrap_servers, ["a"], rate=1, seed=1)
         trickle.send(["a", "a", "a"])
@@ -56,7 +57,7 @@ def test_calls_of_a_trace_are_on_files_below_the_folder_or_to_the_broker() -> No
     assert calls_of(trace, "/data", "127.0.0.1:9092") == (2, 1)
 
 
-def test_processor_time_is_of_processes_that_are_there() -> None:
+def test_processor_time_counts_live_processes() -> None:
     before = cpu_seconds([os.getpid(), 1 << 30])
     began = time.process_time()
     while time.process_time() - began < 0.1:

@@ -1,4 +1,4 @@
-"""The model finds what it is given, and executors on virtual time take what arithmetic says."""
+"""The model finds planted costs, and executors on virtual time take the computed time."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_executors_share_tasks_and_wait_for_the_driver() -> None:
     assert (four.seconds, four.driver_s, four.imbalance) == pytest.approx((3, 2, 1))
 
 
-def test_one_server_answers_one_after_the_other() -> None:
+def test_metadata_server_answers_requests_in_turn() -> None:
     run = TracedRun([[trace(0.0), trace(0.0), trace(0.0)]], [True])
     assert lay_out(run, 3, Surroundings(1.0, 0.0, 0.0)).seconds == pytest.approx(1)
     assert lay_out(run, 3, Surroundings(1.0, 0.5, 0.0)).seconds == pytest.approx(2), "the third waits for two"
     assert lay_out(run, 3, Surroundings(1.0, 0.0, 0.25)).seconds == pytest.approx(1.75), "it is launched last"
 
 
-def test_a_trace_has_every_call_and_what_lies_between(tmp_path: Path) -> None:
+def test_trace_has_every_call_and_the_time_between(tmp_path: Path) -> None:
     run = traced_run(LocalFileSystem(), str(tmp_path), Load(6, 3, 2, 2), syncs=False)
     assert [len(stage) for stage, job in zip(run.stages, run.jobs, strict=True) if job][:2] == [2, 2]
     tasks = totals_of(run.tasks)

@@ -1,4 +1,4 @@
-"""The guard sees what got slower, says when it can't tell, and refuses what it can't measure."""
+"""The guard detects slowdowns, reports uncertainty, and refuses trees that it cannot measure."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_verdict_goes_by_the_whole_interval(
     today: list[float], calls: float, verdict: str, slower: float | None
 ) -> None:
     ratios = Ratios()
-    told = _judge("commit", pairs(today, [1.0] * len(today), calls), ratios)
-    assert f"commit: {verdict}" in told
+    conclusion = _judge("commit", pairs(today, [1.0] * len(today), calls), ratios)
+    assert f"commit: {verdict}" in conclusion
     assert ratios.found["commit_slower"] == slower
 
 
@@ -67,13 +67,13 @@ def test_each_sample_is_one_of_this_tree(name: str, tmp_path: Path) -> None:
     assert took["calls"] > 16
 
 
-def test_a_commit_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_commit_is_refused(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["guard", "--against", "no-such-commit", "--folder", str(tmp_path)])
     assert answer.exit_code == 2
     assert "no-such-commit" in answer.output
 
 
-def test_a_tree_that_can_not_answer_says_why(tmp_path: Path) -> None:
+def test_tree_that_cannot_be_measured_reports_why(tmp_path: Path) -> None:
     (tmp_path / "distcommit").mkdir()
     (tmp_path / "distcommit" / "__init__.py").write_text("raise ImportError('too old')")
     with GuardedTree(tmp_path, tmp_path) as tree, pytest.raises(UnmeasurableError, match="too old"):
@@ -81,7 +81,7 @@ def test_a_tree_that_can_not_answer_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_tree_that_asks_for_more_is_slower(tmp_path: Path) -> None:
+def test_tree_with_more_requests_is_slower(tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     for package in ("distcommit", "benchmarks", "tests"):
         shutil.copytree(HERE / package, changed / package, ignore=shutil.ignore_patterns("__pycache__", "results"))
@@ -96,8 +96,8 @@ def test_a_tree_that_asks_for_more_is_slower(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_commit_is_measured_in_a_worktree_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = tmp_path / "repository"  # this tree need not be one
+def test_commit_is_measured_in_a_temporary_worktree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = tmp_path / "repository"  # this tree may not be a repository
     for name in ("distcommit", "benchmarks", "tests"):
         shutil.copytree(HERE / name, repository / name, ignore=shutil.ignore_patterns("__pycache__"))
     me = ("-c", "user.name=guard", "-c", "user.email=guard@localhost")

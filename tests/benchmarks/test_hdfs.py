@@ -1,4 +1,4 @@
-"""Renames on HDFS are those of the tree, and the NameNode's own figures say what a commit asks for."""
+"""Renames on HDFS are those of the tree, and the NameNode's own figures confirm a commit's requests."""
 
 from __future__ import annotations
 

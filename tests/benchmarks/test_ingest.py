@@ -1,4 +1,4 @@
-"""Copies of Kafka topics hold each record once, and the commit's share is of the time that was spent there."""
+"""Copies of Kafka topics hold each record once, and the commit's share refers to the time of the copy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ingest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [VALUES[:-1], [*VALUES, VALUES[0]], [*VALUES[:-1], VALUES[0]]])
-def test_a_copy_that_is_not_exact_is_no_sample(copied: list[bytes], tmp_path: Path) -> None:
+def test_inexact_copy_is_not_a_sample(copied: list[bytes], tmp_path: Path) -> None:
     def write(values: list[bytes]) -> None:
         pq.write_table(pa.table({"value": values}), tmp_path / "output" / "one.parquet")
 
@@ -62,12 +62,12 @@ def test_a_copy_that_is_not_exact_is_no_sample(copied: list[bytes], tmp_path: Pa
         check("plain", topics, tmp_path)
 
 
-def test_where_a_drain_spends_its_time(tmp_path: Path) -> None:
+def test_sampled_drain_reports_seconds_by_part(tmp_path: Path) -> None:
     (tmp_path / "sampled").mkdir()
     settings = ingested(Shape(300, 4, 4), tmp_path / "tree", 1, LocalFileSystem())
     assert Sampled(drain_partition, str(tmp_path / "sampled"))(settings, 0).counts.datasets_published == 300
-    (left,) = (tmp_path / "sampled").iterdir()
-    found = msgspec.json.decode(left.read_bytes(), type=dict[str, float])
-    assert left.name.startswith("drain_partition-")
-    assert 0.3 < found["commit"] / found["seconds"] <= 1
-    assert found["sync"] == 0
+    (sample_file,) = (tmp_path / "sampled").iterdir()
+    seconds = msgspec.json.decode(sample_file.read_bytes(), type=dict[str, float])
+    assert sample_file.name.startswith("drain_partition-")
+    assert 0.3 < seconds["commit"] / seconds["seconds"] <= 1
+    assert seconds["sync"] == 0

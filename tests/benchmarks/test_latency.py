@@ -1,4 +1,4 @@
-"""Operations wait where they are made, in every arm, and are counted by one server."""
+"""Operations wait at their caller, in every arm, and one server counts them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_threads_wait_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_whoever_dies_is_forgotten(answered: bool) -> None:
+def test_dead_process_is_forgotten(answered: bool) -> None:
     with LatencyServer(0.02) as server:
         with socket.socket(socket.AF_UNIX) as dying:
             dying.connect(server.address)
@@ -79,7 +79,7 @@ def test_the_product_waits_below_its_file_system(tmp_path: Path) -> None:
     }
 
 
-def test_an_arm_with_too_many_threads_or_too_few_renames_is_no_sample() -> None:
+def test_arm_with_too_many_threads_or_too_few_renames_is_not_a_sample() -> None:
     def sample(renames: int, most: int) -> Sample:
         return Sample("manifest", 6, 3, 0, 1.0, {"operations_rename": float(renames), "most_at_a_time": float(most)})
 
@@ -95,5 +95,5 @@ def test_latency(spark: SparkSession, tmp_path: Path) -> None:
     )
     if "manifest" in results.skipped:
         pytest.skip(results.skipped["manifest"])
-    assert "latency_ours_over_manifest" in results.ratios  # without Spark's own part, which is no less than noise
+    assert "latency_ours_over_manifest" in results.ratios  # without Spark's own part, which may be mere noise
     assert results.ratios["operations_per_dataset_bare_2p_2t"] >= 5

@@ -1,4 +1,4 @@
-"""Looking at a large store is measured in processes that do what people do."""
+"""Inspection of a large store is measured in the processes that a user starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.questions.looking import looking
 
 
-def test_each_command_and_a_reader_are_timed_and_held_against_the_store(tmp_path: Path) -> None:
+def test_each_command_and_a_reader_are_timed_and_compared_with_the_store(tmp_path: Path) -> None:
     results = looking(300, repeats=1, folder=tmp_path, tell=lambda text: None)
     assert {sample.arm for sample in results.samples} == {"status", "status_json", "datasets", "runs", "open_cut"}
     (opened,) = [sample for sample in results.samples if sample.arm == "open_cut"]

@@ -1,4 +1,4 @@
-"""Operations are counted where they happen, and the two ways of counting agree."""
+"""Operations are counted at their place, and the two ways of counting agree."""
 
 from __future__ import annotations
 

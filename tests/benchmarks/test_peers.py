@@ -1,4 +1,4 @@
-"""The comparison with peers: its audit tells what is lost or doubled, its table who is better, and it really runs."""
+"""The comparison with peers: its audit finds losses and duplicates, its table the better peer, and it really runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOPICS = 2
 
 
 def write(folder: Path, topic: int, *numbers: int, text: bool = False) -> Path:
-    """A file of a topic with these records; values are bytes, or text as some peers have it."""
+    """Write a file of a topic with these records; values are bytes, or text for some peers."""
     path = folder / f"p.{topic_token(topic)}" / f"{'-'.join(map(str, numbers))}.parquet"
     path.parent.mkdir(exist_ok=True)
     values = [f"{number:012d} {1000 + number:013d} filler".encode() for number in numbers]
@@ -44,12 +44,12 @@ def write(folder: Path, topic: int, *numbers: int, text: bool = False) -> Path:
     return path
 
 
-def test_an_audit_of_all_that_was_sent(tmp_path: Path) -> None:
+def test_audit_of_all_sent_records_is_exact(tmp_path: Path) -> None:
     files = [write(tmp_path, 0, 0, 2, 4), write(tmp_path, 1, 1, 3, text=True)]
     assert audit(files, 5, TOPICS) == Counted(sent=5, found=5, missing=0, duplicates=0, foreign=0)
 
 
-def test_an_audit_finds_what_is_missing_doubled_or_elsewhere(tmp_path: Path) -> None:
+def test_audit_finds_missing_duplicate_and_misplaced_records(tmp_path: Path) -> None:
     files = [write(tmp_path, 0, 0, 0), write(tmp_path, 0, 0, 2), write(tmp_path, 1, 1, 1, 4, 9)]
     assert audit(files, 6, TOPICS) == Counted(sent=6, found=8, missing=2, duplicates=3, foreign=2)
     (tmp_path / "torn.parquet").touch()
@@ -57,7 +57,7 @@ def test_an_audit_finds_what_is_missing_doubled_or_elsewhere(tmp_path: Path) -> 
     assert audit([], 6, TOPICS) == Counted(sent=6, found=0, missing=6, duplicates=0, foreign=0)
 
 
-def test_a_watch_sees_records_when_they_are_visible(tmp_path: Path) -> None:
+def test_watch_sees_records_once_they_are_visible(tmp_path: Path) -> None:
     with Watch(lambda: parquet_files(tmp_path), 10, every_s=0.01) as watch:
         write(tmp_path / ".", 0, 0, 2)
         assert watch.wait(0, 1, quiet_s=10, timeout_s=10)
@@ -80,7 +80,7 @@ tell()
 """
 
 
-def test_a_clock_that_is_set_is_that_of_its_processes_alone(tmp_path: Path) -> None:
+def test_set_clock_applies_to_its_processes_alone(tmp_path: Path) -> None:
     clock = SetClock(tmp_path / "clock")
     command = [sys.executable, "-c", CLOCK]
     with subprocess.Popen(
@@ -99,7 +99,7 @@ def test_a_clock_that_is_set_is_that_of_its_processes_alone(tmp_path: Path) -> N
     assert waited == "True"
 
 
-def test_files_that_are_hidden_are_not_seen(tmp_path: Path) -> None:
+def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
     seen = write(tmp_path, 0, 0)
     for hidden in (tmp_path / "_spark_metadata", tmp_path / ".staging"):
         hidden.mkdir()
@@ -108,7 +108,7 @@ def test_files_that_are_hidden_are_not_seen(tmp_path: Path) -> None:
     assert parquet_files(tmp_path) == {seen}
 
 
-def test_what_a_log_of_sparks_file_sink_names(tmp_path: Path) -> None:
+def test_file_names_in_the_log_of_sparks_file_sink_are_read(tmp_path: Path) -> None:
     def batch(name: str, *files: str) -> None:
         entries = [json.dumps({"path": f"file:///out/{file}", "action": "add"}) for file in files]
         (tmp_path / name).write_text("\n".join(["v1", *entries]))
@@ -117,7 +117,7 @@ def test_what_a_log_of_sparks_file_sink_names(tmp_path: Path) -> None:
     batch("0", "a%20b")
     batch("1", "c")
     assert committed_files(tmp_path) == {Path("/out/a b"), Path("/out/c")}
-    batch("2.compact", "a%20b", "d")  # as it is compacted, what is too old goes
+    batch("2.compact", "a%20b", "d")  # compaction drops entries that are too old
     batch("2", "z")
     batch("3", "e")
     (tmp_path / ".4.tmp").touch()
@@ -146,7 +146,7 @@ OTHER = PeerReport(
 )
 
 
-def test_the_table_says_who_is_better_and_what_was_lost() -> None:
+def test_table_shows_the_better_peer_and_its_losses() -> None:
     shown = markdown(
         results_of(OURS, OTHER, PeerReport("gone", "Gone", "not started", "run gone", {}, reason="no jar"))
     )
@@ -159,7 +159,7 @@ def test_the_table_says_who_is_better_and_what_was_lost() -> None:
     assert "run gone" not in shown
 
 
-def test_a_busy_machine_is_told() -> None:
+def test_busy_machine_is_reported() -> None:
     calm, busy = (msgspec.structs.replace(OTHER, load_1m=load) for load in (1.9, 2.1))
     assert "had a busy machine" not in markdown(results_of(OURS, calm))
     assert "| **2,000** |" in markdown(results_of(OURS, calm))
@@ -168,7 +168,7 @@ def test_a_busy_machine_is_told() -> None:
     assert "- other had a busy machine (load 2.1 before its start)" in markdown(results_of(OURS, busy))
 
 
-def test_a_peer_that_did_not_show_all_is_the_best_of_nothing() -> None:
+def test_peer_with_missing_records_is_best_in_no_figure() -> None:
     failing = msgspec.structs.replace(OTHER, steady=[a_steady(records_per_s=9999.0, complete=False)])
     shown = markdown(results_of(OURS, failing))
     assert "| (9,999) |" in shown
@@ -191,7 +191,7 @@ def test_report_puts_results_of_the_same_question_into_one_table(tmp_path: Path)
     assert (tmp_path / "out" / "peers.png").stat().st_size > 10_000
 
 
-def test_a_later_result_of_a_peer_takes_the_place_of_an_earlier_one() -> None:
+def test_later_result_of_a_peer_replaces_an_earlier_one() -> None:
     killed = msgspec.structs.replace(OTHER, steady=[])
     calm = msgspec.structs.replace(OTHER, steady=[a_steady(records_per_s=3000.0)], struck=[])
     (both,) = merged([results_of(OURS, msgspec.structs.replace(OTHER)), results_of(killed), results_of(calm)])
@@ -203,7 +203,7 @@ def test_a_later_result_of_a_peer_takes_the_place_of_an_earlier_one() -> None:
     assert len(merged([results_of(OURS), other_question])) == 2
 
 
-def test_results_for_other_numbers_of_topics_stand_beside_those_that_are_there() -> None:
+def test_results_for_other_numbers_of_topics_are_added() -> None:
     struck = msgspec.structs.replace(OTHER, command="kill other", load_1m=9.0)
     calm = msgspec.structs.replace(
         OTHER, steady=[a_steady(topics=3000), a_steady(records_per_s=3000.0)], struck=[], load_1m=0.5
@@ -220,7 +220,7 @@ def test_results_for_other_numbers_of_topics_stand_beside_those_that_are_there()
     assert "of 500, 3 times | `kill other` |" in shown
 
 
-def test_ratios_are_of_peers_that_had_shown_all_on_a_calm_machine() -> None:
+def test_ratios_use_only_complete_peers_on_a_calm_machine() -> None:
     twice = [a_steady(records_per_s=2000.0, cpu_s_per_million_records=25.0, idle_cpu_s_per_minute=None)]
     calm, busy = (msgspec.structs.replace(OTHER, load_1m=load, steady=twice) for load in (0.5, 9.0))
     of_calm, of_busy = ratios_of(results_of(OURS, calm)), ratios_of(results_of(OURS, busy))
@@ -235,7 +235,7 @@ def test_ratios_are_of_peers_that_had_shown_all_on_a_calm_machine() -> None:
     assert ratios_of(results_of(OURS, half_shown)) == {}
 
 
-def test_what_is_shown_later_was_late_and_is_not_missing() -> None:
+def test_late_records_are_not_missing() -> None:
     stuck, lost = Struck("stuck", 1, 50, 0, 20, note="goes on"), Struck("lost", 1, 50, 0, 7)
     later = settled([lost, stuck, Struck("restarted", 1, 50, 3, -15), Struck("more", 1, 50, 0, -4)])
     assert [each.missing for each in later] == [7, 1, 0, 0]
@@ -243,7 +243,7 @@ def test_what_is_shown_later_was_late_and_is_not_missing() -> None:
     assert later[2].duplicates == 3
 
 
-def test_what_was_not_done_is_no_result() -> None:
+def test_skipped_measurement_is_not_a_result() -> None:
     shown = markdown(
         results_of(msgspec.structs.replace(OTHER, struck=[Struck("clock set", 0, 0, 0, 0, note="no library")]))
     )
@@ -261,14 +261,14 @@ def test_what_was_not_done_is_no_result() -> None:
         (0, CLIENT, False),
     ],
 )
-def test_whose_answers_are_lost(asks_for: int, client: str, loses: bool) -> None:
+def test_lost_answer_pattern_matches_only_requests_of_peers(asks_for: int, client: str, loses: bool) -> None:
     header = struct.pack(">hhih", asks_for, 12, 7, len(client)) + client.encode() + bytes(20)
     request = len(header).to_bytes(4) + header
     assert (re.search(ASKED_BY_PEERS, request, re.DOTALL) is not None) is loses
     assert re.search(ASKED_BY_PEERS, b"more of a batch " + request, re.DOTALL) is None
 
 
-def test_a_proxy_outlives_a_server_that_is_away() -> None:
+def test_proxy_outlives_a_stopped_server() -> None:
     (port,) = free_ports(1)
     with LossyProxy(port) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as refused:
@@ -283,7 +283,7 @@ def test_a_proxy_outlives_a_server_that_is_away() -> None:
                 assert client.recv(1) == b"x"
 
 
-def test_a_peer_that_there_is_none_of_is_refused() -> None:
+def test_unknown_peer_is_refused() -> None:
     done = CliRunner().invoke(app, ["peers", "--peer", "oracle"])
     assert done.exit_code == 2
     assert all(name in done.output for name in PEERS)

@@ -1,4 +1,4 @@
-"""Questions about whole runs, tiny."""
+"""Questions about whole runs, at a tiny size."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_recovery_of_pending_datasets(published: float, spark: SparkSession, tmp
 
 
 def test_nothing_pending(tmp_path: Path) -> None:
-    found = nothing_pending(4, 2, 4, tmp_path, lambda text: None)
-    assert found["nothing_pending_operations_over_those_after_one_run"] < 2
+    recoveries = nothing_pending(4, 2, 4, tmp_path, lambda text: None)
+    assert recoveries["nothing_pending_operations_over_those_after_one_run"] < 2
 
 
 def test_visibility(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_scale(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [(0.00000849, "8.49 µs"), (0.0305, "30.5 ms"), (0.9996, "1,000 ms"), (42.3, "42.3 s"), (2871.4, "2,871 s")],
 )
-def test_a_time_is_told_in_the_unit_that_reads_best(seconds: float, told: str) -> None:
-    assert plots.told_time(seconds) == told
+def test_time_is_printed_in_the_best_readable_unit(seconds: float, text: str) -> None:
+    assert plots.readable_time(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is measured of sinks: a target that can't be had is missing with the reason, and never a figure."""
+"""Sink figures: an unavailable target is missing with the reason, and never has a figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers.process import ServerUnavailableError
 SIZE = Size(records=10, tables=2, repeats=1, seed=1)
 
 
-def test_a_target_that_cannot_be_had_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_target_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(size: Size, folder: Path, tell: Tell) -> Answer:
         raise ServerUnavailableError("no such server here")
 
@@ -27,12 +27,12 @@ def test_a_target_that_cannot_be_had_is_missing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         question, "_QUESTIONS", {("postgresql_over_copy",): refuses, ("a_over_b", "not_given"): answers}
     )
-    found = sinks(SIZE, tmp_path, lambda _: None)
-    assert found.ratios == {"a_over_b": 2.5}
-    assert found.skipped["postgresql_over_copy"] == "no such server here"
-    assert found.skipped["not_given"] == "its question gave no figure"
-    assert set(found.skipped) == {*FIGURES, "not_given"}
-    assert found.notes == ["read it so"]
+    by_sink = sinks(SIZE, tmp_path, lambda _: None)
+    assert by_sink.ratios == {"a_over_b": 2.5}
+    assert by_sink.skipped["postgresql_over_copy"] == "no such server here"
+    assert by_sink.skipped["not_given"] == "its question gave no figure"
+    assert set(by_sink.skipped) == {*FIGURES, "not_given"}
+    assert by_sink.notes == ["read it so"]
     only = sinks(SIZE, tmp_path, lambda _: None, frozenset({"postgresql_over_copy"}))
     assert not only.ratios
     assert only.skipped["a_over_b"] == "not asked for"
@@ -47,19 +47,19 @@ def test_each_figure_is_there_or_missing_with_the_reason(tmp_path: Path) -> None
 
 def test_delta_is_measured_against_its_own_append(tmp_path: Path) -> None:
     size = Size(records=2_000, tables=1, repeats=2, seed=1)
-    found = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
-    assert set(found.ratios) == {"delta_over_append", "delta_over_append_without_bounds"}
-    assert {(sample.arm, sample.repeat) for sample in found.samples} == {
+    answers = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
+    assert set(answers.ratios) == {"delta_over_append", "delta_over_append_without_bounds"}
+    assert {(sample.arm, sample.repeat) for sample in answers.samples} == {
         (arm, repeat) for arm in ("delta", "delta_append", "delta_append_without_bounds") for repeat in range(2)
     }
 
 
-def test_what_is_measured_is_written_alike_or_it_is_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unequal_output_gives_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = Size(records=2_000, tables=2, repeats=1, seed=1)
     monkeypatch.setattr(question, "_CATALOG_CALL_S", 0.0)
     monkeypatch.setattr(question, "_APPENDS", 1)
-    found = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
-    assert set(found.ratios) == {"iceberg_over_append", "catalog_wall_s", "catalog_wall_making_s"}
+    answers = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
+    assert set(answers.ratios) == {"iceberg_over_append", "catalog_wall_s", "catalog_wall_making_s"}
     append = delta_arms.by_append
 
     def leaves_one_out(folder: Path, records: pa.Table, *, bounds: bool) -> float:

@@ -30,7 +30,7 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 @app.callback()
 def main() -> None:
     """Check the commit protocol, or the checkers. Exit 1 on a violation, or on a planted fault that is missed."""
-    logging.disable(logging.CRITICAL)  # crashes are what is done here; the product would report each
+    logging.disable(logging.CRITICAL)  # crashes are intended here; the product would report each
 
 
 @app.command("explore")
@@ -58,7 +58,7 @@ def explore_command(
 def faults_command(
     seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
     seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
-    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or programs by hand.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or operator programs.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Play one history that was printed, and nothing else.")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -77,7 +77,7 @@ def faults_command(
 @app.command("interleave")
 def interleave_command(
     seconds: Annotated[float, typer.Option(help="How long to play.")] = 60,
-    seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
+    seed: Annotated[int, typer.Option(help="Chooses the order of operations.")] = 1,
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Play one history: cast:seed[:trouble].")] = "",
@@ -104,23 +104,28 @@ def mutants_command(
     sample: Annotated[int, typer.Option(help="Try only so many, the named ones always; 0 for all.")] = 0,
     only: Annotated[str, typer.Option(help="Only mutants whose id has one of these texts, separated by commas.")] = "",
     skip_argued: Annotated[bool, typer.Option(help="Leave out those that are argued equivalent.")] = False,
-    after: Annotated[Path | None, typer.Option(help="What --json printed: what was killed is not tried again.")] = None,
-    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
+    after: Annotated[Path | None, typer.Option(help="Output of --json; mutants killed there are skipped.")] = None,
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page.")] = None,
     keeps: Annotated[bool, typer.Option("--remember", help="Keep which tests notice what takes long.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
+    """Break the product's code in hundreds of ways, each in a copy.
+
+    Exit with 1 if an unexplained change is not noticed.
+    """
     before = json.loads(after.read_text(encoding="utf-8")) if after is not None else None
-    found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
+    result = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
     if to is not None:
-        to.write_text(table(found), encoding="utf-8")
+        to.write_text(table(result), encoding="utf-8")
     if keeps:
-        remember(found)
-    unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]
+        remember(result)
+    unexplained = [survivor for survivor in result["survivors"] if not survivor["argued"]]
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['killed']} of {found['mutants']} mutants noticed, {len(unexplained)} unexplained survivors")
+        typer.echo(
+            f"{result['killed']} of {result['mutants']} mutants noticed, {len(unexplained)} unexplained survivors"
+        )
         for survivor in unexplained:
             typer.echo(f"  {survivor['id']}: {survivor['description']}")
     raise typer.Exit(1 if unexplained else 0)
@@ -129,23 +134,26 @@ def mutants_command(
 @app.command("planted")
 def planted_command(
     seconds: Annotated[float, typer.Option(help="How long in all.")] = 900,
-    seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the checkers' choices.")] = 1,
     processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
     only: Annotated[str, typer.Option(help="Only faults whose name or class has one of these texts.")] = "",
-    to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page for people.")] = None,
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result into that page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
-    each, or its tests; they begin with what was measured to come to it. Exits 1 if one is not found."""
-    found = planted(seconds, seed, processes, only, say=_say)
+    """Plant faults one at a time and measure the time to find each.
+
+    Explore, interleave and faults look for it, or its tests do; they begin with the histories that were measured to
+    reach it. Exit with 1 if one is not found.
+    """
+    result = planted(seconds, seed, processes, only, say=_say)
     if to is not None:
         before = to.read_text(encoding="utf-8") if to.exists() else ""
-        to.write_text(planted_table(found, before), encoding="utf-8")
+        to.write_text(planted_table(result, before), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['found']} of {found['planted']} planted faults found in {found['seconds']} s")
-    raise typer.Exit(0 if found["found"] == found["planted"] else 1)
+        typer.echo(f"{result['found']} of {result['planted']} planted faults found in {result['seconds']} s")
+    raise typer.Exit(0 if result["found"] == result["planted"] else 1)
 
 
 @app.command("soak")
@@ -154,7 +162,7 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="Chooses whom, when and how.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Kills or freezes the main job on a real Spark, over and over, and audits it after each."""
+    """Kill or freeze the main job on a real Spark; audit after each strike."""
     start_cheaply()
     with tempfile.TemporaryDirectory(prefix="distcommit-soak-") as folder:
         result = soak(kills, seed, Path(folder), _say)
@@ -175,14 +183,17 @@ def peers_command(
     seed: Annotated[int, typer.Option(help="Chooses among the states of a power loss.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """Holds the same checker against the published rules of others; each has a violation, or this exits 1."""
-    found = peers(seed)
+    """Run the same checker on the published rules of other systems.
+
+    Each rule has a violation; exit with 1 if one is not found.
+    """
+    result = peers(seed)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(result).decode())
     else:
-        for finding in found:
+        for finding in result:
             typer.echo(f"{finding.peer}: {finding.rule}\n    {finding.violation}\n    {finding.history}")
-    raise typer.Exit(0 if found and all(finding.violation for finding in found) else 1)
+    raise typer.Exit(0 if result and all(finding.violation for finding in result) else 1)
 
 
 @app.command("coverage")
@@ -192,16 +203,19 @@ def coverage_command(
     at_least: Annotated[float, typer.Option(help="Fail if less is reached in a package, in percent.")] = 95,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measures how much of the protocol's code explorer, interleaver and fault injector reach, lines and branches."""
-    found = coverage_of_checkers(seconds, seed)
+    """Measure the protocol's lines and branches that the checkers reach.
+
+    The checkers are explorer, interleaver and fault injector.
+    """
+    covered = coverage_of_checkers(seconds, seed)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(covered).decode())
     else:
-        for name, left in found.left.items():
-            typer.echo(f"{name}: {', '.join(left)}")
-        for name, percent in [*found.percent.items(), ("all", found.whole)]:
+        for name, unreached in covered.left.items():
+            typer.echo(f"{name}: {', '.join(unreached)}")
+        for name, percent in [*covered.percent.items(), ("all", covered.whole)]:
             typer.echo(f"{name:<10} {percent:6.2f} %")
-    raise typer.Exit(0 if min(found.percent.values()) >= at_least else 1)
+    raise typer.Exit(0 if min(covered.percent.values()) >= at_least else 1)
 
 
 @app.command("fuzz")
@@ -211,15 +225,18 @@ def fuzz_command(
     seconds: Annotated[float, typer.Option(help="Stop after this long.")] = 3600,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Gives damaged bytes to every reader of stored bytes: only the documented errors may come back, and soon."""
-    found = fuzz(inputs, seed, seconds)
+    """Give damaged bytes to every reader of stored bytes.
+
+    Readers may answer only with the documented errors, and soon.
+    """
+    result = fuzz(inputs, seed, seconds)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(result))
     else:
-        typer.echo(f"{found['inputs']} inputs in {found['seconds']} s, {len(found['failures'])} failures")
-        for failure in found["failures"]:
+        typer.echo(f"{result['inputs']} inputs in {result['seconds']} s, {len(result['failures'])} failures")
+        for failure in result["failures"]:
             typer.echo(f"  {failure}")
-    raise typer.Exit(1 if found["failures"] else 0)
+    raise typer.Exit(1 if result["failures"] else 0)
 
 
 @app.command("structure")
@@ -228,21 +245,21 @@ def structure_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count the product's modules, lines, folders, import contracts, and its longest module, class and function."""
-    found = structure()
+    counted = structure()
     run = executed() if traced else None
     if as_json:
-        typer.echo(msgspec.json.encode({"structure": found, "executed": run}).decode())
+        typer.echo(msgspec.json.encode({"structure": counted, "executed": run}).decode())
         return
-    for name in found.lines:
-        typer.echo(f"{name:<14} {found.modules[name]:>5} modules {found.lines[name]:>8,} lines")
-    typer.echo(f"{'all':<14} {sum(found.modules.values()):>5} modules {sum(found.lines.values()):>8,} lines")
-    typer.echo(f"largest folder:    {found.largest_folder.name}, {found.largest_folder.lines} siblings")
-    typer.echo(f"below {SMALL} lines:    {found.small_share:.1%} of modules")
-    typer.echo(f"import contracts:  {found.contracts}")
+    for name in counted.lines:
+        typer.echo(f"{name:<14} {counted.modules[name]:>5} modules {counted.lines[name]:>8,} lines")
+    typer.echo(f"{'all':<14} {sum(counted.modules.values()):>5} modules {sum(counted.lines.values()):>8,} lines")
+    typer.echo(f"largest folder:    {counted.largest_folder.name}, {counted.largest_folder.lines} siblings")
+    typer.echo(f"below {SMALL} lines:    {counted.small_share:.1%} of modules")
+    typer.echo(f"import contracts:  {counted.contracts}")
     for what, longest in (
-        ("module", found.longest_module),
-        ("class", found.longest_class),
-        ("function", found.longest_function),
+        ("module", counted.longest_module),
+        ("class", counted.longest_class),
+        ("function", counted.longest_function),
     ):
         typer.echo(f"longest {what + ':':<10} {longest.name}, {longest.lines} lines")
     if run is not None:

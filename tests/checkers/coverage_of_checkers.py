@@ -1,4 +1,4 @@
-"""How much of the commit protocol's code the explorer, the interleaver and the fault injector reach, by branch."""
+"""The part of the commit protocol's code that the explorer, the interleaver and the fault injector reach, by branch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from distcommit.core.errors import ConfigurationError
 
 PACKAGES = ("protocol", "stores", "steps", "engine")
 _SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}
-"""What part of the time each checker has."""
+"""Share of the time for each checker."""
 _NEVER = (r"case _:\n\s+assert_never\(", r"assert_never\(", "raise AssertionError")
-"""Lines that nothing reaches, by their meaning; they are not counted."""
+"""Patterns of unreachable lines, which are not counted."""
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """What was reached. `percent` and `whole` count lines and branches alike; `left` has the lines, and the branches
-    `from->to`, that were not reached, by file."""
+    """The reached code.
+
+    `percent` and `whole` count lines and branches alike. `left`: the unreached lines, and branches `from->to`, by file.
+    """
 
     whole: float
     percent: dict[str, float]
@@ -35,11 +37,11 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
     """Run each checker in a process of its own that is measured from its first import on, two at a time.
 
     Raises:
-        ConfigurationError: if a checker fails, or the package `coverage` is not there.
+        ConfigurationError: if a checker fails, or the package `coverage` is missing.
     """
     package = Path(distcommit.__file__).parent
     with tempfile.TemporaryDirectory(prefix="distcommit-coverage-") as folder:
-        settings, found = Path(folder) / "rc", Path(folder) / "found.json"
+        settings, report_file = Path(folder) / "rc", Path(folder) / "found.json"
         files = "".join(f"\n  {package / name / '*'}" for name in PACKAGES)
         never = "".join(f"\n  {line}" for line in _NEVER)
         settings.write_text(
@@ -56,8 +58,8 @@ def coverage_of_checkers(seconds: float, seed: int) -> Covered:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(measure, _SHARES))
         _coverage("combine", settings, "-q")
-        _coverage("json", settings, "-q", "-o", str(found))
-        return _read(msgspec.json.decode(found.read_bytes()), package)
+        _coverage("json", settings, "-q", "-o", str(report_file))
+        return _read(msgspec.json.decode(report_file.read_bytes()), package)
 
 
 def _coverage(command: str, settings: Path, *arguments: str) -> None:
@@ -78,16 +80,16 @@ def _coverage(command: str, settings: Path, *arguments: str) -> None:
 
 def _read(found: Mapping[str, Any], package: Path) -> Covered:
     summaries: dict[str, list[Mapping[str, int]]] = {name: [] for name in PACKAGES}
-    left: dict[str, list[str]] = {}
+    unreached: dict[str, list[str]] = {}
     for path, file in found["files"].items():
         name = Path(path).resolve().relative_to(package.resolve())
         summaries[name.parts[0]].append(file["summary"])
         lines = set(file["missing_lines"])
         branches = [f"{a}->{b}" for a, b in file["missing_branches"] if a not in lines and abs(b) not in lines]
         if lines or branches:
-            left[str(name)] = [*map(str, sorted(lines)), *branches]
+            unreached[str(name)] = [*map(str, sorted(lines)), *branches]
     everything = [summary for group in summaries.values() for summary in group]
-    return Covered(_percent(everything), {name: _percent(group) for name, group in summaries.items()}, left)
+    return Covered(_percent(everything), {name: _percent(group) for name, group in summaries.items()}, unreached)
 
 
 def _percent(summaries: list[Mapping[str, int]]) -> float:

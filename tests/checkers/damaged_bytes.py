@@ -1,4 +1,4 @@
-"""Ways to damage stored bytes: at random places, and below their checksums, where the decoders have to hold."""
+"""Damage to stored bytes: at random places, and below their checksums, where the decoders must reject it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _bombs: list[bytes] = []
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """The bytes after one to three kinds of damage."""
+    """Return the bytes after one to three kinds of damage."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice(_DAMAGES)(data, rng)
     return data
@@ -48,7 +48,7 @@ def _byte(data: bytes, rng: random.Random) -> bytes:
 
 
 def _length(data: bytes, rng: random.Random) -> bytes:
-    """Four or eight bytes as a length field might be: none, all, or one more or less than there was."""
+    """Return four or eight bytes of a damaged length field: zero, the largest value, or off by one."""
     width = rng.choice((1, 2, 4, 8))
     order = rng.choice(("big", "little"))
 
@@ -93,16 +93,16 @@ def _splice(data: bytes, rng: random.Random) -> bytes:
 
 
 def _value(data: bytes, rng: random.Random) -> bytes:
-    """Another value where text has a number or a string."""
-    found = list(re.finditer(rb'\d+|"[^"]*"', data))
-    if not found:
+    """Replace a number or string in a text."""
+    values = list(re.finditer(rb'\d+|"[^"]*"', data))
+    if not values:
         return _flip(data, rng)
-    match = rng.choice(found)
+    match = rng.choice(values)
     return data[: match.start()] + rng.choice((*_TEXTS, *_DEEP)) + data[match.end() :]
 
 
 def _renumber(data: bytes, rng: random.Random) -> bytes:
-    """Another digit where text has the version of its format."""
+    """Replace a digit of the format version in a text."""
     return _VERSION.sub(lambda found: found[1] + str(rng.randrange(10)).encode(), data, count=1)
 
 
@@ -112,7 +112,7 @@ _DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def _inner_segment(rng: random.Random) -> bytes:
-    """A segment whose checksum is right over a record, or a compressed record, that is damaged."""
+    """Return a segment with a correct checksum over a damaged record, or a damaged compressed record."""
     segment = samples.SEGMENTS[rng.choice(sorted(samples.SEGMENTS))]
     raw = msgspec.msgpack.encode(segment.record)
     kind = rng.random()
@@ -125,7 +125,7 @@ def _inner_segment(rng: random.Random) -> bytes:
 
 
 def _inner_steps(rng: random.Random) -> bytes:
-    """A whole record whose step batch is damaged."""
+    """Return a whole record with a damaged step batch."""
     segment = samples.SEGMENTS[rng.choice(("intent", "intent-sink", "intent-rename"))]
     record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
@@ -135,7 +135,7 @@ def _inner_steps(rng: random.Random) -> bytes:
 
 
 def _inner_offsets(rng: random.Random) -> bytes:
-    """Offset sets whose checksum is right over damaged bitmaps."""
+    """Return offset sets with a correct checksum over damaged bitmaps."""
     text = msgspec.json.decode(samples.offsets().to_text())
     raw = {name: base64.b64decode(part) for name, part in text["partitions"].items()}
     name = rng.choice(sorted(raw))
@@ -146,7 +146,7 @@ def _inner_offsets(rng: random.Random) -> bytes:
 
 
 def _inner_table(data: bytes, rng: random.Random) -> bytes:
-    """A whole Parquet file in which one value is another one."""
+    """Return a whole Parquet file with one changed value."""
     table = pq.read_table(io.BytesIO(data))
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     names = [*texts, *["branches"] * len(texts)] if "branches" in table.schema.names else texts
@@ -172,7 +172,7 @@ def _inner_table(data: bytes, rng: random.Random) -> bytes:
 
 
 def _inner_result(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """What a task state says of a branch, with one value that is another one."""
+    """Return a task state's report of a branch, with one changed value."""
     name = rng.choice(["branch", "sink", "holes", "infos"])
     old = result[name]
     if name != "infos":

@@ -1,7 +1,7 @@
-"""Fuzzing: damaged bytes to every reader of stored bytes. Each must answer with a value or with the error it documents,
-soon, and without taking memory for what a length field says.
+"""Fuzzing: damaged bytes to every reader of stored bytes.
 
-Each input follows from the seed and its number, so that a failure is replayed by `input_of(seed, number)`.
+Each must return a value or raise its documented error, soon, and must not allocate memory for what a length field
+claims. Each input follows from the seed and its number, so that `input_of(seed, number)` replays a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.checkers.damaged_bytes import INNER, damaged
 from tests.golden.stored_bytes import READERS, Reader
 
 _MEMORY_BYTES = 1 << 30
-"""How much more than it has the reading process may ask for."""
+"""Additional memory that the reading process may allocate."""
 _INPUT_S = 20
 _START_S = 120
 _FAILURES_KEPT = 50
@@ -42,20 +42,20 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class _TooLongError(BaseException):
-    """The reader took too long. Not an Exception: no reader may handle it."""
+    """The reader exceeded its time. Not an Exception: no reader may handle it."""
 
 
 def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
-    """Gives readers damaged bytes, in a process of its own with bounded memory.
+    """Give readers damaged bytes, in a process of its own with bounded memory.
 
     Args:
-        inputs: how many.
+        inputs: their number.
         seed: chooses them.
-        seconds: when to stop even if fewer were tried.
+        seconds: a time limit.
 
     Returns:
-        plain values: `inputs` tried, `readers` with inputs of each, `failures` (different ones), `seconds`,
-        `refused` (inputs answered by a documented error), `peak_bytes` (growth of the process's resident memory).
+        plain values: `inputs` tried, `readers` with inputs of each, `failures` (different ones), `seconds`, `refused`
+            (inputs answered by a documented error), `peak_bytes` (growth of the process's resident memory).
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -65,8 +65,8 @@ def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
     sender.close()
     try:
         if receiver.poll(seconds + _INPUT_S + _START_S):
-            found: dict[str, Any] = receiver.recv()
-            return found
+            result: dict[str, Any] = receiver.recv()
+            return result
         error = "the reader hangs"
     except EOFError:
         error = "the process died"
@@ -87,7 +87,7 @@ def fuzz(inputs: int, seed: int, seconds: float) -> dict[str, Any]:
 
 
 def input_of(seed: int, number: int) -> tuple[Reader, bytes]:
-    """The reader and the bytes of one input."""
+    """Return the reader and the bytes of one input."""
     rng = random.Random(f"{seed}:{number}")
     reader = READERS[number % len(READERS)]
     if reader.name in INNER and rng.random() < 0.5:
@@ -96,12 +96,12 @@ def input_of(seed: int, number: int) -> tuple[Reader, bytes]:
 
 
 def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
-    """What the reader did that it does not document, if anything; and whether it refused the bytes."""
+    """Return the reader's undocumented answer, if any, and whether it refused the bytes."""
     try:
         reader.read(data)
     except reader.may_raise as error:
         if reader.covers_version and isinstance(error, UnknownVersionError):
-            return f"damage is told as another version: {error}"[:300], True
+            return f"damage is reported as another version: {error}"[:300], True
         return "", True
     except Exception as error:  # noqa: BLE001  # any other error is the finding
         return f"{type(error).__name__}: {error}"[:300], True
@@ -112,7 +112,7 @@ def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
 
 def _read_all(inputs: int, seed: int, seconds: float, place: Any, sender: Connection) -> None:
     logging.disable(logging.CRITICAL)
-    for reader in READERS:  # imports and pools first: they are not the inputs' memory
+    for reader in READERS:  # imports and pools first: their memory is not the inputs'
         wrong_answer(reader, reader.samples[0])
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_bytes() + _MEMORY_BYTES, resource.RLIM_INFINITY))
     signal.signal(signal.SIGALRM, _too_long)
@@ -132,8 +132,8 @@ def _read_all(inputs: int, seed: int, seconds: float, place: Any, sender: Connec
         counts[reader.name] += 1
         refused += was_refused
         if error:
-            known = failures.get((reader.name, error[:40]))
-            if known is None or len(data) < known.size_bytes:
+            earlier = failures.get((reader.name, error[:40]))
+            if earlier is None or len(data) < earlier.size_bytes:
                 failures[reader.name, error[:40]] = _failure(reader, number, error, data)
     sender.send(
         {
@@ -154,7 +154,7 @@ def _failure(reader: Reader, number: int, error: str, data: bytes) -> Failure:
 
 
 def smallest(reader: Reader, data: bytes, same: Callable[[str], bool]) -> bytes:
-    """Cuts parts out of the input as long as the reader's wrong answer stays the same."""
+    """Remove parts of the input as long as the reader's wrong answer stays the same."""
     step = max(1, len(data) // 2)
     while True:
         place = 0

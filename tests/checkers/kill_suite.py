@@ -1,7 +1,8 @@
-"""`python -m tests.checkers.kill_suite`: tries to tell the product in this folder from a sound one, cheapest first.
+"""`python -m tests.checkers.kill_suite`: try to distinguish the product in this folder from a sound one, cheapest check
+first.
 
-It runs in a copy of the repository, in one process, and stops at the first thing that is wrong. What it prints is for
-`tests.checkers.mutants`: a line as each stage begins, and a last one that says how it ended.
+It runs in a copy of the repository, in one process, and stops at the first failure. `tests.checkers.mutants` reads its
+output: a line as each stage begins, and a last one with the result.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
 ELSEWHERE = ("tests/unit/pipeline/test_flow.py", "tests/golden/test_golden.py")
-"""Beside the packages' own tests."""
+"""Tests that run beside the packages' own."""
 
 SCENARIOS = (
     "second-run",
@@ -36,30 +37,33 @@ SCENARIOS = (
     "checkpoint",
     "partial-success",
 )
-"""What is crashed: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
+"""Histories to crash: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
 
 
 class Budgets(msgspec.Struct, frozen=True):
-    """How much processor time each stage may use: the explorers stop in time, whoever goes on is taken for hung."""
+    """Processor time of each stage: the explorers stop in time, any other stage that exceeds it counts as hung."""
 
     explore_s: float = 13
     interleave_s: float = 4
     faults_s: float = 4
     unit_limit_s: float = 60
-    """Beyond it a unit test is taken for hung."""
+    """A unit test beyond this time counts as hung."""
     unit: tuple[str, ...] = ("protocol", "steps", "stores", "engine")
-    """Whose unit tests are run."""
+    """Packages whose unit tests run."""
 
 
 REACHED = "reached.json"
-"""What the tests came to on the sound product, in the folder of its copy."""
+"""Reached lines of the tests on the sound product, in the folder of its copy."""
 _RECORDING = 4
-"""How much longer a unit test may take while that is noted."""
+"""Factor on a unit test's time while reached lines are recorded."""
 
 
 def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[str] = ()) -> None:
-    """Runs all stages on the product in `folder`. Of the unit tests come those in `first`, then those of `area` (a
-    package of the product), then all. No area: the product is the sound one, and what its tests come to is noted."""
+    """Run all stages on the product in `folder`.
+
+    The unit tests of `first` run first, then those of `area` (a package of the product), then all. Without an area the
+    product is the sound one, and the lines that its tests reach are recorded.
+    """
     import distcommit
 
     if Path(distcommit.__file__).parent != Path(folder) / "distcommit":
@@ -95,14 +99,14 @@ def main(folder: str, area: str, seed: int, budgets: Budgets, first: Sequence[st
 
 
 def _began(stage: str, limit_s: float) -> None:
-    """Tells which stage begins, and how much processor time it may use."""
+    """Print which stage begins, and its processor time."""
     sys.__stdout__.write(json.dumps({"stage": stage}) + "\n")  # type: ignore[union-attr]
     sys.__stdout__.flush()  # type: ignore[union-attr]
     _limit(limit_s)
 
 
 def _limit(seconds: float) -> None:
-    """This process dies by SIGPROF if it uses more processor time than that from now on."""
+    """Let this process die by SIGPROF if it uses more processor time than that from now on."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
@@ -120,16 +124,16 @@ def _import_all() -> None:
 
 
 def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequence[str], limit_s: float) -> str:
-    """The first unit test that fails, empty if none does. Each may use that much processor time."""
+    """Return the first failing unit test, or an empty text. Each may use that much processor time."""
     from tests.checkers.reaching_tests import Recorder
 
     own = [f"tests/unit/{name}" for name in areas if name == area]
     others = [f"tests/unit/{name}" for name in areas if name != area]
     paths = [*own, *others, *ELSEWHERE]
     gone = [path for path in paths if not Path(path).exists()]
-    if gone:  # else nobody would notice that they notice nothing
+    if gone:  # otherwise it would stay unnoticed that they notice nothing
         return f"no unit tests in {', '.join(gone)}"
-    if first and (failed := _failed(folder, seed, first, limit_s)[1]):  # a test that is not found there is no failure
+    if first and (failed := _failed(folder, seed, first, limit_s)[1]):  # a missing test is not a failure
         return failed
     recorder = None if area else Recorder(Path(folder))
     code, failed = _failed(folder, seed, paths, limit_s, *([recorder] if recorder else []))
@@ -139,7 +143,7 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int, first: Sequ
 
 
 def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugins: object) -> tuple[int, str]:
-    """How pytest ends on these, each in that much processor time, and the first that fails, empty if none does."""
+    """Return pytest's exit code for these, each within that processor time, and the first failing test."""
     import pytest
 
     class First:
@@ -148,7 +152,7 @@ def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugi
         def pytest_configure(self, config: Any) -> None:
             from hypothesis import Phase, settings
 
-            # any example will do; and who is slow on a busy machine is not broken
+            # any example will do; and slowness on a busy machine is not a failure
             settings.register_profile("kill", phases=(Phase.explicit, Phase.generate), deadline=None)
             settings.load_profile("kill")
 
@@ -177,16 +181,16 @@ def _failed(folder: str, seed: int, tests: Sequence[str], limit_s: float, *plugi
         "not slow and not xfail",
     ]
     places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
-    kept, sys.stdout = sys.stdout, sys.stderr
+    stdout, sys.stdout = sys.stdout, sys.stderr
     try:
         code = pytest.main([*options, *places, *tests], [first, *plugins])
     finally:
-        sys.stdout = kept
+        sys.stdout = stdout
     return int(code), first.name
 
 
 def _explored(seed: int) -> Iterator[str]:
-    """Crashes at every operation of the runs, then in recoveries; what was violated, if anything, each time."""
+    """Crash at every operation of the runs, then in recoveries; yield each violation."""
     from tests.simulation import explore, scenarios
 
     seen: set[int] = set()
@@ -211,7 +215,7 @@ def _explored(seed: int) -> Iterator[str]:
 
 
 def _interleaved(seed: int) -> Iterator[str]:
-    """Plays of all casts, one after the other."""
+    """Play all casts, one after the other."""
     from tests.simulation import casts, interleave
 
     for number in itertools.count(1_000_000 * seed):
@@ -221,7 +225,7 @@ def _interleaved(seed: int) -> Iterator[str]:
 
 
 def _faulted(seed: int) -> Iterator[str]:
-    """Operations of the scenarios' runs that fail, chosen by the seed."""
+    """Play failing operations of the scenarios' runs, chosen by the seed."""
     from tests.simulation import fault_histories, fault_orders
 
     rng = random.Random(seed)

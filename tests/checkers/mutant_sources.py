@@ -1,7 +1,7 @@
 """Small wrong changes to the product, made from its syntax trees, one at a time.
 
-Dropped storage operations, neighbouring ones in the wrong order, and comparisons that say the opposite: each is a
-hazard that some test must notice.
+Dropped storage operations, neighbouring ones in the wrong order, and inverted comparisons: each is a hazard that some
+test must notice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)
 
 _ANY, _LOG, _SELF = r".*", r"(.*log.*|self)$", r"(self|committer|BucketCommitter.*)$"
 _NEUTRAL: dict[str, tuple[str, str]] = {
-    # what it is called on, and what stands in its place
+    # the names that it is called on, and its replacement
     **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
     **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
     **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
@@ -90,9 +90,10 @@ _BOUNDARY = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One wrong product. `id` names it by module, function, kind of change and operation, not by where these stand.
+    """One wrong product.
 
-    `sources` are whole files, by path below the repository.
+    `id` names it by module, function, kind of change and operation, not by their position. `sources` are whole files,
+    by path below the repository.
     """
 
     id: str
@@ -102,38 +103,38 @@ class Mutant:
 
     @property
     def is_named(self) -> bool:
-        """Whether it was written by hand."""
+        """Return whether a developer wrote it."""
         return self.id.split(":")[2] == "named"
 
 
 def path_of(module: str) -> str:
-    """The file of a module, below the repository."""
+    """Return the file of a module, below the repository."""
     return f"distcommit/{module.replace('.', '/')}.py"
 
 
 @cache
 def generated_mutants(root: Path) -> tuple[Mutant, ...]:
-    """All mutants of the product below `root`, in the order of modules and lines, no two of them the same program.
+    """Return all distinct mutants of the product below `root`, in the order of modules and lines.
 
-    Making them takes seconds; they are kept, as the modules do not change under a process.
+    Generating them takes seconds; they are cached, as the modules do not change during a process.
     """
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for module in dict.fromkeys(MODULES):
         place = _Module(module, (root / path_of(module)).read_text(encoding="utf-8"))
-        made = [*place.drops(), *place.swaps()] if module in _STORING else []
+        candidates = [*place.drops(), *place.swaps()] if module in _STORING else []
         if module in _COMPARED:
-            made += place.comparisons(boundaries=module.startswith("protocol."))
-        known = {ast.dump(place.source.tree)}
-        for mutant in made:
+            candidates += place.comparisons(boundaries=module.startswith("protocol."))
+        programs = {ast.dump(place.source.tree)}
+        for mutant in candidates:
             shape = ast.dump(ast.parse(mutant.sources[path_of(module)]))
-            if shape not in known:
-                known.add(shape)
-                found.append(mutant)
-    return tuple(_told_apart(found))
+            if shape not in programs:
+                programs.add(shape)
+                mutants.append(mutant)
+    return tuple(_numbered(mutants))
 
 
 def diff_of(path: str, before: str, after: str) -> str:
-    """The change, as a unified diff with little around it."""
+    """Return the change, as a unified diff with little context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
     return "\n".join(lines)
 
@@ -145,7 +146,7 @@ class _Module:
         self.module, self.text, self.source = module, text, Source(text)
 
     def drops(self) -> Iterator[Mutant]:
-        """Each storage operation left out, with a neutral value of its type in its place."""
+        """Yield mutants without one storage operation, which a neutral value of its type replaces."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
                 text, place, instead = self._text(node), self.source.place(node), value
@@ -160,7 +161,7 @@ class _Module:
                 )
 
     def swaps(self) -> Iterator[Mutant]:
-        """Neighbouring statements that both store something, the second one first."""
+        """Yield mutants with two neighbouring storing statements exchanged."""
         for node in ast.walk(self.source.tree):
             for _, body in ast.iter_fields(node):
                 if not isinstance(body, list) or not all(isinstance(part, ast.stmt) for part in body):
@@ -178,7 +179,7 @@ class _Module:
                     )
 
     def comparisons(self, *, boundaries: bool) -> Iterator[Mutant]:
-        """Each comparison turned round, and with `boundaries` also moved by one."""
+        """Yield mutants with one comparison inverted, and with `boundaries` also moved by one."""
         for node in ast.walk(self.source.tree):
             if not isinstance(node, ast.Compare):
                 continue
@@ -190,10 +191,10 @@ class _Module:
                     was, now = table[type(operator)]
                     begin, end = self.source.place(left)[1], self.source.place(right)[0]
                     between = self.source.text(begin, end)
-                    found = re.search(was.replace(" ", r"\s+"), between)
-                    if found is None:
+                    match = re.search(was.replace(" ", r"\s+"), between)
+                    if match is None:
                         raise AssertionError(f"no {was} in {self._text(node)}")
-                    first, last = (begin + len(between[:place].encode()) for place in found.span())
+                    first, last = (begin + len(between[:place].encode()) for place in match.span())
                     text = self._text(node)
                     yield self._mutant(
                         node,
@@ -224,7 +225,7 @@ class _Module:
         return _on_one_line(self.source.text(*self.source.place(node)))
 
     def _line(self, node: ast.stmt) -> str:
-        """A statement in short: its first line, or all of a simple one."""
+        """Return a short form of a statement: its first line, or all of a simple one."""
         lines = self.text.splitlines()[node.lineno - 1 : node.end_lineno]
         return _on_one_line(" ".join(lines) if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign) else lines[0])
 
@@ -240,7 +241,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _neutral(node: ast.Call) -> str | None:
-    """What may stand in place of a storage operation; None if it is none."""
+    """Return the replacement of a storage operation; None if the call is not one."""
     called_on, value = _NEUTRAL.get(_called(node), ("", ""))
     receiver = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
     if not value or bool(receiver) != bool(called_on) or not re.match(called_on, receiver):
@@ -249,14 +250,14 @@ def _neutral(node: ast.Call) -> str | None:
 
 
 def _operation(node: ast.stmt) -> ast.Call | None:
-    """The first storage operation in a statement, if there is one. What a nested function does counts not."""
+    """Return the first storage operation in a statement, if any, outside of nested functions."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return None
     return next((part for part in ast.walk(node) if isinstance(part, ast.Call) and _neutral(part)), None)
 
 
 def _swappable(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether the second one may come first: it does not need what the first one names."""
+    """Return whether the second one may come first: it does not need a name that the first one binds."""
     if isinstance(second, ast.Return | ast.Raise):
         return False
     bound = {part.id for part in ast.walk(first) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
@@ -268,16 +269,16 @@ def _on_one_line(text: str) -> str:
 
 
 def _names(node: ast.AST) -> str:
-    """An operation by what it mentions."""
+    """Return a name for an operation from the names that it mentions."""
     return " ".join(name for name in mentioned(node) if name != "self")
 
 
-def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
-    """Numbers those that have the same id as an earlier one."""
+def _numbered(mutants: list[Mutant]) -> list[Mutant]:
+    """Number those whose id equals an earlier one."""
     seen: Counter[str] = Counter()
-    told = []
+    numbered = []
     for mutant in mutants:
         seen[mutant.id] += 1
         number = seen[mutant.id]
-        told.append(mutant if number == 1 else replace(mutant, id=f"{mutant.id} #{number}"))
-    return told
+        numbered.append(mutant if number == 1 else replace(mutant, id=f"{mutant.id} #{number}"))
+    return numbered

@@ -1,8 +1,7 @@
-"""Mutation analysis of the commit protocol: what of it is wrong on purpose, and which check notices.
+"""Mutation analysis of the commit protocol: wrong products, and the check that notices each.
 
 Each mutant is a copy of the product with one change. `kill_suite` runs on it, from unit tests to crash exploration,
-until something is wrong. What survives is equivalent, and `equivalent_mutants.toml` says why, or shows what is not
-checked.
+until a check fails. A survivor is equivalent, and `equivalent_mutants.toml` argues why, or it shows a gap.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from tests.checkers.reaching_tests import Reached
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
 KNOWN = Path(__file__).parent / "noticed_late.json"
-"""By mutant, the unit test that has noticed it, of those that took long: it is tried before all others."""
+"""By mutant: the unit test that noticed it, if that took long; it is tried before all others."""
 _LONG_S = 10
 _BESIDE = ("pyproject.toml", "conf")
 FULL = Budgets()
 _WALL_S = 3600
-"""A kill suite that has not ended by then hangs, whatever else runs on this machine."""
+"""A kill suite beyond this time counts as hung, whatever the load of this machine."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one mutant. `stage` is where it was killed, empty if it survived; `why`: the test or history."""
+    """Result of one mutant. `stage`: where it was killed, empty if it survived. `why`: the test or history."""
 
     id: str
     description: str
@@ -66,28 +65,28 @@ def mutants(
     before: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Tries mutants, the named ones first, until all are tried or time is up.
+    """Try mutants, the named ones first, until all are tried or time is up.
 
     Args:
         seconds: no mutant is begun later than this; 0 for no limit.
-        seed: the order of the generated ones, and what the explorers choose.
-        processes: how many at once.
-        sample: so many generated ones; 0 for all. The named ones are always there.
+        seed: the order of the generated ones, and the explorers' choices.
+        processes: the number of concurrent processes.
+        sample: the number of generated ones; 0 for all. The named ones are always included.
         only: those whose id contains one of these texts, separated by commas.
-        budgets: how much the kill suite does.
+        budgets: the work of the kill suite.
         skip_argued: leave out those that are argued equivalent: they take the longest.
-        before: an earlier result on the same product: what was killed then is not tried again.
-        say: told what became of each mutant, a line each.
+        before: an earlier result on the same product: mutants killed then are not tried again.
+        say: receives each mutant's result, a line each.
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`, `retry_count`, `product` (a checksum of the modules they are of).
+            equivalent before, not tried), `not_tried`, `retry_count`, `product` (a checksum of the mutated modules).
 
     Raises:
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
     """
     began, product = time.monotonic(), _checksum()
-    argued, known = arguments(), noticed_late()
+    argued, noticed = arguments(), noticed_late()
     wanted = choose(ROOT, seed, sample, only)
     skipped = [mutant for mutant in wanted if skip_argued and mutant.id in argued]
     chosen = [mutant for mutant in wanted if mutant not in skipped]
@@ -101,7 +100,7 @@ def mutants(
                 return
             copy = copies.get()
             try:
-                outcome = _try(copy, mutant, seed, budgets, known.get(mutant.id, ""), reached)
+                outcome = _try(copy, mutant, seed, budgets, noticed.get(mutant.id, ""), reached)
                 outcomes.append(outcome)
                 fate = f"killed by {outcome.stage}" if outcome.stage else "survived"
                 say(f"{len(outcomes)} of {len(chosen)}: {mutant.id} {fate} in {outcome.seconds:.0f} s")
@@ -130,7 +129,7 @@ def mutants(
 
 
 def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant], product: str) -> list[Outcome]:
-    """What an earlier result says to have been killed.
+    """Return the mutants that an earlier result records as killed.
 
     Raises:
         ConfigurationError: if it is of another product.
@@ -150,7 +149,7 @@ def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant], p
 
 
 def _checksum() -> str:
-    """Of the modules that mutants are of: in other ones a name may be another mutant's."""
+    """Return a checksum of the mutated modules: in other ones a name may be another mutant's."""
     every = [*generated_mutants(ROOT), *named_mutants(ROOT)]
     paths = sorted({path for mutant in every for path in mutant.sources})
     return xxh3_64_hexdigest(b"".join((ROOT / path).read_bytes() for path in paths))
@@ -166,7 +165,7 @@ def _shown(mutant: Mutant, argued: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
-    """Named mutants, then generated ones in an order that the seed chooses."""
+    """Return named mutants, then generated ones in an order that the seed chooses."""
     generated = list(generated_mutants(root))
     random.Random(seed).shuffle(generated)
     texts = only.split(",")
@@ -176,37 +175,39 @@ def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
 
 
 def arguments() -> dict[str, str]:
-    """Why mutants are equivalent, by their ids."""
+    """Return the arguments for equivalent mutants, by their ids."""
     rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
     return {row["mutant"]: row["why"] for row in rows}
 
 
 def stale_arguments(root: Path = ROOT) -> list[str]:
-    """Ids in the table that no mutant has any more: the product has changed, and the argument is to be made again."""
-    known = {mutant.id for mutant in [*generated_mutants(root), *named_mutants(root)]}
-    return [name for name in arguments() if name not in known]
+    """Return the argued ids without a mutant: the product has changed, and the argument must be repeated."""
+    ids = {mutant.id for mutant in [*generated_mutants(root), *named_mutants(root)]}
+    return [name for name in arguments() if name not in ids]
 
 
 def noticed_late() -> dict[str, str]:
-    """Tests, by mutants, as `remember` has kept them."""
-    found: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8"))
-    return found
+    """Return tests by mutants, as `remember` has stored them."""
+    tests: dict[str, str] = json.loads(KNOWN.read_text(encoding="utf-8"))
+    return tests
 
 
 def remember(result: Mapping[str, Any]) -> None:
-    """Keeps which unit tests have noticed what took long, beside what is known of mutants that were not tried, and what
-    was right again, with whatever parameters."""
-    known, outcomes = noticed_late(), [msgspec.convert(row, Outcome) for row in result["outcomes"]]
+    """Store which unit tests have noticed mutants that took long, without their parameters.
+
+    Entries of untried mutants stay, and those of mutants that passed again are removed.
+    """
+    tests, outcomes = noticed_late(), [msgspec.convert(row, Outcome) for row in result["outcomes"]]
     for each in outcomes:
         if each.stage == "unit" and each.seconds > _LONG_S:
-            known[each.id] = each.why
-        elif each.id in known and not each.why.startswith(known[each.id]):
-            del known[each.id]
-    KNOWN.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            tests[each.id] = each.why
+        elif each.id in tests and not each.why.startswith(tests[each.id]):
+            del tests[each.id]
+    KNOWN.write_text(json.dumps(tests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """The result as a page for people, `tests/crash/mutants.md`."""
+    """Return the result as a page, `tests/crash/mutants.md`."""
     lived = [*result["survivors"], *result["skipped"]]
     by = ", ".join(f"{count} by {stage}" for stage, count in sorted(result["by"].items(), key=lambda item: -item[1]))
     lines = [
@@ -250,8 +251,8 @@ def _rows(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]
 
 @contextmanager
 def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[tuple[queue.Queue[Path], Reached]]:
-    """Copies of the repository, on the first of which the kill suite has found nothing wrong, and what its tests came
-    to."""
+    """Yield copies of the repository, on the first of which the kill suite has passed, and the lines that its tests
+    reach."""
     if not (ROOT / "tests" / "unit").is_dir():
         raise ConfigurationError("the repository's own tests are not there", path=str(ROOT), todo="use a checkout")
     with tempfile.TemporaryDirectory(prefix="distcommit-mutants-") as folder:
@@ -268,7 +269,7 @@ def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[tuple[queue.Qu
             raise ConfigurationError(
                 "the product fails without any mutation",
                 found=f"{stage}: {why}",
-                todo="mend it first: a mutant is killed by what the product passes",
+                todo="repair it first: mutants are killed by checks that the product passes",
             )
         copies: queue.Queue[Path] = queue.Queue()
         copies.put(first)
@@ -293,7 +294,7 @@ def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets, known: str, re
 
 
 def _replace(path: Path, source: str) -> None:
-    """Writes a module. What was compiled goes: it is told by its time in seconds, and its size."""
+    """Write a module and delete its compiled file, which Python would match by seconds and size."""
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
         compiled.unlink()
     path.write_text(source, encoding="utf-8")
@@ -302,7 +303,7 @@ def _replace(path: Path, source: str) -> None:
 def _run(
     copy: Path, area: str, seed: int, budgets: Budgets, *, first: Sequence[str] = (), compiles: bool = False
 ) -> tuple[str, str]:
-    """Runs the kill suite; returns the stage that found something wrong, and what, both empty if none did."""
+    """Run the kill suite; return the failed stage and its finding, both empty if all passed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "hyp")}
     command = [sys.executable, *([] if compiles else ["-B"]), "-m", "tests.checkers.kill_suite"]
@@ -322,14 +323,14 @@ def _run(
             process.communicate()
             return "timeout", f"not ended after {_WALL_S} s"
     shutil.rmtree(copy / "tmp", ignore_errors=True)
-    said = [json.loads(line) for line in printed.splitlines() if line.startswith(b"{")]
-    if not said:
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith(b"{")]
+    if not lines:
         return "import", _tail(copy / "output.txt")
-    if "killed" in said[-1]:
-        return said[-1]["killed"], said[-1]["why"]
+    if "killed" in lines[-1]:
+        return lines[-1]["killed"], lines[-1]["why"]
     if process.returncode < 0:
-        return "timeout", f"in {said[-1]['stage']}"
-    return said[-1]["stage"], _tail(copy / "output.txt")
+        return "timeout", f"in {lines[-1]['stage']}"
+    return lines[-1]["stage"], _tail(copy / "output.txt")
 
 
 def _tail(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Wrong products that somebody might well have written: each leaves out one rule of the protocol."""
+"""Plausible wrong products: each omits one rule of the protocol."""
 
 from __future__ import annotations
 
@@ -247,10 +247,10 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
 
 
 def named_mutants(root: Path) -> list[Mutant]:
-    """All of them, on the sources below `root`.
+    """Return all named mutants of the sources below `root`.
 
     Raises:
-        LookupError, TypeError: if an operation is not there exactly once: a changed product wants a changed mutant.
+        LookupError, TypeError: if an operation is not there exactly once: a changed product requires a changed mutant.
     """
     return [_named(root, name, *NAMED[name]) for name in NAMED]
 

@@ -1,9 +1,9 @@
-"""Operations in the product's sources, and changes of them: an operation is found by its function and by what it
-mentions, however the source is laid out.
+"""Operations in the product's sources, and changes of them.
 
-`call sync_tree`, `compare older kept`, `keyword closed_epoch`, `if missing None`, `return Lost source`, `assign whole`:
-a kind of syntax and names. A call's or a keyword's own name comes first; the others, constants but strings among them,
-are mentioned anywhere in it, for an `if` in its condition. `... in case Done` looks into that case alone.
+An operation is found by its function and its names, independently of the source's layout. Examples are `call
+sync_tree`, `compare older kept`, `keyword closed_epoch`, `if missing None`, `return Lost source`, `assign whole`: a
+kind of syntax and names. A call's or a keyword's own name comes first. The others, including constants but not strings,
+are mentioned anywhere in it, for an `if` in its condition. `... in case Done` searches that case alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Change:
 
 
 class Source:
-    """A module's text, and its tree."""
+    """A module's text and its tree."""
 
     def __init__(self, text: str) -> None:
         self._data = text.encode()
@@ -46,7 +46,7 @@ class Source:
         self.above = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     def place(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
-        """Where it begins and ends, in bytes."""
+        """Return its beginning and its end, in bytes."""
         if node.end_lineno is None or node.end_col_offset is None:
             raise AssertionError(ast.dump(node))
         return (
@@ -55,11 +55,11 @@ class Source:
         )
 
     def text(self, begin: int, end: int) -> str:
-        """What stands between two places."""
+        """Return the text between two places."""
         return self._data[begin:end].decode()
 
     def replaced(self, parts: Iterable[tuple[tuple[int, int], str]]) -> str:
-        """The module with other text at these places."""
+        """Return the module with other text at these places."""
         data = self._data
         for (begin, end), text in sorted(parts, reverse=True):
             data = data[:begin] + text.encode() + data[end:]
@@ -67,17 +67,17 @@ class Source:
 
 
 def changed(text: str, changes: Sequence[Change]) -> str:
-    """The module with all of these changes, each found in what it was.
+    """Return the module with all of these changes, each found in the original.
 
     Raises:
-        LookupError, TypeError: if an operation is not there exactly once, or can't be left out.
+        LookupError, TypeError: if an operation is not there exactly once, or cannot be left out.
     """
     source = Source(text)
     return source.replaced(_replacement(source, change) for change in changes)
 
 
 def operation(tree: ast.Module, function: str, wanted: str) -> ast.AST:
-    """The only operation in a function that is of this kind and mentions these names; of nested ones the innermost.
+    """Return the only operation in a function of this kind that mentions these names; of nested ones the innermost.
 
     Raises:
         LookupError, TypeError: if there is none, or more than one.
@@ -88,30 +88,32 @@ def operation(tree: ast.Module, function: str, wanted: str) -> ast.AST:
     if case:
         cases = [n for n in ast.walk(scope) if isinstance(n, ast.match_case) and case in mentioned(n.pattern)]
         scope = _only(cases, f"case {case}", function)
-    found = [node for node in ast.walk(scope) if isinstance(node, _KINDS[kind]) and _mentions(node, names)]
-    outer = {node for node in found for part in ast.walk(_subject(node)) if part is not node and part in found}
-    return _only([node for node in found if node not in outer], wanted, function)
+    operations = [node for node in ast.walk(scope) if isinstance(node, _KINDS[kind]) and _mentions(node, names)]
+    outer = {
+        node for node in operations for part in ast.walk(_subject(node)) if part is not node and part in operations
+    }
+    return _only([node for node in operations if node not in outer], wanted, function)
 
 
 def definition(tree: ast.Module, function: str) -> ast.FunctionDef:
-    """A function by its qualified name, without the `<locals>` of nested ones.
+    """Return a function by its qualified name, without the `<locals>` of nested ones.
 
     Raises:
         TypeError: if there is no such function.
     """
     body: list[ast.stmt] = tree.body
-    found: ast.stmt | None = None
+    definition_node: ast.stmt | None = None
     for name in function.split("."):
         named = (n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == name)
-        found = next(named, None)
-        body = found.body if isinstance(found, ast.FunctionDef | ast.ClassDef) else []
-    if not isinstance(found, ast.FunctionDef):
+        definition_node = next(named, None)
+        body = definition_node.body if isinstance(definition_node, ast.FunctionDef | ast.ClassDef) else []
+    if not isinstance(definition_node, ast.FunctionDef):
         raise TypeError(f"no function {function}")
-    return found
+    return definition_node
 
 
 def mentioned(node: ast.AST) -> dict[str, None]:
-    """Names, attributes, keywords and constants but strings in it, in their order, each once."""
+    """Return the names, attributes, keywords and constants but strings in it, in their order, each once."""
     return dict.fromkeys(_mentioned(node))
 
 
@@ -169,7 +171,7 @@ def _replacement(source: Source, change: Change) -> tuple[tuple[int, int], str]:
 
 
 def _without(source: Source, node: ast.keyword) -> tuple[int, int]:
-    """The place of an argument, with the comma that goes with it."""
+    """Return the place of an argument, with its comma."""
     call = source.above[node]
     if not isinstance(call, ast.Call):
         raise TypeError(ast.dump(call))

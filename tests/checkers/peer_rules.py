@@ -21,7 +21,7 @@ _RECORD_BYTES = 5
 
 
 class RefusedError(Exception):
-    """The program does not start, and never will until a person helps."""
+    """The program does not start, and never will without an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class Move:
 
 
 class Program(Protocol):
-    """An ingestion job after somebody's rules."""
+    """An ingestion job by another system's rules."""
 
     peer: ClassVar[str]
     rule: ClassVar[str]
 
     def run(self, fs: LocalFileSystem, end: int) -> None:
-        """One whole run: recovers what an earlier one left, then ingests up to `end`."""
+        """Run once: recover an earlier run's work, then ingest up to `end`."""
         ...
 
     def watermark(self, fs: LocalFileSystem) -> int | None:
-        """The first number not ingested yet; None if nothing is stored."""
+        """Return the first number not ingested yet; None if nothing is stored."""
         ...
 
 
@@ -72,10 +72,10 @@ class CommitSequences:
         return max((int(e.name) for e in fs.list_folder(STATE) if e.name.isdecimal()), default=None)
 
     def _enter(self, fs: LocalFileSystem) -> None:
-        """Before anything else."""
+        """Hook before everything else."""
 
     def _leave(self, fs: LocalFileSystem) -> None:
-        """After everything else."""
+        """Hook after everything else."""
 
     def _stage(self, fs: LocalFileSystem, low: int, end: int) -> list[Move]:
         moves = _two_files(low, end)
@@ -173,7 +173,7 @@ class StepByStep(CommitSequences):
 
 
 class OffsetsInNames:
-    """Sound without write-ahead: a file's name says which numbers are in it, so that doing it again is harmless."""
+    """Sound without write-ahead: a file's name has its numbers, so that a repetition is harmless."""
 
     peer: ClassVar[str] = "none"
     rule: ClassVar[str] = "the sound program that the others change one rule of"
@@ -213,7 +213,7 @@ class StateFileWindow(OffsetsInNames):
 
 
 class TaskCommitPublishes(CommitSequences):
-    """Everything is synced: what breaks is the rule alone. A rerun begins at the stored offset, under a new job id."""
+    """Everything is synced: only the rule itself breaks. A rerun begins at the stored offset, under a new job id."""
 
     peer = "Hadoop FileOutputCommitter v2"
     rule = "task commit renames into the destination; offsets are stored after job commit"
@@ -249,7 +249,7 @@ class JobCommitPublishes(TaskCommitPublishes):
 
 
 SOUND: tuple[Program, ...] = (CommitSequences(), OffsetsInNames())
-"""In these nothing may be found."""
+"""Programs in which nothing may be found."""
 
 PROGRAMS: tuple[Program, ...] = (
     StoreInPlace(),
@@ -264,13 +264,13 @@ PROGRAMS: tuple[Program, ...] = (
 
 
 def records_of(data: bytes) -> list[int] | None:
-    """The numbers in a published file; None if it is torn."""
+    """Return the numbers in a published file; None if it is truncated."""
     lines = data.decode().splitlines(keepends=True)
     return [int(line) for line in lines] if all(len(line) == _RECORD_BYTES for line in lines) else None
 
 
 def _two_files(low: int, end: int) -> list[Move]:
-    """Two work units with final names that no other run has, as Spark's part files."""
+    """Return two work units with final names that no other run has, as Spark's part files."""
     run, middle = uuid.uuid4().hex, (low + end) // 2
     return [
         Move(f"{run}-{part}", f"part-{part}-{run}", "".join(f"{n:04d}\n" for n in range(*bounds)))

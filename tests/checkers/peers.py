@@ -1,7 +1,7 @@
-"""The explorer's checker on the published rules of other systems: it must find what is wrong with them.
+"""The explorer's checker on the published rules of other systems: it must find their violations.
 
-A checker that finds nothing in the product says something only if it finds what is known to be broken. The programs are
-in `peer_rules`, with sound ones in which nothing may be found.
+A checker that finds nothing in the product is evidence only if it finds known faults. The programs are in `peer_rules`,
+with sound ones in which nothing may be found.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from tests.simulation.explore import Crash
 from tests.simulation.simulated_posix import SimulatedPosix
 
 _BEFORE, _END, _LATER = 2, 6, 8
-"""How many records there are in an undisturbed run, in the next one, which crashes, and when recovery begins."""
+"""Records after an undisturbed run, after the next one, which crashes, and at the beginning of recovery."""
 _BOUND, _SAMPLES = 8, 20
 _RECOVERIES = 3
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class PeerFinding(msgspec.Struct, frozen=True):
-    """What is wrong with a peer's rule. `violation` and `history` are empty if nothing was found.
+    """A violation of a peer's rule.
 
-    `history`: the operations of the run that crashed, the crash, and the recovery. `crash`: its place as the explorer
-    writes it. `states_tried`: distinct states that a crash may leave, up to the first that violates.
+    `violation` and `history` are empty if nothing was found. `history`: the operations of the run that crashed, the
+    crash, and the recovery. `crash`: its place as the explorer writes it. `states_tried`: distinct states that a crash
+    may leave, up to the first that violates.
     """
 
     peer: str
@@ -54,18 +55,18 @@ class PeerFinding(msgspec.Struct, frozen=True):
 
 
 def peers(seed: int = 1) -> list[PeerFinding]:
-    """Crashes each peer's program at every operation, in the states that a kill or a power loss may leave.
+    """Crash each peer's program at every operation, in the states that a kill or a power loss may leave.
 
     Args:
-        seed: chooses among the states after a power loss where there are too many.
+        seed: chooses among the states after a power loss if there are too many.
     """
     return [first_violation(program, seed) for program in PROGRAMS]
 
 
 def first_violation(program: Program, seed: int = 1) -> PeerFinding:
-    """The violation with the shortest history."""
+    """Return the violation with the shortest history."""
     seen: set[int] = set()
-    for crash, machine, made in _crashed_runs(program, random.Random(seed)):
+    for crash, machine, operations in _crashed_runs(program, random.Random(seed)):
         key = xxh3_64_intdigest(_RUN_ID.sub("#", repr([item[1:] for item in machine.files()])).encode())
         if key in seen:
             continue
@@ -73,37 +74,38 @@ def first_violation(program: Program, seed: int = 1) -> PeerFinding:
         wrong = _violation(program, machine)
         if wrong:
             what = "killed" if crash.state == 0 else "power lost"
-            history = (*made, f"{what} here", "recovered")
+            history = (*operations, f"{what} here", "recovered")
             return PeerFinding(program.peer, program.rule, wrong, history, str(crash), len(seen))
     return PeerFinding(program.peer, program.rule, "", (), "", len(seen))
 
 
 def _crashed_runs(program: Program, rng: random.Random) -> Iterator[tuple[Crash, SimulatedPosix, list[str]]]:
-    """What a crash before each mutating operation of the second run may leave, with the operations before it."""
+    """Yield the states after a crash before each mutating operation of the second run, with the operations before
+    it."""
     machine = SimulatedPosix()
     for folder in (ROOT, OUTPUT, STAGING, STORE, STATE):
         machine.mkdir(folder)
     program.run(LocalFileSystem(machine), _BEFORE)
     machine.syncfs("/")
     snapshots: list[SimulatedPosix] = []
-    made: list[str] = []
+    operations: list[str] = []
 
     def gate(operation: Operation) -> None:
         snapshots.append(machine.after_kill())
-        made.append(_shown(operation, machine))
+        operations.append(_shown(operation, machine))
 
     machine.gate = gate
     program.run(LocalFileSystem(machine), _END)
     machine.gate = None
     snapshots.append(machine.after_kill())
     for place, snapshot in enumerate(snapshots):
-        yield Crash(place, 0), snapshot.after_kill(), made[:place]
+        yield Crash(place, 0), snapshot.after_kill(), operations[:place]
         for state, survivor in enumerate(snapshot.after_power_loss(rng, _BOUND, _SAMPLES), 1):
-            yield Crash(place, state), survivor, made[:place]
+            yield Crash(place, state), survivor, operations[:place]
 
 
 def _violation(program: Program, machine: SimulatedPosix) -> str:
-    """What is wrong at the crash or after recovery: as the product is judged by `World.violation`."""
+    """Return the violation at the crash or after recovery, by the rules of `World.violation`."""
     fs = LocalFileSystem(machine)
     before = program.watermark(fs) or 0
     missing = set(range(before)) - set(_published(fs) or ())
@@ -127,18 +129,18 @@ def _violation(program: Program, machine: SimulatedPosix) -> str:
     twice = sorted(record for record, count in published.items() if count > 1)
     watermark = program.watermark(fs)
     if lost or twice:
-        found = [f"records {lost} are lost" if lost else "", f"records {twice} are published twice" if twice else ""]
-        return f"{' and '.join(filter(None, found))}; the watermark is {watermark}"
+        faults = [f"records {lost} are lost" if lost else "", f"records {twice} are published twice" if twice else ""]
+        return f"{' and '.join(filter(None, faults))}; the watermark is {watermark}"
     if watermark is None or watermark < before or watermark != _LATER:
         return f"the watermark is {watermark} after {before}, expected {_LATER}"
-    left = [
+    staged = [
         path for path, _ in machine.walk(ROOT) if path.startswith((f"{STAGING}/", f"{STORE}/")) or TEMPORARY in path
     ]
-    return f"left behind: {left}" if left else ""
+    return f"left behind: {staged}" if staged else ""
 
 
 def _published(fs: LocalFileSystem) -> Counter[int] | None:
-    """How often each record is in the output; None if a file is torn."""
+    """Return how often each record is in the output; None if a file is truncated."""
     counted: Counter[int] = Counter()
     for entry in fs.list_folder(OUTPUT):
         if entry.name.startswith(TEMPORARY):
@@ -151,8 +153,8 @@ def _published(fs: LocalFileSystem) -> Counter[int] | None:
 
 
 def _shown(operation: Operation, machine: SimulatedPosix) -> str:
-    """The operation with the path for a descriptor (an inode number, here), and no ids."""
+    """Return the operation with the path for a descriptor (an inode number, here), and without ids."""
     path = operation.path
     if path.startswith("<"):
-        path = next((known for known, inode in machine.walk("/") if f"<{inode}>" == path), path)
+        path = next((named_path for named_path, inode in machine.walk("/") if f"<{inode}>" == path), path)
     return f"{operation.kind} {_RUN_ID.sub('#', path).removeprefix(f'{ROOT}/')}"

@@ -1,12 +1,15 @@
-"""How long the checkers take to see a fault that somebody has made: faults are planted one at a time, and the same
-checkers run on each, from the same seed and with the same budget, until a history breaks.
+"""The time that the checkers take to see a planted fault.
 
-First it is measured which scenarios, programs and casts come to where each fault is, and whether it would make a
-difference there (`reach`): a fault's search begins with these, whatever fault it is. The sound product has to
-pass all that is played for that. Each fault has a process of its own, forked from one that has only imported the
-product; who has not found it gets more time once all others had theirs. What is found is played once more on the sound
-product: a history that breaks there, too, finds nothing. Where the checkers do not come to a fault, its tests are run
-instead, until one fails.
+Faults are planted one at a time, and the same checkers run on each, with the same seed and budget, until a history
+breaks.
+
+First it is measured which scenarios, programs and casts reach the place of each fault, and whether it would make a
+difference there (`reach`). A fault's search begins with these. The sound product must pass all histories of that
+measurement.
+
+Each fault has a process of its own, forked from one that has only imported the product. A search without a result gets
+more time once all others had theirs. A finding is played once more on the sound product: a history that breaks there,
+too, does not count. If the checkers do not reach a fault, its tests run instead, until one fails.
 """
 
 from __future__ import annotations
@@ -34,16 +37,16 @@ from tests.checkers.reach import NAMES, Reached, aimed, measured, play_again, ra
 BUDGET_S = 15.0
 """Processor time for one fault's first search; the second one has twice as much, and so on."""
 _HANGS_S = 60.0
-"""What takes longer than this for one history does not end."""
+"""A history beyond this time counts as endless."""
 _TESTS_HANG_S = 600.0
-"""Nor do the tests of a fault."""
+"""Time limit for the tests of a fault."""
 _fork = multiprocessing.get_context("fork")
 _Answer = TypeVar("_Answer")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What became of one search. Without a `violation` nothing was seen. `history` is empty where the checker itself
-    broke before it had one."""
+    """Result of one search. Without a `violation` nothing was seen. `history` is empty if the checker itself failed
+    before."""
 
     checker: str
     history: str
@@ -54,8 +57,10 @@ class Found(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """A fault to be looked for in so many seconds of processor time, with a seed: histories to be played once more, and
-    names of others; and what was tried for it before."""
+    """A fault to look for, with seconds of processor time and a seed.
+
+    It has histories to be played once more, names of others, and the count of earlier tries.
+    """
 
     fault: Planted
     again: Sequence[tuple[str, str]]
@@ -83,20 +88,20 @@ def planted(
     say: Callable[[str], None] = lambda text: None,
     names: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Plants faults and lets the checkers look for each.
+    """Plant faults and let the checkers look for each.
 
     Args:
-        seconds: wall time for all; what is not found by then is not found.
-        seed: what the checkers choose.
-        processes: how many faults at a time.
+        seconds: wall time for all; later searches count as not found.
+        seed: the checkers' choices.
+        processes: the number of faults at a time.
         only: those whose name or class contains one of these texts, separated by commas.
-        budget_s: processor time for each, before it is the next one's turn.
-        say: told what became of each, a line each.
-        names: the checkers and what each is to choose from; all by default.
+        budget_s: processor time for each turn.
+        say: receives each result, a line each.
+        names: the checkers and the names each may choose; all by default.
 
     Returns:
         plain values: `planted`, `found`, `seconds_to_find` and `by` (checker, history and violation) by fault,
-        `not_found`, `sound` (what the unplanted product has passed as reach was measured), `seconds`, `seed`.
+            `not_found`, `sound` (what the unplanted product has passed as reach was measured), `seconds`, `seed`.
 
     Raises:
         ConfigurationError: if the sound product does not pass, or no fault is meant.
@@ -112,41 +117,41 @@ def planted(
     say(f"sound: {sound['attempts']} histories passed in {sound['seconds']} s, in which reach was measured")
     waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in by_checkers)
     waiting.extend(_Aim(f, (), (), seed, budget_s) for f in chosen if f.tests)
-    results = _looked_for(waiting, began + seconds, processes, say)
+    results = _searched(waiting, began + seconds, processes, say)
     return _summed(chosen, results, sound, time.monotonic() - began, seed)
 
 
 def reach_of(
     faults: Sequence[Planted], seed: int, processes: int, names: Sequence[tuple[str, str]] = ()
 ) -> list[Reached]:
-    """What each (checker, name) comes to, of all there are or of these.
+    """Return the faults that each (checker, name) reaches, of all or of these.
 
     Raises:
-        ConfigurationError: if a history breaks the sound product, or a fault can't be planted.
+        ConfigurationError: if a history breaks the sound product, or a fault cannot be planted.
     """
     chosen = names or [(checker, name) for checker, group in NAMES.items() for name in group]
     edits = {fault.name: fault.edits for fault in faults}
 
     def work(share: int, answers: Connection) -> None:
-        found = list(measured(edits, chosen[share::processes], seed))
-        answers.send_bytes(msgspec.msgpack.encode(found))
+        all_reached = list(measured(edits, chosen[share::processes], seed))
+        answers.send_bytes(msgspec.msgpack.encode(all_reached))
 
     children = [_forked(partial(work, share)) for share in range(processes)]
-    found: list[Reached] = []
+    all_reached: list[Reached] = []
     for child in children:
-        found += _answer(child, list[Reached], "measuring reach")
-    for one in found:
+        all_reached += _answer(child, list[Reached], "measuring reach")
+    for one in all_reached:
         if one.wrong is not None:
             raise ConfigurationError(
                 "the product fails without any planted fault",
-                found=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
-                todo="mend it first: a fault is found by what the sound product passes",
+                all_reached=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
+                todo="repair it first: faults are found by checks that the sound product passes",
             )
-    return found
+    return all_reached
 
 
-def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
-    """What became of each fault. Who has not found one waits for another turn, and then has more time."""
+def _searched(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
+    """Yield each fault's result. An unsuccessful search waits for another turn, and then has more time."""
     results: dict[str, Found] = {}
     searches: dict[Connection, tuple[_Aim, _Child]] = {}
     while (waiting or searches) and time.monotonic() < until:
@@ -157,12 +162,12 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
         ready = wait([*searches], timeout=max(0.0, until - time.monotonic()))
         for answers in [answers for answers in searches if answers in ready]:
             aim, child = searches.pop(answers)
-            found = _confirmed(_answer(child, Found, aim.fault.name))
-            results[aim.fault.name] = found
-            say(_told(aim.fault, found))
-            if not found.violation and not aim.fault.tests:
+            finding = _confirmed(_answer(child, Found, aim.fault.name))
+            results[aim.fault.name] = finding
+            say(_summary(aim.fault, finding))
+            if not finding.violation and not aim.fault.tests:
                 again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
-                waiting.append(replace(again, attempts=found.attempts, seconds=found.seconds))
+                waiting.append(replace(again, attempts=finding.attempts, seconds=finding.seconds))
     for _, child in searches.values():
         _end(child)
     return results
@@ -175,16 +180,16 @@ def _summed(
     return {
         "planted": len(chosen),
         "found": len(seen),
-        "seconds_to_find": {fault.name: found.seconds for fault, found in seen.items()},
+        "seconds_to_find": {fault.name: finding.seconds for fault, finding in seen.items()},
         "by": {
             fault.name: {
                 "class": fault.kind.value,
-                "checker": found.checker,
-                "history": found.history,
-                "attempts": found.attempts,
-                "violation": found.violation.strip().splitlines()[-1][:300],
+                "checker": finding.checker,
+                "history": finding.history,
+                "attempts": finding.attempts,
+                "violation": finding.violation.strip().splitlines()[-1][:300],
             }
-            for fault, found in seen.items()
+            for fault, finding in seen.items()
         },
         "not_found": {
             fault.name: results[fault.name].attempts if fault.name in results else 0
@@ -197,7 +202,7 @@ def _summed(
     }
 
 
-def _told(fault: Planted, found: Found) -> str:
+def _summary(fault: Planted, found: Found) -> str:
     if not found.violation:
         return f"{fault.kind.value} {fault.name}: not found in {found.attempts} histories, {found.seconds:.1f} s"
     separator = " " if found.checker == "tests" else " --replay "
@@ -206,7 +211,7 @@ def _told(fault: Planted, found: Found) -> str:
 
 
 def _forked(work: Callable[[Connection], object], *, has_children: bool = False) -> _Child:
-    """Start a process. One that has children of its own, as tests have, does not end with this one by itself."""
+    """Start a process. If it has children of its own, as tests have, it does not end with this one by itself."""
     answers, theirs = _fork.Pipe(duplex=False)
     process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=not has_children)
     process.start()
@@ -222,12 +227,12 @@ def _run_and_exit(work: Callable[[Connection], object], answers: Connection) -> 
 def _search(aim: _Aim, answers: Connection) -> None:
     began, tried, last = time.monotonic(), aim.attempts, ("", "")
 
-    def found(checker: str, history: str, wrong: str) -> None:
+    def answer(checker: str, history: str, wrong: str) -> None:
         seconds = round(aim.seconds + time.monotonic() - began, 2)
         answers.send_bytes(msgspec.msgpack.encode(Found(checker, history, wrong, tried, seconds)))
 
     def hangs(number: int, frame: object) -> None:
-        found(last[0] or "explore", "", f"does not end; the one before it was {last[1]}")
+        answer(last[0] or "explore", "", f"does not end; the one before it was {last[1]}")
         os._exit(0)
 
     signal.signal(signal.SIGALRM, hangs)
@@ -235,23 +240,23 @@ def _search(aim: _Aim, answers: Connection) -> None:
     if aim.fault.tests:
         signal.setitimer(signal.ITIMER_REAL, _TESTS_HANG_S)
         test, wrong, tried = first_failure(aim.fault.tests)
-        return found("tests" if wrong else "", test, wrong)
+        return answer("tests" if wrong else "", test, wrong)
     signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
     for checker, history, wrong in aimed(aim.again, aim.names, aim.seed):
         signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
         tried, last = tried + 1, (checker, history)
         if wrong:
-            return found(checker, history, wrong)
+            return answer(checker, history, wrong)
         if time.process_time() > aim.budget_s:
             break
-    return found("", "", "")
+    return answer("", "", "")
 
 
 def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:
-    """What a process answers.
+    """Return a process's answer.
 
     Raises:
-        ConfigurationError: if it died without an answer, as it does where a fault can't be planted.
+        ConfigurationError: if it died without an answer, such as for a fault that cannot be planted.
     """
     try:
         return msgspec.msgpack.decode(child.answers.recv_bytes(), type=kind)
@@ -259,7 +264,7 @@ def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:
         raise ConfigurationError(
             "the search for a planted fault died",
             fault=what,
-            todo="what it wrote to stderr says why; a fault that can't be planted has to follow the product",
+            todo="its stderr has the reason; adapt a fault that cannot be planted to the product",
         ) from None
     finally:
         _end(child)
@@ -272,14 +277,14 @@ def _end(child: _Child) -> None:
 
 
 def _wrong_again(found: Found) -> str:
-    """What is wrong with the sound product after the same history, or by the same test."""
+    """Return the violation of the sound product after the same history, or by the same test."""
     if found.checker == "tests":
         return first_failure([found.history])[1]
     return play_again(found.checker, found.history)
 
 
 def _confirmed(found: Found) -> Found:
-    """The same, or nothing if the sound product breaks on that history, too."""
+    """Return the finding, or nothing if the sound product breaks on that history, too."""
     if not found.violation or not found.history:
         return found
     again = _forked(lambda answers: answers.send(_wrong_again(found)), has_children=found.checker == "tests")

@@ -1,4 +1,4 @@
-"""The result of planting faults, as a page: which check notices each, and how fast."""
+"""The result of planting faults, as a page: the check that notices each, and its time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ROW = re.compile(r"^\| [^|]+ \| ([^|]+) \| ", re.MULTILINE)
 
 
 def planted_table(result: dict[str, Any], before: str = "") -> str:
-    """Return a page of a result of `planted`, a row a fault; `before`: the page of earlier ones, for other faults."""
+    """Return a page of a result of `planted`, a row for each fault; `before`: the page of earlier results, for other
+    faults."""
     rows = {match[1]: line for line in before.splitlines() if (match := _ROW.match(line))}
     kinds = {fault.name: fault for fault in PLANTED}
     for name in (*result["by"], *result["not_found"]):
@@ -27,7 +28,9 @@ def planted_table(result: dict[str, Any], before: str = "") -> str:
         shown = "" if seconds is None else f"{seconds:.1f}"
         rows[name] = f"| {kinds[name].kind.value} | {name} | {kinds[name].what} | {by} | {shown} |"
     tried = [name for name in kinds if name in rows]
-    found = sum("| nothing |" not in rows[name] for name in tried)
+    noticed = sum("| nothing |" not in rows[name] for name in tried)
     head = ["| class | fault | what is wrong | noticed by | s |", "| --- | --- | --- | --- | ---: |"]
-    count = f"{found} of {len(tried)} faults noticed; {len(kinds) - len(tried)} more are planted that have no row here."
+    count = (
+        f"{noticed} of {len(tried)} faults noticed; {len(kinds) - len(tried)} more are planted that have no row here."
+    )
     return "\n".join([_HEAD, count, "", *head, *(rows[name] for name in tried), ""])

@@ -1,7 +1,7 @@
-"""Runs tests in this process until one notices a planted fault.
+"""Tests in this process until one notices a planted fault.
 
-For faults in code that explorer, interleaver and fault injector do not come to, as sinks with targets of their own, the
-audit, and the lock of a job.
+They are for code that explorer, interleaver and fault injector do not reach, such as sinks with targets of their own,
+the audit, and the lock of a job.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _OWN = (
     *("-x", "-q", "-m", "not slow and not long", "-o", "faulthandler_timeout=0"),
     *("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
 )
-"""A process that was forked has no thread of the fault handler to end."""
+"""A forked process has no thread of the fault handler to end."""
 
 
 class _First:
-    """The first test that fails, and why; how many have run."""
+    """The first failing test and its error; the number of tests that ran."""
 
     def __init__(self) -> None:
         self.id, self.why, self.ran = "", "", 0
 
     def pytest_configure(self) -> None:
-        """Keep no examples: what breaks a planted fault says nothing of the sound product."""
+        """Store no examples: an example that breaks a planted fault is no evidence about the sound product."""
         import hypothesis
 
         now = hypothesis.settings.get_profile(hypothesis.settings.get_current_profile_name())
@@ -48,12 +48,12 @@ class _First:
 
 
 def first_failure(tests: Sequence[str]) -> tuple[str, str, int]:
-    """Return the id of the first test that fails, why, and how many have run; without an id if none fails."""
-    found = _First()
+    """Return the id of the first failing test, its error, and how many have run; without an id if none fails."""
+    first = _First()
     logging.disable(logging.NOTSET)
     os.chdir(ROOT)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        code = pytest.main([*_OWN, *tests], plugins=[found])
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not found.id:
-        return tests[0], f"pytest ends with {code!r}", found.ran
-    return found.id, found.why, found.ran
+        code = pytest.main([*_OWN, *tests], plugins=[first])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not first.id:
+        return tests[0], f"pytest ends with {code!r}", first.ran
+    return first.id, first.why, first.ran

@@ -1,7 +1,7 @@
-"""Plants a fault in the running product: a function gets other code, wherever it is already known.
+"""Planting of a fault in the running product: a function gets other code in every place that references it.
 
-A fault names a module, a function in it, and what stands there and what stands there instead, as syntax: however the
-source is laid out, the old has to be there exactly once, and else the plant fails.
+A fault names a module, a function in it, the original code and its replacement, as syntax. Independently of the
+source's layout, the original must be there exactly once; otherwise planting fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOUCHES, _VALUE = "__touches__", "__value__"
 class Edit:
     """In `function` (a qualified name) of `module` (below distcommit): statements, or one expression, for others.
 
-    Without `new` statements are left out.
+    Without `new` the statements are left out.
     """
 
     module: str
@@ -35,10 +35,10 @@ class Edit:
 
 
 def plant(edits: Sequence[Edit]) -> None:
-    """Changes the functions, for as long as this process lives.
+    """Change the functions, for the life of this process.
 
     Raises:
-        LookupError, TypeError: if what is to be replaced is not there, or more than once: the product has changed.
+        LookupError, TypeError: if the original code is missing, or there more than once: the product has changed.
     """
     for name in {edit.module: None for edit in edits}:
         module, tree = _module(name)
@@ -49,19 +49,20 @@ def plant(edits: Sequence[Edit]) -> None:
 
 
 class Touches(Protocol):
-    """Is told what the product comes to."""
+    """Receives the places that the product reaches."""
 
     def came(self, name: str) -> None:
-        """Somebody comes to where an edit of that name is."""
+        """Record that the place of an edit of that name is reached."""
 
     def differs(self, name: str) -> None:
-        """The edit would make a difference there, as far as can be seen at once: what stands there fails, or what would
-        stand there has another value."""
+        """Record that the edit would make an immediate difference: the original fails, or the replacement has
+        another value."""
 
 
 def touch(edits: Mapping[str, Sequence[Edit]], touches: Touches) -> None:
-    """Lets the functions tell, for as long as this process lives, when they come to where an edit is. Otherwise they do
-    as before; what has to stand instead of expressions is looked at, and must change nothing.
+    """Make the functions report when they reach an edit, for the life of this process.
+
+    Otherwise they are unchanged; replacing expressions are evaluated, and must have no effect.
 
     Raises:
         LookupError, TypeError: as `plant`.
@@ -77,7 +78,7 @@ def touch(edits: Mapping[str, Sequence[Edit]], touches: Touches) -> None:
 
 
 def _value(touches: Touches, name: str, is_there: object, other: Callable[[], object]) -> object:
-    """What is there, once it was compared with what would be."""
+    """Return the original value, after comparing it with the replacement's."""
     try:
         instead = other()
         same = not (is_there or instead) or bool(is_there == instead)
@@ -112,23 +113,23 @@ def _change(function: ast.FunctionDef, edit: Edit) -> None:
 
 
 def _there(function: ast.FunctionDef, edit: Edit) -> ast.AST:
-    """The expression, or the first of the statements, that the edit is about.
+    """Return the expression, or the first of the statements, of an edit.
 
     Raises:
         LookupError: if it is not there exactly once.
     """
-    found: list[ast.AST] = []
+    places: list[ast.AST] = []
     if (pair := _expressions(edit)) is not None:
         wanted = ast.dump(pair[0])
-        found += [node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.dump(node) == wanted]
+        places += [node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.dump(node) == wanted]
     else:
         old = [ast.dump(statement) for statement in _parsed(edit.old)]
         for body in _bodies(function):
             shown = [ast.dump(statement) for statement in body]
-            found += [body[place] for place in range(len(body)) if shown[place : place + len(old)] == old]
-    if len(found) != 1:
-        raise LookupError(f"found {len(found)} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
-    return found[0]
+            places += [body[place] for place in range(len(body)) if shown[place : place + len(old)] == old]
+    if len(places) != 1:
+        raise LookupError(f"found {len(places)} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
+    return places[0]
 
 
 def _parsed(text: str) -> list[ast.stmt]:
@@ -136,7 +137,7 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _expressions(edit: Edit) -> tuple[ast.expr, ast.expr] | None:
-    """The old and the new expression, if that is what the edit exchanges."""
+    """Return the old and the new expression, if the edit exchanges expressions."""
     parts = [part[0].value for part in map(_parsed, (edit.old, edit.new)) if part and isinstance(part[0], ast.Expr)]
     alone = len(_parsed(edit.old)) == len(_parsed(edit.new)) == 1
     return (parts[0], parts[1]) if alone and len(parts) == 2 else None
@@ -148,7 +149,7 @@ def _bodies(function: ast.FunctionDef) -> list[list[ast.stmt]]:
 
 
 class _Exchange(ast.NodeTransformer):
-    """Puts one expression in the place of another."""
+    """Replaces one expression by another."""
 
     def __init__(self, old: ast.AST, new: ast.expr) -> None:
         self._old, self._new = old, new
@@ -158,7 +159,7 @@ class _Exchange(ast.NodeTransformer):
 
 
 class _Touching(ast.NodeTransformer):
-    """Puts calls of `Touches` around what edits are about."""
+    """Puts calls of `Touches` around the code of edits."""
 
     def __init__(self, tree: ast.Module, edits: Sequence[tuple[str, Edit]]) -> None:
         self._named: dict[ast.AST, list[tuple[str, Edit]]] = {}
@@ -173,9 +174,9 @@ class _Touching(ast.NodeTransformer):
                 looks = ast.parse(f"({came}, {_VALUE}({name!r}, THERE, lambda: ({edit.new})))[1]", mode="eval")
                 there = _Exchange(_named(looks, "THERE"), there).visit(looks.body)
             else:
-                told = ast.parse(f"{came}\ntry:\n    pass\nexcept BaseException:\n    {differs}\n    raise").body
-                told[1].body = there if isinstance(there, list) else [there]  # type: ignore[attr-defined]
-                there = told
+                reporting = ast.parse(f"{came}\ntry:\n    pass\nexcept BaseException:\n    {differs}\n    raise").body
+                reporting[1].body = there if isinstance(there, list) else [there]  # type: ignore[attr-defined]
+                there = reporting
         return there
 
 
@@ -184,23 +185,23 @@ def _named(tree: ast.AST, name: str) -> ast.AST:
 
 
 def _codes(code: CodeType) -> dict[str, CodeType]:
-    """All functions' code in it by qualified name."""
-    found: dict[str, CodeType] = {}
+    """Return the code of all functions in it by qualified name."""
+    codes: dict[str, CodeType] = {}
     for part in code.co_consts:
         if isinstance(part, CodeType):
-            found |= {part.co_qualname: part, **_codes(part)}
-    return found
+            codes |= {part.co_qualname: part, **_codes(part)}
+    return codes
 
 
 def _function(module: object, name: str) -> FunctionType:
-    found = module
+    value = module
     for part in name.split("."):
-        found = inspect.getattr_static(found, part)
-    if isinstance(found, classmethod | staticmethod):
-        found = found.__func__
-    if isinstance(found, property):
-        found = found.fget
-    function = inspect.unwrap(found) if callable(found) else found
+        value = inspect.getattr_static(value, part)
+    if isinstance(value, classmethod | staticmethod):
+        value = value.__func__
+    if isinstance(value, property):
+        value = value.fget
+    function = inspect.unwrap(value) if callable(value) else value
     if not isinstance(function, FunctionType):
-        raise TypeError(f"{name} is no function")
+        raise TypeError(f"{name} is not a function")
     return function

@@ -1,7 +1,7 @@
-"""Which unit tests come to which lines of the product, and which of them are the quickest.
+"""The unit tests that reach given lines of the product, and the quickest of them.
 
-Measured once, on the sound product. A mutant is then tried on the tests that come to its changed lines before all
-others: most of them are noticed in the first of these, and the order of tests decides nothing but the time it takes.
+They are measured once, on the sound product. A mutant is first tried on the tests that reach its changed lines. Most
+mutants are noticed by the first of these, and the order of tests affects nothing but the time.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Reached(msgspec.Struct, frozen=True):
     tests: Mapping[str, Mapping[int, Sequence[str]]]
 
     def first(self, mutant: Mutant, originals: Mapping[str, str]) -> list[str]:
-        """The tests to try a mutant on first, quickest first. `originals`: its modules as they were."""
-        found: dict[str, int] = {}
+        """Return the tests to try a mutant on first, quickest first. `originals`: its modules before the change."""
+        seconds: dict[str, int] = {}
         for path, source in mutant.sources.items():
-            known = self.tests.get(path, {})
+            tests_of_file = self.tests.get(path, {})
             for line in changed_lines(originals[path], source):
-                for place, test in enumerate(known.get(line, ())):
-                    found[test] = min(place, found.get(test, place))
-        return sorted(found, key=lambda test: found[test])[:_OF_A_MUTANT]
+                for place, test in enumerate(tests_of_file.get(line, ())):
+                    seconds[test] = min(place, seconds.get(test, place))
+        return sorted(seconds, key=lambda test: seconds[test])[:_OF_A_MUTANT]
 
 
 class Recorder:
-    """A plugin of pytest that notes which test comes to which line of the modules that are mutated."""
+    """A pytest plugin that records which test reaches which line of the mutated modules."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._took = root, dict[str, float]()
@@ -50,7 +50,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Starts with the first test; what is imported before belongs to none."""
+        """Start with the first test; earlier imports belong to none."""
         if not self._took:
             self._coverage.start()
         self._coverage.switch_context(item.nodeid)
@@ -60,7 +60,7 @@ class Recorder:
         return result
 
     def reached(self) -> Reached:
-        """What was noted."""
+        """Return the recorded lines."""
         self._coverage.stop()
         data, tests = self._coverage.get_data(), {}
         for path in data.measured_files():
@@ -73,8 +73,11 @@ class Recorder:
 
 
 def changed_lines(before: str, after: str) -> set[int]:
-    """Lines of `before` that another one stands for in `after`, or that are gone, with all lines of the innermost
-    simple statements or heads of compound ones that they belong to; of what is put in, the lines around it."""
+    """Return the lines of `before` that `after` changes or removes.
+
+    They come with all lines of the innermost simple statements, or heads of compound ones, that they belong to. For
+    insertions the lines around them are returned.
+    """
     matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
     changed = set[int]()
     for kind, begin, end, _, _ in matcher.get_opcodes():

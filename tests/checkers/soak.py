@@ -1,6 +1,6 @@
-"""The main job, over and over on a real Spark, killed or frozen from outside, audited after each.
+"""The main job on a real Spark, killed or frozen from outside repeatedly, and audited after each.
 
-When is chosen at random: any time after the run's fence, more often while sequences are pending.
+The time is random: any time after the run's fence, more often while sequences are pending.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _IN_COMMIT = 0.6
 
 
 class SoakResult(msgspec.Struct):
-    """What a soak did and found. `kills` and `freezes` are signals that reached a process; `missing` and `duplicates`
-    are records, by deep audits; `violations` tells of anything else that must not be.
+    """Result of a soak.
 
-    `struck_in_commit` counts what happened while sequences were pending, `ended` the runs' exit codes.
+    `kills` and `freezes` are signals that reached a process. `missing` and `duplicates` are records, by deep audits.
+    `violations` lists all other faults. `struck_in_commit` counts strikes while sequences were pending, `ended` the
+    runs' exit codes.
     """
 
     kills: int = 0
@@ -65,10 +66,10 @@ class SoakResult(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What is done to a run: to whom, and whether it is killed, or stopped and woken. A server is started again.
+    """One disturbance of a run: its target, and whether it is killed, or stopped and woken. A server is started again.
 
-    A run that was stopped as a whole is woken when the next one has begun; so is a Python worker, whose driver is
-    killed meanwhile: it goes on with a task of a run that is over.
+    A run that was stopped as a whole is woken when the next one has begun. A stopped Python worker is woken after its
+    driver was killed: it continues a task of a run that is over.
     """
 
     role: Role | Server
@@ -76,7 +77,7 @@ class Strike:
 
 
 _PASSING = [Strike("executor", False), Strike("worker", False), Strike("jvm", True), Strike("executor", True)]
-"""What a run survives."""
+"""Strikes that a run survives."""
 _ENDING = [
     Strike("driver", False),
     Strike("jvm", False),
@@ -84,42 +85,42 @@ _ENDING = [
     Strike("all", True),
     Strike("worker", True),
 ]
-"""What ends it, or leaves it to wake beside the next one."""
+"""Strikes that end a run, or let it wake beside the next one."""
 
 
 class Place:
-    """Where the job is soaked: Spark's `local-cluster`, an embedded broker, and the disk of this machine."""
+    """Place of a soak: Spark's `local-cluster`, an embedded broker, and the disk of this machine."""
 
     passing: Sequence[Strike] = _PASSING
 
     def open_job(self, folder: Path) -> AbstractContextManager[KafkaJob]:
-        """The job, with whatever it needs, for as long as the block lasts."""
+        """Yield the job, with everything it needs, for the duration of the block."""
         return kafka_job(folder, _TOPICS, **_SECTIONS)
 
     def others(self) -> list[int]:
-        """Processes that work for runs and are not of their sessions."""
+        """Return processes that work for runs outside of their sessions."""
         return []
 
     def restart(self, server: Server, rng: random.Random) -> None:
-        """Kills a server and starts it again. Only for those that `passing` names."""
+        """Kill a server and start it again. Only for those that `passing` names."""
         raise NotImplementedError(server)
 
     def wait_until_idle(self) -> None:
-        """Returns when nobody works for a run that is over."""
+        """Wait until no process works for a run that is over."""
 
 
 def soak(
     strikes: int, seed: int, folder: Path, say: Callable[[str], None], *, at: Place | None = None, rounds: int = 0
 ) -> SoakResult:
-    """Strikes the main job that many times.
+    """Strike the main job that many times.
 
     Args:
-        strikes: how many kills and freezes in all.
-        seed: chooses whom, when and how.
+        strikes: the number of kills and freezes in all.
+        seed: chooses target, time and kind.
         folder: for the job and its output.
-        say: told what happens, a line each.
-        at: where the job runs; by default on this machine.
-        rounds: how many runs are struck, instead of `strikes`.
+        say: receives each event, a line each.
+        at: the place of the job; by default this machine.
+        rounds: the number of struck runs, instead of `strikes`.
     """
     result, rng, began_s, at = SoakResult(seed=seed), random.Random(seed), time.monotonic(), at or Place()
     with at.open_job(folder) as job:
@@ -128,8 +129,8 @@ def soak(
         while result.rounds < rounds if rounds else result.kills + result.freezes < strikes:
             result.rounds += 1
             job.produce(rng.randint(1, 4), days=2)
-            left = _PER_ROUND if rounds else min(_PER_ROUND, strikes - result.kills - result.freezes)
-            done = _round(job, at, usual_s, left, rng, result)
+            remaining = _PER_ROUND if rounds else min(_PER_ROUND, strikes - result.kills - result.freezes)
+            done = _round(job, at, usual_s, remaining, rng, result)
             say(f"round {result.rounds}, {time.monotonic() - began_s:.0f} s: {', '.join(done) or 'ended by itself'}")
             at.wait_until_idle()
             _look(job, result, whole=False)
@@ -141,7 +142,7 @@ def soak(
 
 
 def _round(job: KafkaJob, at: Place, usual_s: float, at_most: int, rng: random.Random, result: SoakResult) -> list[str]:
-    """Starts a run and strikes it, once or more often; returns what was done, and when after the fence."""
+    """Start a run and strike it, once or more often; return the strikes, with their times after the fence."""
     watcher, done, disturbed = _watch(job), list[str](), False
     with job.start() as run:
         while not watcher.run_has_begun() and not run.has_ended:
@@ -181,19 +182,19 @@ def _round(job: KafkaJob, at: Place, usual_s: float, at_most: int, rng: random.R
 
 
 def _wait_for_commit(run: RunProcess, watcher: CommitWatcher) -> None:
-    """Until something is sealed and not closed; returns at once if it is, and when the run has ended."""
+    """Wait until a dataset is sealed and not closed, or the run has ended."""
     while not run.has_ended and not _pending(watcher):
         time.sleep(0.002)
 
 
 def _pending(watcher: CommitWatcher) -> list[DatasetState]:
-    with contextlib.suppress(DistcommitError, OSError):  # a look from outside may meet a log that is being cut
+    with contextlib.suppress(DistcommitError, OSError):  # an outside reader may meet a log that is being truncated
         return watcher.pending()
     return []
 
 
 def _strike(run: RunProcess, at: Place, what: Strike, rng: random.Random, result: SoakResult) -> bool:
-    """Whether the signal reached anybody."""
+    """Send the signal, and return whether it reached a process."""
     match what.role:
         case "name-node" | "broker" | "spark-worker":
             at.restart(what.role, rng)
@@ -223,7 +224,7 @@ def _thaw(run: RunProcess, at: Place) -> None:
 
 
 def _next_run_beside(job: KafkaJob, at: Place, frozen: RunProcess, rng: random.Random, result: SoakResult) -> None:
-    """The frozen run's lease runs out, the next run begins, and the frozen one wakes beside it or after it."""
+    """Start the next run after the frozen run's lease has expired; the frozen one wakes beside it or after it."""
     deadline_s = time.monotonic() + _END_S
     watcher = _watch(job)
     while time.monotonic() < deadline_s:
@@ -242,7 +243,7 @@ def _next_run_beside(job: KafkaJob, at: Place, frozen: RunProcess, rng: random.R
 
 
 def _whole_run(job: KafkaJob, result: SoakResult) -> float:
-    """A run that nothing disturbs, after which everything is exact; returns its seconds from fence to end."""
+    """Run undisturbed, require that everything is exact, and return the seconds from fence to end."""
     watcher = _watch(job)
     with job.start() as run:
         while not watcher.run_has_begun() and not run.has_ended:
@@ -257,7 +258,7 @@ def _whole_run(job: KafkaJob, result: SoakResult) -> float:
 
 
 def _look(job: KafkaJob, result: SoakResult, *, whole: bool) -> None:
-    """A deep audit. After a strike sequences may be pending; after a whole run nothing may be missing."""
+    """Audit deeply. After a strike sequences may be pending; after a whole run nothing may be missing."""
     audit = job.audit(deep=True)
     result.duplicates += audit.duplicates
     result.records_produced, result.records_published = job.produced, audit.records + audit.rejected_records

@@ -18,7 +18,7 @@ import distcommit
 
 _PRODUCT = Path(distcommit.__file__).parent
 _LEFT_OUT = ("testing", "app/demo")
-"""Packages that are not counted as product: what users test with, and the demonstration."""
+"""Packages that do not count as product: test helpers for users, and the demonstration."""
 SMALL = 40
 """A module with fewer lines counts as small."""
 
@@ -31,7 +31,10 @@ class Longest(msgspec.Struct, frozen=True):
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """What was counted. `lines` and `modules` are by package, without the demonstration and `distcommit.testing`."""
+    """Structure counts.
+
+    `lines` and `modules` are by package, without the demonstration and `distcommit.testing`.
+    """
 
     lines: dict[str, int]
     modules: dict[str, int]
@@ -90,8 +93,8 @@ def _name(path: Path) -> str:
 
 
 def _siblings(folder: Path) -> Longest:
-    found = [each for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
-    return Longest(_name(folder), sum(1 for each in found if not each.name.startswith("__")))
+    siblings = [each for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
+    return Longest(_name(folder), sum(1 for each in siblings if not each.name.startswith("__")))
 
 
 def _definitions(path: Path, source: str) -> Iterator[tuple[bool, Longest]]:
@@ -113,7 +116,7 @@ converters: [{{type: json, fields: {{number: int64}}}}]
 paths: {{store: {folder}/store, staging: {folder}/staging, output: {folder}/out}}
 spark: {{conf: {{spark.python.worker.reuse: 'false'}}}}
 """
-"""Workers end after their task: one that is killed with its daemon would not report what it executed."""
+"""Settings that let workers end after their task: a worker killed with its daemon would not report what it executed."""
 
 
 def executed() -> Executed:

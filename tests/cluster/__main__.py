@@ -1,5 +1,8 @@
-"""`python -m tests.cluster main-job|flow|sinks|soak|readers`: jobs on real servers (Kafka, HDFS, a Spark cluster),
-killed and audited; `readers`: readers beside runs of a job on this machine's disk."""
+"""`python -m tests.cluster main-job|flow|sinks|soak|readers`: kill and audit jobs on real servers (Kafka, HDFS, a Spark
+cluster).
+
+`readers` reads beside runs of a job on this machine's disk.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @app.callback()
 def main() -> None:
-    """Servers are started here, on loopback, with their folders below TMPDIR. Exits 1 if anything is not exact."""
+    """Run jobs on real servers; exit with 1 if any result is not exact.
+
+    The servers run on loopback, with their folders below TMPDIR.
+    """
     logging.disable(logging.CRITICAL)
 
 
@@ -38,7 +44,7 @@ def main_job_command(
     buckets: Annotated[int, typer.Option(min=1, help="Buckets of the store.")] = 64,
     as_json: AsJson = False,
 ) -> None:
-    """Runs the main job at size: its driver is killed once, then a worker of the cluster; then it is audited."""
+    """Run the main job at size, kill its driver and a worker, and audit."""
     size = Size(topics, partitions, records, value_bytes, buckets)
     with tempfile.TemporaryDirectory(prefix="main-job-") as folder:
         result = main_job(size, Path(folder), _say)
@@ -52,7 +58,7 @@ def flow_command(
     records: Annotated[int, typer.Option(min=8, help="Records in all, about.")] = 100_000,
     as_json: AsJson = False,
 ) -> None:
-    """Runs a flow by a schema registry to a fork, killed twice, audited, mended and reprocessed."""
+    """Run a flow by a registry to a fork: kill, audit, repair, reprocess."""
     with tempfile.TemporaryDirectory(prefix="flow-") as folder:
         result = run_flow(topics, records, Path(folder), _say)
     if as_json:
@@ -78,7 +84,7 @@ def sinks_command(
     targets: Annotated[str, typer.Option(help="Names of targets with commas between; all if empty.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Runs a job to each target, killed at random moments, then to the end; counts what is visible at the target."""
+    """Run a job to each target, killed at random moments, then count."""
     only = [name for name in targets.split(",") if name]
     with tempfile.TemporaryDirectory(prefix="sinks-") as folder:
         result = run_sinks(Path(folder), _say, topics=topics, records=records, kills=kills, seed=seed, only=only)
@@ -100,10 +106,10 @@ def readers_command(
     datasets: Annotated[int, typer.Option(min=2, help="How many datasets.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Batches: for each a run is killed, and one finishes.")] = 30,
     readers: Annotated[int, typer.Option(min=1, help="How many read at once.")] = 2,
-    seed: Annotated[int, typer.Option(help="Chooses when, and what is read.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the kills' times and of the reads.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Reads in a loop while runs commit and are killed; counts partial views and torn cuts."""
+    """Read in a loop while runs commit and are killed; count partial views."""
     with tempfile.TemporaryDirectory(prefix="readers-") as folder:
         result = run_readers(Path(folder), _say, datasets=datasets, rounds=rounds, readers=readers, seed=seed)
     if as_json:
@@ -125,7 +131,7 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="Chooses whom, when and how.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Kills, freezes and restarts runs and servers at random, also in the middle of commits, and audits after each."""
+    """Kill, freeze and restart runs and servers at random; audit after each."""
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         result = soak(0, seed, Path(folder), _say, at=OnServers(), rounds=rounds)
     if as_json:

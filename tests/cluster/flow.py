@@ -1,7 +1,8 @@
-"""A task flow at size, on real servers: Avro by a schema registry, converters, checks, a fork to Parquet by hour and
-Avro by day, bad records, a schema that changes while it is read; killed, finished, audited, mended and reprocessed.
+"""A task flow at size on real servers, killed, finished, audited, repaired and reprocessed.
 
-What is published is counted by other means than the product's: the files are read by pyarrow and fastavro.
+It reads Avro by a schema registry and has converters, checks, and a fork to Parquet by hour and Avro by day. Some
+records are bad, and the schema changes during reading. pyarrow and fastavro count the published records independently
+of the product.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ Key = tuple[str, int]
 
 
 class FlowResult(msgspec.Struct):
-    """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches.
+    """Result of a flow; records are counted by (topic, id).
 
-    `errors`: live ones in the end, and `errors_by_branch` where they are: those that were turned away before the fork
-    have an empty name; `turned_away_by_branch`: the same before the fix. `reprocessed`: those that were published after
-    it; `published_by_branch`: in the end.
+    `duplicates` and `missing`: over both branches. `errors`: live ones in the end. `errors_by_branch`: the same by
+    branch; records that were rejected before the fork have an empty name. `turned_away_by_branch`: the same before the
+    fix. `reprocessed`: those that were published after it. `published_by_branch`: in the end.
     """
 
     topics: int
@@ -84,7 +85,7 @@ class FlowResult(msgspec.Struct):
 
 
 class _Topics:
-    """What is produced, and what is to become of it."""
+    """The produced records and their expected outcome."""
 
     def __init__(self, job: KafkaJob, registry: str) -> None:
         self.job, self._client = job, SchemaRegistryClient({"url": registry})
@@ -101,13 +102,13 @@ class _Topics:
         self.undecodable = 0
         self._number = 0
 
-    def produce(self, each: int, versions: tuple[str, ...]) -> None:
-        """Sends so many records to each topic, one in fifty bad, in one of four ways."""
+    def produce(self, per_topic: int, versions: tuple[str, ...]) -> None:
+        """Send that many records to each topic, one in fifty bad, in one of four ways."""
         producer = Producer({"bootstrap.servers": self.job.broker.bootstrap_servers, "linger.ms": 20})
         for topic in self.job.topics:
-            for place in range(each):
+            for place in range(per_topic):
                 self._number += 1
-                version, kind = versions[place * len(versions) // each], self._chance.randrange(200)
+                version, kind = versions[place * len(versions) // per_topic], self._chance.randrange(200)
                 at_ms = FIRST_DAY_MS + self._number % 30 * _HOUR_MS
                 record = {
                     "id": self._number,
@@ -122,7 +123,7 @@ class _Topics:
                 fastavro.schemaless_writer(datum, self._parsed[version], record)
                 value = struct.pack(">bI", 0, self._ids[topic, version]) + datum.getvalue()
                 if kind == 3:
-                    value = value[:-1]  # cut off
+                    value = value[:-1]  # truncated
                     self.undecodable += 1
                 else:
                     kinds = {0: self.of_no_branch, 1: self.not_for_the_lake, 2: self.of_no_branch}
@@ -135,20 +136,20 @@ class _Topics:
                         producer.poll(0.1)
                 self.job.produced += 1
             producer.poll(0)
-        if left := producer.flush(120):
-            raise TimeoutError(f"{left} records are not acknowledged")
+        if unacknowledged := producer.flush(120):
+            raise TimeoutError(f"{unacknowledged} records are not acknowledged")
 
 
 def flow_sections(registry: str) -> dict[str, Any]:
-    """What the job file of the documentation says of the flow, with another registry."""
+    """Return the flow sections of the documentation's job file, with another registry."""
     tree: dict[str, Any] = yaml.safe_load(_CONF.read_text(encoding="utf-8"))
     tree["converters"][0]["registry"]["url"] = registry
     flow = {name: tree[name] for name in ("converters", "on_rejected", "row_checkers", "fork")}
     return {**flow, "sink": None, "source": {"topics": [], "topic_patterns": tree["source"]["topic_patterns"]}}
 
 
-def mended(sections: dict[str, Any]) -> dict[str, Any]:
-    """The same, with everything let through that can be decoded."""
+def repaired(sections: dict[str, Any]) -> dict[str, Any]:
+    """Return the flow sections with a schema that admits everything that can be decoded."""
     not_null, price, page = sections["row_checkers"]
     lake, archive = (sections["fork"]["branches"][name] for name in _BRANCHES)
     (most,) = lake["row_checkers"]
@@ -158,16 +159,16 @@ def mended(sections: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
-    """Runs it.
+    """Run the flow.
 
     Args:
-        topics: how many.
+        topics: their number.
         records: of all topics together.
-        folder: takes the job file and what the runs print.
-        say: told what happens, a line each.
+        folder: for the job file and the runs' output.
+        say: receives each event, a line each.
 
     Raises:
-        ServerUnavailableError: if a server can't be had on this machine.
+        ServerUnavailableError: if a server is unavailable on this machine.
     """
     result = FlowResult(topics)
 
@@ -181,20 +182,20 @@ def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
             sections = flow_sections(registry)
             job = cluster_job(at, folder, names, **sections, commit={"buckets": 16})
             sent = _Topics(job, registry)
-        each = max(4, records // topics // 2)
+        per_topic = max(4, records // topics // 2)
         with timed("records produced"):
-            sent.produce(each, ("v1", "v2"))  # the schema changes in the midst of what one work unit reads
+            sent.produce(per_topic, ("v1", "v2"))  # the schema changes in the middle of a work unit's records
         for place in range(2):
             with timed(f"run {place + 1}, killed"):
                 result.kills += _killed(job)
             if not place:
-                sent.produce(each, ("v2", "v1", "v2"))
+                sent.produce(per_topic, ("v2", "v1", "v2"))
         with timed("run 3"):
             _done(job, "run")
         with timed("audit, deep"):
             before = _require_exact(result, job, sent, is_mended=False)
         with timed("all reprocessed after the fix"):
-            job.write(**mended(sections))
+            job.write(**repaired(sections))
             _done(job, "dataset reprocess", "--all")
         with timed("audit, deep, again"):
             result.reprocessed = before - _require_exact(result, job, sent, is_mended=True)
@@ -204,7 +205,7 @@ def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
 
 
 def _killed(job: KafkaJob) -> int:
-    """One run, killed in the middle of a commit."""
+    """Kill one run in the middle of a commit, and describe it."""
     watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
     with job.start() as run:
         while not run.has_ended and not watcher.pending():
@@ -216,13 +217,13 @@ def _killed(job: KafkaJob) -> int:
 
 
 def _done(job: KafkaJob, *command: str) -> None:
-    code, told, errors = job.cli(*command, timeout_s=_END_S)
+    code, result, errors = job.cli(*command, timeout_s=_END_S)
     if code:
-        raise RuntimeError(f"{' '.join(command)} ended with {code}: {told} {errors[-2000:]}")
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {result} {errors[-2000:]}")
 
 
 def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mended: bool) -> int:
-    """Holds the product's audit, and what the files hold, against what was produced; how many live errors there are."""
+    """Compare the audit and the files with the produced records; return the number of live errors."""
     audit = job.audit(deep=True)
     audit.partitions = []
     when = "after" if is_mended else "before"
@@ -231,9 +232,9 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
     of_all = sent.good | (sent.of_no_branch if is_mended else set())
     in_lake = of_all | (sent.not_for_the_lake if is_mended else set())
     store = Job.from_file(job.path).open_store(create=False)
-    found = _published(store.fs, store.roots.output)
+    published = _published(store.fs, store.roots.output)
     for branch, expected in ((_LAKE, in_lake), (_ARCHIVE, of_all | sent.not_for_the_lake)):
-        seen = found[branch]
+        seen = published[branch]
         result.published_by_branch[branch] = seen.total()
         result.duplicates += sum(count - 1 for count in seen.values())
         result.missing += len(expected - seen.keys())
@@ -254,31 +255,31 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
 
 
 def _published(fs: FileSystem, output: str) -> dict[str, Counter[Key]]:
-    """(topic, id) of each record in the files of each branch."""
-    found: dict[str, Counter[Key]] = {branch: Counter() for branch in _BRANCHES}
+    """Return (topic, id) of each record in the files of each branch."""
+    counts: dict[str, Counter[Key]] = {branch: Counter() for branch in _BRANCHES}
     for entry in fs.list_folder(output):
         if not entry.is_folder or entry.name.startswith((".", "_")):
             continue
         for branch in _BRANCHES:
             for path in _files(fs, f"{output}/{entry.name}/{branch}"):
-                found[branch].update((entry.name, number) for number in _ids(fs.read(path), path))
-    return found
+                counts[branch].update((entry.name, number) for number in _ids(fs.read(path), path))
+    return counts
 
 
 def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
-    """(branch, topic, offset) of each record in the error files that no tombstone names."""
+    """Return (branch, topic, offset) of each record in the error files that no tombstone names."""
     rejected = f"{output}/{REJECTED_FOLDER}"
     paths = list(_files(fs, rejected))
     stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
     retired = {f"{output}/{file.path}" for stone in stones for file in stone.files}
-    found: Counter[tuple[str, str, int]] = Counter()
+    errors: Counter[tuple[str, str, int]] = Counter()
     for path in paths:
         if path in retired or is_tombstone(path):
             continue
         rows = pq.read_table(pa.BufferReader(fs.read(path)), columns=["error_branch", "kafka_offset"]).to_pylist()
         topic = path.removeprefix(f"{rejected}/").partition("/")[0]  # a branch's errors are in a folder of its name
-        found.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
-    return found
+        errors.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
+    return errors
 
 
 def _files(fs: FileSystem, folder: str) -> Iterator[str]:

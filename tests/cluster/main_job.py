@@ -1,5 +1,7 @@
-"""The main job at size: thousands of topics from Kafka to HDFS on a Spark cluster, its driver killed once, then one of
-the cluster's workers, then finished and audited."""
+"""The main job at size: thousands of topics from Kafka to HDFS on a Spark cluster.
+
+Its driver is killed once, then a worker of the cluster; then it is finished and audited.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from tests.jobs.victims import find
 _END_S = 3600.0
 _WORKER_AWAY_S = 5.0
 _POLL_S = 1 / 1500
-"""For each topic: a look at the logs costs, and must not come when all is over."""
+"""For each topic: reading the logs costs time, and must not happen after the run's end."""
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How large the job is; `records` is of all topics."""
+    """Size of the job; `records` is the total of all topics."""
 
     topics: int = 3000
     partitions: int = 2
@@ -43,9 +45,9 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class RunRow(msgspec.Struct):
-    """One run: what was done to it, how it ended, and the most memory that its driver had resident.
+    """One run: its disturbance, its outcome, and the peak resident memory of its driver.
 
-    `committed_before` and `pending` are datasets when it was struck; both are those at its end if it was not.
+    `committed_before` and `pending` are datasets at the kill, or at the end of a run that was not killed.
     """
 
     struck: str
@@ -62,9 +64,12 @@ class RunRow(msgspec.Struct):
 
 
 class MainJobResult(msgspec.Struct):
-    """What was seen. `exact`: by the audit, and as many records as were produced. `idle`: a run with nothing new, from
-    cold: a new process, a new session, and executors that are started for it; right after "Spark alone", a process with
-    the same session and two jobs that do nothing, as many as such a run has."""
+    """Result of the main job.
+
+    `exact`: the audit is exact and counts all produced records. `idle`: a cold run without new records, in a new
+    process with a new session and new executors. It comes right after "Spark alone": a process with the same session
+    and two empty Spark jobs, as many as such a run has.
+    """
 
     size: Size
     exact: bool = False
@@ -78,15 +83,15 @@ class MainJobResult(msgspec.Struct):
 
 
 def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
-    """Runs it.
+    """Run the main job.
 
     Args:
-        size: how large.
-        folder: takes the job file and what the runs print.
-        say: told what happens, a line each.
+        size: the job's size.
+        folder: for the job file and the runs' output.
+        say: receives each event, a line each.
 
     Raises:
-        ServerUnavailableError: if a server can't be had on this machine.
+        ServerUnavailableError: if a server is unavailable on this machine.
     """
     result, began_s = MainJobResult(size), time.monotonic()
 
@@ -127,7 +132,7 @@ def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
 
 
 def _produce(job: KafkaJob, size: Size) -> None:
-    """Sends each partition its share, one partition after the other: large batches for many partitions."""
+    """Produce each partition's share, one partition after the other: large batches for many partitions."""
     producer = Producer(
         {
             "bootstrap.servers": job.broker.bootstrap_servers,
@@ -148,9 +153,9 @@ def _produce(job: KafkaJob, size: Size) -> None:
                     producer.poll(0.1)
             job.produced += 1
         producer.poll(0)
-    left = producer.flush(120)
-    if left:
-        raise TimeoutError(f"{left} records are not acknowledged")
+    unacknowledged = producer.flush(120)
+    if unacknowledged:
+        raise TimeoutError(f"{unacknowledged} records are not acknowledged")
 
 
 _TIME = FIRST_DAY_MS
@@ -166,7 +171,7 @@ stop_session(spark)
 
 
 def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess], None]) -> RunRow:
-    """One run, struck when it has committed that many datasets and is about to commit others."""
+    """Run once; strike when that many datasets are committed and others are about to be."""
     watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
     began_s = time.monotonic()
     with job.start() as run, _Memory(run) as memory:
@@ -188,23 +193,26 @@ def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess]
     row.driver_python_mb, row.driver_jvm_mb = memory.most_mb["driver"], memory.most_mb["jvm"]
     lines = run.stdout.read_text().strip().splitlines()
     if lines and "run_id" in lines[-1]:
-        told = msgspec.json.decode(lines[-1], type=RunResult)
-        row.phases, row.replayed = told.seconds, told.totals.sequences_replayed
-        row.datasets_published, row.records_published = told.totals.datasets_published, told.totals.records_published
+        result = msgspec.json.decode(lines[-1], type=RunResult)
+        row.phases, row.replayed = result.seconds, result.totals.sequences_replayed
+        row.datasets_published, row.records_published = (
+            result.totals.datasets_published,
+            result.totals.records_published,
+        )
     if code != (-9 if "driver" in name else 0):
         raise RuntimeError(f"the run ended with {code}: {lines[-1:]} {run.stderr.read_text()[-3000:]}")
     return row
 
 
 def _kill_worker(at: Servers, run: RunProcess) -> None:
-    """One of Spark's workers with its executor; the cluster gets it back a little later."""
+    """Kill one of Spark's workers with its executor; the cluster starts it again a little later."""
     at.spark.kill_worker(1)
     run.wait(_WORKER_AWAY_S)
     at.spark.start_worker(1)
 
 
 class _Memory:
-    """The most memory that the driver's Python and its JVM had resident, looked at while they live."""
+    """Sampler of the peak resident memory of the driver's Python and its JVM."""
 
     def __init__(self, run: RunProcess) -> None:
         self.most_mb = {"driver": 0.0, "jvm": 0.0}
@@ -226,5 +234,5 @@ class _Memory:
                     with contextlib.suppress(OSError):
                         fields = Path(f"/proc/{pid}/status").read_text().split()
                         if "VmHWM:" in fields:
-                            found = int(fields[fields.index("VmHWM:") + 1]) / 1024
-                            self.most_mb[role] = round(max(self.most_mb[role], found), 1)
+                            resident_mb = int(fields[fields.index("VmHWM:") + 1]) / 1024
+                            self.most_mb[role] = round(max(self.most_mb[role], resident_mb), 1)

@@ -1,10 +1,9 @@
-"""Readers in a loop while runs commit and are killed: does anybody see a part of a dataset, or a torn cut of many?
+"""Readers in a loop while runs commit and are killed: no reader may see a partial dataset or an inconsistent snapshot.
 
 The job publishes all of its datasets or none. Each round adds one batch to each dataset, of two input files, which
-become two published files; a run is killed as soon as something of it is sealed, or a little later, and another one
-finishes. What is seen is counted by pyarrow from the files that `distcommit.read` names, and held against what was
-produced: a batch is there whole or not at all, none goes again, all datasets have the same, and a cut that is read
-again is what it was.
+become two published files. A run is killed once something of it is sealed, or a little later, and another one finishes.
+pyarrow counts the records of the files that `distcommit.read` names. A batch must be complete or absent, no batch
+disappears, all datasets agree, and a snapshot that is read again is unchanged.
 """
 
 from __future__ import annotations
@@ -29,15 +28,17 @@ from distcommit.core.errors import CutGoneError, NotSettledError
 from tests.cluster.timing import Say
 
 RECORDS, FILES = 6, 2
-"""Of a batch of a dataset."""
+"""Records in a batch of a dataset."""
 Batches = dict[int, int]
 """Records by batch."""
 
 
 class ReadersResult(msgspec.Struct):
-    """What was seen. `views`: of one dataset, of which `partial` had a part of a batch, or went back; `cuts`: of all
-    datasets, of which `torn` had a part, half a job, one that went back, or were not what they had been; `gone`: that
-    were deleted meanwhile, which was told. `kills`: of runs, of which `in_commit` had sealed and not closed something.
+    """Counts of reads.
+
+    `views`: of one dataset; `partial` of them had a part of a batch, or went back. `cuts`: of all datasets; `torn` of
+    them were partial, showed half a job, went back, or had changed. `gone`: snapshots deleted meanwhile, which was
+    reported. `kills`: killed runs; `in_commit` of them had open sealed sequences.
     """
 
     datasets: int
@@ -54,25 +55,26 @@ class ReadersResult(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody has seen a part, and in the end everybody all."""
+        """Return whether no reader saw a partial commit, and the newest batch was seen in the end."""
         return not (self.partial or self.torn or self.problems) and self.newest_batch_seen == self.batches - 1
 
 
 def _batches(paths: list[str]) -> Batches:
-    found: Counter[int] = Counter()
+    batches: Counter[int] = Counter()
     for path in paths:
-        found.update(pq.ParquetFile(path).read(["batch"])["batch"].to_pylist())
-    return dict(found)
+        batches.update(pq.ParquetFile(path).read(["batch"])["batch"].to_pylist())
+    return dict(batches)
 
 
-def _wrong(found: Batches, before: Batches) -> str:
-    if set(found.values()) - {RECORDS}:
-        return f"a part of a batch: {found}"
-    return "" if before.keys() <= found.keys() else f"it went back: {sorted(before)} to {sorted(found)}"
+def _wrong(batches: Batches, before: Batches) -> str:
+    if set(batches.values()) - {RECORDS}:
+        return f"a part of a batch: {batches}"
+    return "" if before.keys() <= batches.keys() else f"it went back: {sorted(before)} to {sorted(batches)}"
 
 
 class Reader(threading.Thread):
-    """Reads until it is stopped: datasets by themselves, all of them at the newest cut, and at one that it knows."""
+    """Thread that reads until stopped: single datasets, all of them at the newest snapshot, and at a known older
+    one."""
 
     def __init__(self, path: Path, seed: int, result: ReadersResult) -> None:
         super().__init__(daemon=True)
@@ -86,7 +88,7 @@ class Reader(threading.Thread):
         while not self.stopped.is_set():
             try:
                 self.look()
-            except (CutGoneError, FileNotFoundError):  # a file that goes after it was named
+            except (CutGoneError, FileNotFoundError):  # a file that was deleted after it was named
                 self.result.gone += 1
             except NotSettledError:
                 self.stopped.wait(0.05)
@@ -95,7 +97,7 @@ class Reader(threading.Thread):
                 raise
 
     def look(self) -> None:
-        """One look."""
+        """Read once."""
         cut = distcommit.read(self._path)
         if not cut.datasets:
             self.stopped.wait(0.05)
@@ -107,28 +109,28 @@ class Reader(threading.Thread):
                 self._look_at_all(distcommit.read(self._path, as_of=self._chance.choice(epochs)), newest=False)
 
     def _view(self, cut: Cut, urn: str) -> None:
-        found = _batches(cut.files(urn))
+        batches = _batches(cut.files(urn))
         self.result.views += 1
-        if wrong := _wrong(found, self._last.get(urn, {})):
+        if wrong := _wrong(batches, self._last.get(urn, {})):
             self.result.partial += 1
             self.result.problems.append(f"{urn} at epoch {cut.epoch}: {wrong}")
-        self._last[urn] = found
+        self._last[urn] = batches
 
     def _look_at_all(self, cut: Cut, *, newest: bool = True) -> None:
-        found = {urn: _batches(paths) for urn, paths in cut.paths().items()}
+        batches = {urn: _batches(paths) for urn, paths in cut.paths().items()}
         self.result.cuts += 1
         before = self._last_all if newest else {}
-        wrong = next((w for urn, seen in found.items() if (w := _wrong(seen, before.get(urn, {})))), "")
-        if len({frozenset(seen) for seen in found.values()}) > 1 or len(found) != self.result.datasets:
-            wrong = f"half a job: {Counter(max(seen) for seen in found.values())} of {len(found)} datasets"
-        if self._known.setdefault((cut.epoch, cut.phase), found) != found:
-            wrong = "it is not what it was"
+        wrong = next((w for urn, seen in batches.items() if (w := _wrong(seen, before.get(urn, {})))), "")
+        if len({frozenset(seen) for seen in batches.values()}) > 1 or len(batches) != self.result.datasets:
+            wrong = f"half a job: {Counter(max(seen) for seen in batches.values())} of {len(batches)} datasets"
+        if self._known.setdefault((cut.epoch, cut.phase), batches) != batches:
+            wrong = "it has changed"
         if wrong:
             self.result.torn += 1
             self.result.problems.append(f"the cut {cut.epoch}, {cut.phase}: {wrong}")
         if newest:
-            self._last_all = found
-        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in found.values()))
+            self._last_all = batches
+        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in batches.values()))
 
 
 def _job_file(folder: Path) -> Path:
@@ -157,7 +159,7 @@ def _produce(folder: Path, datasets: int, batch: int) -> None:
 
 
 def _strike(path: Path, number: int, wait_s: float, result: ReadersResult) -> None:
-    """Kills a run some time after it has sealed something, unless it is quicker."""
+    """Kill a run some time after it has sealed a dataset, unless it ends earlier."""
     watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
     with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
         while not run.has_ended and not watcher.pending():
@@ -173,15 +175,11 @@ def _finish(path: Path) -> None:
     line = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise AssertionError(f"a run that nobody disturbs fails: {done.stdout} {done.stderr[-2000:]}")
+        raise AssertionError(f"an undisturbed run fails: {done.stdout} {done.stderr[-2000:]}")
 
 
 def run_readers(folder: Path, say: Say, *, datasets: int, rounds: int, readers: int, seed: int) -> ReadersResult:
-    """Reads in so many threads while runs of the job come and go.
-
-    Returns:
-        what all of them saw, added up.
-    """
+    """Read in that many threads while runs of the job come and go; return the sum of all threads' results."""
     path, chance = _job_file(folder), random.Random(seed)
     Job.from_file(path).open_store(create=True)
     total = ReadersResult(datasets, batches=rounds)

@@ -23,7 +23,7 @@ _TOPICS_PER_REQUEST = 250
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """All three, running."""
+    """All three servers, running."""
 
     kafka: KafkaServer
     hdfs: HdfsServer
@@ -32,24 +32,24 @@ class Servers:
 
 @contextlib.contextmanager
 def servers(brokers: int = 1, broker_heap_mb: int = 512) -> Iterator[Servers]:
-    """Starts all three.
+    """Start all three servers.
 
     Raises:
-        ServerUnavailableError: if one can't be had on this machine.
+        ServerUnavailableError: if one is unavailable on this machine.
     """
     with KafkaServer(brokers, broker_heap_mb) as kafka, HdfsServer() as hdfs, SparkCluster() as spark:
         yield Servers(kafka, hdfs, spark)
 
 
 def cluster_job(at: Servers, folder: Path, topics: Mapping[str, int], **sections: object) -> KafkaJob:
-    """Makes these topics (partitions by name), with a copy on each broker, and a job that reads them on the cluster and
-    has all of its folders on HDFS."""
+    """Create these topics (partitions by name), with a copy on each broker, and a job on the cluster with all
+    folders on HDFS."""
     client = AdminClient({"bootstrap.servers": at.kafka.bootstrap_servers})
-    left = iter(topics.items())
-    while part := list(islice(left, _TOPICS_PER_REQUEST)):
+    remaining = iter(topics.items())
+    while part := list(islice(remaining, _TOPICS_PER_REQUEST)):
         wanted = [NewTopic(topic, partitions, at.kafka.brokers) for topic, partitions in part]
-        for made in client.create_topics(wanted, request_timeout=120).values():
-            made.result()
+        for creation in client.create_topics(wanted, request_timeout=120).values():
+            creation.result()
     job = KafkaJob(folder, at.kafka, dict(topics))
     place = f"hdfs://{at.hdfs.authority}/jobs/{uuid.uuid4().hex}"
     job.write(paths={name: f"{place}/{name}" for name in ("store", "staging", "output")})

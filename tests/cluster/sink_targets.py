@@ -1,4 +1,4 @@
-"""Where sinks' main jobs write to, each with a count of what is there that shares no code with the sink."""
+"""Targets of the sinks' main jobs, each with a count that shares no code with the sink."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SCHEMA, _LEDGER, _PROOFS = "ingested", "distcommit_ledger", "distcommit_prepare
 
 
 class Target(ABC):
-    """Where a job's records go, and what is there. Servers of its own end with `stack`.
+    """Target of a job's records, with a count of its content. Its servers end with `stack`.
 
     Raises:
-        ServerUnavailableError: if it needs a server that can't be had.
+        ServerUnavailableError: if it needs a server that is unavailable.
     """
 
     def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
@@ -41,22 +41,22 @@ class Target(ABC):
 
     @abstractmethod
     def sections(self) -> dict[str, Any]:
-        """The job's sections that say where records go."""
+        """Return the job's sections that select the target."""
 
     @abstractmethod
     def visible(self) -> Iterator[Counter[str]]:
-        """The values that are there, at each target."""
+        """Return the visible values at each target."""
 
     def in_doubt(self) -> int:
-        """What is left in between."""
+        """Return the number of unfinished transactions or orphaned files."""
         return 0
 
 
 class ToKafka(Target):
-    """A topic for each topic."""
+    """Kafka topic for each topic."""
 
     def sink(self) -> dict[str, Any]:
-        """The section `sink`."""
+        """Return the section `sink`."""
         brokers, topics = self.broker.bootstrap_servers, f"{self.name}-{{dataset}}"
         return {"type": "kafka", "brokers": brokers, "topic": topics, "create": True, "ledger": f"{self.name}.ledger"}
 
@@ -70,7 +70,7 @@ class ToKafka(Target):
         )
 
     def in_doubt(self) -> int:
-        """Records between the last stable offset and the end."""
+        """Return the records between the last stable offset and the end."""
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         there = admin.list_topics(timeout=60).topics
         places = [
@@ -81,8 +81,8 @@ class ToKafka(Target):
         ]
         ends = [
             sum(
-                found.result(60).offset
-                for found in admin.list_offsets(
+                offsets.result(60).offset
+                for offsets in admin.list_offsets(
                     {place: OffsetSpec.latest() for place in places},  # type: ignore[no-untyped-call]
                     isolation_level=isolation,
                 ).values()
@@ -93,7 +93,7 @@ class ToKafka(Target):
 
 
 class ToTables(Target):
-    """A table of PostgreSQL for each topic."""
+    """PostgreSQL table for each topic."""
 
     server_settings: ClassVar[Sequence[str]] = ()
     settings: ClassVar[dict[str, Any]] = {}
@@ -111,34 +111,34 @@ class ToTables(Target):
         return {"sink": {"type": "postgresql", **where, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self.server.connect() as connection:
             asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> ALL (%s)"
             for (table,) in connection.execute(asked, (_SCHEMA, [_LEDGER, _PROOFS])).fetchall():
                 rows = connection.execute(sql.SQL("SELECT value FROM {}").format(sql.Identifier(_SCHEMA, table)))
-                found.update(bytes(value).decode() for (value,) in rows)
-        yield found
+                counts.update(bytes(value).decode() for (value,) in rows)
+        yield counts
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones of anybody else."""
+        """Return the prepared transactions, and open ones of other sessions."""
         asked = (
             "SELECT (SELECT count(*) FROM pg_prepared_xacts) + (SELECT count(*) FROM pg_stat_activity"
             " WHERE xact_start IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid())"
         )
         with self.server.connect() as connection:
-            (found,) = connection.execute(asked).fetchone() or (0,)
-        return int(found)
+            (count,) = connection.execute(asked).fetchone() or (0,)
+        return int(count)
 
 
 class ToTablesInTwoPhases(ToTables):
-    """The same by transactions that writers prepare."""
+    """PostgreSQL tables by transactions that writers prepare."""
 
     server_settings = ("max_prepared_transactions=1000",)
     settings: ClassVar = {"two_phase": True}
 
 
 class ToMariadb(Target):
-    """A table of MariaDB for each topic."""
+    """MariaDB table for each topic."""
 
     settings: ClassVar[dict[str, Any]] = {}
 
@@ -152,17 +152,17 @@ class ToMariadb(Target):
         return {"sink": {"type": "mariadb", "url": self.server.url, "password": secret, **self.settings}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for (table,) in cursor.fetchall():
                 if table not in (_LEDGER, _PROOFS):
                     cursor.execute(f"SELECT value FROM `{table}`")
-                    found.update(value.decode() for (value,) in cursor.fetchall())
-        yield found
+                    counts.update(value.decode() for (value,) in cursor.fetchall())
+        yield counts
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones."""
+        """Return the prepared and the open transactions."""
         with self.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
             (open_ones,) = cursor.fetchone() or (0,)
@@ -171,54 +171,54 @@ class ToMariadb(Target):
 
 
 class ToMariadbByXa(ToMariadb):
-    """The same by XA."""
+    """MariaDB tables by XA."""
 
     settings: ClassVar = {"two_phase": True}
 
 
 class ToSqlite(Target):
-    """A table of one SQLite file for each topic."""
+    """Table of one SQLite file for each topic."""
 
     def sections(self) -> dict[str, Any]:
         return {"sink": {"type": "sqlite", "path": str(self.folder / "rows.db")}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with closing(sqlite3.connect(self.folder / "rows.db")) as file:
             asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ?"
             for (table,) in file.execute(asked, (_LEDGER,)).fetchall():
-                found.update(bytes(value).decode() for (value,) in file.execute(f'SELECT value FROM "{table}"'))
-        yield found
+                counts.update(bytes(value).decode() for (value,) in file.execute(f'SELECT value FROM "{table}"'))
+        yield counts
 
     def in_doubt(self) -> int:
-        """Whether a journal is left, of a transaction that was not undone."""
+        """Return whether the journal of an unfinished transaction is left."""
         with closing(sqlite3.connect(self.folder / "rows.db")) as file:
-            file.execute("SELECT count(*) FROM sqlite_master").fetchone()  # who reads first undoes it
+            file.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first reader rolls it back
         return int((self.folder / "rows.db-journal").exists())
 
 
 class ToIceberg(Target):
-    """An Iceberg table for each topic."""
+    """Iceberg table for each topic."""
 
     table: ClassVar[str] = "{dataset}"
 
     def sink(self) -> dict[str, Any]:
-        """The section `sink`."""
+        """Return the section `sink`."""
         return {"type": "iceberg", "catalog": self._catalog(), "namespace": _SCHEMA, "table": self.table}
 
     def sections(self) -> dict[str, Any]:
         return {"sink": self.sink()}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         with self._opened() as catalog:
             for name in catalog.list_tables(_SCHEMA):
                 values = catalog.load_table(name).scan(selected_fields=("value",)).to_arrow()["value"]
-                found.update(value.decode() for value in values.to_pylist())
-        yield found
+                counts.update(value.decode() for value in values.to_pylist())
+        yield counts
 
     def in_doubt(self) -> int:
-        """Data files that no version of a table has."""
+        """Return the data files that no version of a table references."""
         with self._opened() as catalog:
             tables = [catalog.load_table(name) for name in catalog.list_tables(_SCHEMA)]
             live = {path.rpartition("/")[2] for t in tables for path in t.inspect.files()["file_path"].to_pylist()}
@@ -239,21 +239,21 @@ class ToOneIceberg(ToIceberg):
 
 
 class ToDelta(Target):
-    """A Delta table for each topic, read by pyarrow from the files that deltalake says there are."""
+    """Delta table for each topic; pyarrow reads the files that deltalake lists."""
 
     def sections(self) -> dict[str, Any]:
         (self.folder / "tables").mkdir(exist_ok=True)
         return {"sink": {"type": "delta", "location": str(self.folder / "tables")}}
 
     def visible(self) -> Iterator[Counter[str]]:
-        found = Counter[str]()
+        counts = Counter[str]()
         for files in self._live():
             values = ds.dataset(files, format="parquet").to_table(columns=["value"])["value"] if files else []
-            found.update(value.as_py().decode() for value in values)
-        yield found
+            counts.update(value.as_py().decode() for value in values)
+        yield counts
 
     def in_doubt(self) -> int:
-        """Data files that no table has."""
+        """Return the data files that no table references."""
         live = {path for files in self._live() for path in files}
         return len({str(path) for path in (self.folder / "tables").rglob("*.parquet")} - live)
 
@@ -263,7 +263,7 @@ class ToDelta(Target):
 
 
 class FannedOut(ToKafka):
-    """Each record to files, to an Iceberg table and to Kafka, under one watermark."""
+    """Files, an Iceberg table and Kafka for each record, under one watermark."""
 
     def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
         super().__init__(broker, folder, topics, stack)

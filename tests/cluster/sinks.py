@@ -1,5 +1,7 @@
-"""Sinks' main jobs at size: topics from Kafka to a target by `distcommit run`, killed from outside at random moments,
-then run to the end. What is visible is counted at the target, by queries that share no code with the sink.
+"""Sinks' main jobs at size: topics from Kafka to a target by `distcommit run`, killed at random moments, then run to
+the end.
+
+Queries that share no code with the sink count the visible records at the target.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ _TRIES = 3
 
 
 class TargetResult(msgspec.Struct):
-    """What was seen at a target; of several, each record counts at each of them.
+    """Counts at a target; if there are several, each record counts at each of them.
 
-    `in_doubt`: what neither is committed nor has gone: open transactions, data files of no table. `kills`: of whole
-    runs, by SIGKILL. `pending`: datasets whose sequence is not done.
+    `in_doubt`: open transactions and data files of no table. `kills`: of whole runs, by SIGKILL. `pending`: datasets
+    with an open sequence.
     """
 
     produced: int = 0
@@ -47,12 +49,12 @@ class TargetResult(msgspec.Struct):
 
     @property
     def is_exact(self) -> bool:
-        """Whether each record is there once, and nothing is left in between."""
+        """Return whether each record is there once, and nothing is left unfinished."""
         return not (self.duplicates or self.missing or self.in_doubt or self.pending)
 
 
 class SinksResult(msgspec.Struct):
-    """`left_out`: targets that were not run, with the reason."""
+    """Results of all targets. `left_out`: skipped targets, with the reason."""
 
     targets: dict[str, TargetResult] = {}
     left_out: dict[str, str] = {}
@@ -60,26 +62,26 @@ class SinksResult(msgspec.Struct):
 
     @property
     def is_exact(self) -> bool:
-        """Of all targets that were run."""
+        """Return whether all targets that ran are exact."""
         return bool(self.targets) and all(target.is_exact for target in self.targets.values())
 
 
 def run_sinks(
     folder: Path, say: Say, *, topics: int, records: int, kills: int, seed: int = 1, only: Sequence[str] = ()
 ) -> SinksResult:
-    """Runs the main jobs of all targets, or of those that are named.
+    """Run the main jobs of all targets, or of the named ones.
 
     Args:
-        folder: takes job files and what runs print.
-        say: told what happens, a line each.
-        topics: how many each job reads.
+        folder: for job files and the runs' output.
+        say: receives each event, a line each.
+        topics: the number that each job reads.
         records: of all topics together, produced a share before each run.
         kills: how many runs are killed.
-        seed: chooses when.
+        seed: chooses the moments.
         only: names of targets.
 
     Raises:
-        ServerUnavailableError: if there is no Kafka broker to be had.
+        ServerUnavailableError: if no Kafka broker is available.
     """
     result = SinksResult()
     with KafkaServer(heap_mb=1024) as broker:
@@ -104,8 +106,8 @@ def _made_topics(broker: KafkaServer, topics: int) -> list[str]:
     prefix = uuid.uuid4().hex[:8]
     names = [f"{prefix}.topic-{number:05d}" for number in range(topics)]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for made in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
-        made.result(120)
+    for creation in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
+        creation.result(120)
     return names
 
 
@@ -128,18 +130,18 @@ def _main_job(target: Target, say: Say, records: int, kills: int, seed: int) -> 
                     break
             span_s = max(1.0, time.monotonic() - began_s - _START_S)
             if code:
-                raise RuntimeError(f"a run that nobody killed ended with {code}: {run.stderr.read_text()[-3000:]}")
+                raise RuntimeError(f"an undisturbed run ended with {code}: {run.stderr.read_text()[-3000:]}")
         say(f"  {result.kills} kills, {len(expected)} records produced")
     _produce(job, names, records - len(expected), expected)
-    code, told, errors = job.cli("run", timeout_s=_END_S)
+    code, printed, errors = job.cli("run", timeout_s=_END_S)
     if code:
-        raise RuntimeError(f"the last run ended with {code}: {told} {errors[-3000:]}")
+        raise RuntimeError(f"the last run ended with {code}: {printed} {errors[-3000:]}")
     result.pending = sum(row.status != "idle" for row in Job.from_file(job.path).status().datasets)
     result.produced = len(expected)
-    for found in target.visible():
-        result.visible += found.total()
-        result.duplicates += found.total() - len(found)
-        result.missing += len(expected - found.keys()) + len(found.keys() - expected)
+    for values in target.visible():
+        result.visible += values.total()
+        result.duplicates += values.total() - len(values)
+        result.missing += len(expected - values.keys()) + len(values.keys() - expected)
     result.in_doubt = target.in_doubt()
     return result
 
@@ -156,5 +158,5 @@ def _produce(job: KafkaJob, names: Sequence[str], records: int, expected: set[st
             except BufferError:
                 producer.poll(0.1)
         expected.add(value)
-    if left := producer.flush(120):
-        raise TimeoutError(f"{left} records are not acknowledged")
+    if unacknowledged := producer.flush(120):
+        raise TimeoutError(f"{unacknowledged} records are not acknowledged")

@@ -1,4 +1,4 @@
-"""The kill soak on real servers: besides what it does to runs, NameNode, broker and Spark's workers are restarted."""
+"""The kill soak on real servers: it also restarts the NameNode, a broker and Spark's workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_SPARK = (b"CoarseGrainedExecutorBackend", b"pyspark.daemon")
 
 
 class OnServers(Place):
-    """A Kafka of two brokers, HDFS, and a Spark cluster of two workers."""
+    """Kafka of two brokers, HDFS, and a Spark cluster of two workers."""
 
     passing = (*Place.passing, *(Strike(server, freeze=False) for server in SERVERS))
 
@@ -62,10 +62,10 @@ class OnServers(Place):
                 self._servers.spark.start_worker(worker)
 
     def wait_until_idle(self) -> None:
-        """Executors of a dead driver end by themselves; what has not by then is killed."""
+        """Wait until executors of a dead driver have ended by themselves, and kill those that have not."""
         deadline_s = time.monotonic() + _IDLE_S
-        while left := [pid for pid in self.others() if _is_of_an_application(pid)]:
-            for pid in left:
+        while remaining := [pid for pid in self.others() if _is_of_an_application(pid)]:
+            for pid in remaining:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if time.monotonic() > deadline_s else signal.SIGCONT)
             time.sleep(0.2)

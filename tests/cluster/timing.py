@@ -1,4 +1,4 @@
-"""How long the parts of a large run take: told as they end, and kept."""
+"""Durations of the parts of a large run, reported at their end and collected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Say = Callable[[str], None]
 
 @contextlib.contextmanager
 def timing(seconds: dict[str, float], say: Say, name: str) -> Iterator[None]:
-    """Takes the time of a block, under that name."""
+    """Measure the time of a block under that name."""
     from_s = time.monotonic()
     yield
     seconds[name] = round(time.monotonic() - from_s, 1)

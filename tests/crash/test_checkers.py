@@ -279,7 +279,7 @@ def test_record_in_the_wrong_branch_is_a_violation() -> None:
     assert misplaced(store, cast.source, by_offset) == ""
     wrong = misplaced(store, cast.source, lambda *_: ("right",))
     assert wrong == "a/0/0 is in ['left', 'right'], expected in one of [['right']]"
-    assert misplaced(store, fewer, by_offset).startswith("nobody has read {'a/")
+    assert misplaced(store, fewer, by_offset).startswith("no reader has read {'a/")
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:

@@ -1,5 +1,5 @@
-"""On-call drills: a job is broken for real, `distcommit status` names the cause, and the command that it prints, typed
-as it is printed, resolves it. `python -m tests.drills` runs them.
+"""On-call drills: a job is really broken, `distcommit status` names the cause, and the command that it prints, typed as
+printed, resolves it.
 
-Start with `drill.py`; the situations stand in the modules beside it, a family each.
+`python -m tests.drills` runs them. Start with `drill.py`; the other modules have one family of situations each.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.drills`: broken situations made for real, and resolved by the remedies that are printed for them."""
+"""`python -m tests.drills`: create broken situations and resolve each by the printed remedies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from tests.servers.spark_start import start_cheaply
 
 
 class DrillsResult(msgspec.Struct):
-    """`resolved`: how many of the drills. One that could not be made on this machine is not, and says why."""
+    """Result of a set of drills.
+
+    `resolved`: the number of resolved drills. A drill that this machine cannot run does not count, and records the
+    reason.
+    """
 
     drills: int
     resolved: int
@@ -31,32 +35,38 @@ class DrillsResult(msgspec.Struct):
 
 
 def run_drills(names: Iterable[str], processes: int, say: Callable[[str], None]) -> DrillsResult:
-    """Run drills, each in a folder of its own, and report each as it ends.
+    """Run drills, each in a folder of its own, and report each at its end.
 
     Args:
         names: the drills.
-        processes: if more than 1, so many run at a time, each in a process of its own. Most of a drill is waiting.
-        say: gets the lines of a finished drill.
+        processes: if more than 1, the number of drills that run at a time, each in its own process. A drill mostly
+            waits.
+        say: receives the lines of a finished drill.
     """
     start_cheaply()
-    found: dict[str, Drilled] = {}
+    results: dict[str, Drilled] = {}
     with ThreadPoolExecutor(processes) as pool:
         run_one = _in_a_process if processes > 1 else _in_this_process
         started = {pool.submit(run_one, name): name for name in names}
         for ended in as_completed(started):
             name, result = started[ended], ended.result()
-            found[name] = result
+            results[name] = result
             say(f"{'resolved' if result.resolved else 'NOT RESOLVED'}: {name}, {result.seconds} s")
-            for line in (result.told, *(typed.command for typed in result.typed), *result.problems, result.skipped):
+            for line in (
+                result.problem_line,
+                *(typed.command for typed in result.typed),
+                *result.problems,
+                result.skipped,
+            ):
                 if line:
                     say(f"    {line}")
-    return DrillsResult(len(found), sum(result.resolved for result in found.values()), found)
+    return DrillsResult(len(results), sum(result.resolved for result in results.values()), results)
 
 
 def _in_this_process(name: str) -> Drilled:
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
-        result = one(name, Path(folder).resolve())
+        result = run_drill(name, Path(folder).resolve())
     result.seconds = round(time.monotonic() - begun_s, 1)
     return result
 
@@ -70,8 +80,8 @@ def _in_a_process(name: str) -> Drilled:
     return msgspec.json.decode(lines[-1], type=DrillsResult).by_name[name]
 
 
-def one(name: str, folder: Path) -> Drilled:
-    """Runs a drill in an empty folder. One that has not seen the remedies that it names is not resolved."""
+def run_drill(name: str, folder: Path) -> Drilled:
+    """Run a drill in an empty folder. If it has not seen the remedies that it declares, it is not resolved."""
     drill = drills()[name]
     try:
         result = drill.make(folder)
@@ -87,15 +97,19 @@ def one(name: str, folder: Path) -> Drilled:
 
 def main(
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="This one. Can be given again.")
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Run this drill. Repeatable.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="How many drills run at a time.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Each is told by `distcommit status`, and resolved by the command that it prints. Exits 1 if any is not."""
+    """Run on-call drills.
+
+    `distcommit status` must report the cause of each, and the printed command must resolve it. Exit with 1 if any is
+    not resolved.
+    """
     logging.disable(logging.CRITICAL)
     if unknown := [name for name in only or () if name not in drills()]:
-        raise typer.BadParameter(f"{unknown} are none of {', '.join(drills())}")
+        raise typer.BadParameter(f"{unknown} are not among {', '.join(drills())}")
     result = run_drills(only or drills(), processes, lambda line: typer.echo(line, err=True))
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())

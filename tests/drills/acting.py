@@ -1,4 +1,4 @@
-"""A task checker that takes a folder of the job away in the middle of a run, as an outage at that moment does."""
+"""A task checker that moves a folder of the job away in the middle of a run, as an outage would."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import pyarrow as pa
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 
 FLAG = "act"
-"""A file in the drill's folder: the next task whose records are checked acts."""
+"""Flag file in the drill's folder: the next task whose records are checked acts."""
 
 
 def moves_away(folder: Path, what: str, *, leaves_file: bool = False) -> dict[str, Any]:
-    """Return the section of a checker that moves a path below the drill's folder away, once the flag is there. With
-    `leaves_file` it leaves an empty file in its place."""
+    """Return the `checkers` section that moves a path below the drill's folder away once the flag file exists.
+
+    With `leaves_file` it puts an empty file in its place.
+    """
     options = {"folder": str(folder), "what": what, "leaves_file": leaves_file}
     return {"type": "python", "class": f"{__name__}:MovesAway", "options": options}
 
 
 def put_back(folder: Path, what: str) -> None:
-    """Undo the move; what came in its place goes."""
+    """Undo the move, and delete the file that replaced the path."""
     if (folder / what).is_file():
         (folder / what).unlink()
     shutil.rmtree(folder / what, ignore_errors=True)
@@ -31,7 +33,7 @@ def put_back(folder: Path, what: str) -> None:
 
 
 class MovesAway(TaskChecker):
-    """Moves a path away, after a task has written its records and before the run commits them."""
+    """Checker that moves a path away after a task has written its records and before the run commits them."""
 
     def __init__(self, folder: str, what: str, leaves_file: bool = False) -> None:
         self._folder, self._what, self._leaves_file = Path(folder), what, leaves_file
@@ -45,7 +47,7 @@ class _Move(TaskCheck):
         self._folder, self._what, self._leaves_file = folder, what, leaves_file
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Records do not matter."""
+        """Ignore the records."""
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
 """Every remedy that the product can print.
 
-Three places print them: the problems of `distcommit status`, by their ids; and, read from the source, the commands that
-a source names for a dataset that it could not plan (`remedy=`), and the last part of an error (`todo=`) if it names a
-command of `distcommit` or a way to release a dataset.
+There are three kinds: the problems of `distcommit status`, by their ids; the commands that a source names for a dataset
+that it could not plan (`remedy=`); and the last part of an error (`todo=`) that names a command of `distcommit` or a
+way to release a dataset. The last two kinds are read from the source code.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from distcommit.cli.main import commands_by_name
 
 PACKAGE = Path(distcommit.__file__).parent
 GAP = "…"
-"""Stands in a text for what is put into it when it is printed."""
+"""Placeholder in a text for its variable parts."""
 _WAYS = r"(?:retry|accept|abandon|restart)"
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """The id of a problem, or a text that is printed, with the place that prints it. `command`: the command, if the
-    place has it as a constant."""
+    """The id of a problem or a printed text, with its place in the code.
+
+    `command`: the command, if it is a constant there.
+    """
 
     place: str
     text: str
@@ -35,7 +37,7 @@ class Remedy:
 
     @property
     def line(self) -> str:
-        """The place and the text, which the fragments that drills name are parts of."""
+        """Return the place and the text, which contain the fragments that drills declare."""
         return f"{self.place} | {self.text}"
 
 
@@ -47,15 +49,15 @@ def _is_remedy(text: str) -> bool:
 
 def remedies() -> list[Remedy]:
     """Return each remedy once: problems by their ids, then the others in the order of the source."""
-    found = {("status", kind.id): Remedy("status", kind.id, kind.command) for kind in PROBLEMS.values()}
+    remedy_by_place = {("status", kind.id): Remedy("status", kind.id, kind.command) for kind in PROBLEMS.values()}
     for path in sorted(PACKAGE.rglob("*.py")):
         if "testing" in path.parts:
             continue
         module = path.relative_to(PACKAGE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for remedy in _of_errors(module, tree):
-            found.setdefault((remedy.place, remedy.text), remedy)
-    return list(found.values())
+            remedy_by_place.setdefault((remedy.place, remedy.text), remedy)
+    return list(remedy_by_place.values())
 
 
 def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:
@@ -70,7 +72,7 @@ def _of_errors(module: str, tree: ast.Module) -> Iterator[Remedy]:
 
 
 def _alternatives(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[ast.expr]:
-    """Yield the expressions of which one is the value: constants of the module stand for their values."""
+    """Yield the possible values of an expression; names of module constants are replaced by their values."""
     if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in constants:
         yield from _alternatives(constants[ast.unparse(node)], constants)
     elif isinstance(node, ast.IfExp):
@@ -94,7 +96,7 @@ def _keywords(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.keyw
 
 
 def _text(node: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[str]:
-    """Yield what an expression says of itself, with `GAP` for the rest."""
+    """Yield the constant texts of an expression, with `GAP` for the rest."""
     if isinstance(node, ast.Constant):
         yield str(node.value)
     elif isinstance(node, ast.JoinedStr):

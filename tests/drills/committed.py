@@ -1,4 +1,4 @@
-"""Sequences that a target has committed and the log has not: to abandon them is refused, or takes another way."""
+"""Sequences that a target has committed and the log has not: abandoning them is refused, or needs another command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.drills.targets import LAKES, LEDGER, NAME, SqliteTables, SqlTables, o
 
 @contextmanager
 def _sealed(kind: str, folder: Path, **options: Any) -> Iterator[TargetHere]:
-    """A job of which the dataset `NAME` is sealed: its files can't be published, and its rows come after them."""
+    """Yield a job whose dataset `NAME` is sealed: its files cannot be published, and its rows come after them."""
     with open_target(kind, folder) as target:
         situation = TargetHere(folder, target=target, is_forked=True, options=options)
         with a_job(folder, target=situation, **situation.sections):
@@ -30,7 +30,7 @@ def _sealed(kind: str, folder: Path, **options: Any) -> Iterator[TargetHere]:
 
 
 def _commit_and_die(situation: TargetHere) -> None:
-    """Execute all steps of what is sealed, as a run does that dies before it can record it."""
+    """Execute all steps of the sealed sequences, as a run that dies before recording it."""
     unblock(situation, NAME)
     job = Job.from_file(situation.path)
     store = job.open_store(create=False)
@@ -44,7 +44,7 @@ def _commit_and_die(situation: TargetHere) -> None:
 def _refused_and_released(
     situation: TargetHere, says: str, how: str, afterwards: Callable[[], None] = nothing
 ) -> Drilled:
-    """Quarantine the dataset, have it abandoned, which is refused, and release it as the refusal says."""
+    """Quarantine the dataset, check that abandoning it is refused, and release it as the refusal states."""
     situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
     printed = Printed(situation)
     release = f"distcommit dataset release {situation.path} {NAME}"
@@ -66,7 +66,7 @@ def rows_without_tags(folder: Path, kind: str) -> Drilled:
 
 @drill_of("table_loading.py:delete_committed | release the dataset with accept", kinds=["sqlite"], quick=True)
 def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
-    """The rows of a commit were moved to another table; they come back once the dataset is released."""
+    """The rows of a commit were moved to another table; they return once the dataset is released."""
     with _sealed(kind, folder, tags=True) as situation:
         _commit_and_die(situation)
         tables = situation.target
@@ -107,7 +107,7 @@ def delta_table_that_was_compacted(folder: Path) -> Drilled:
 
 @drill_of("two_phase.py:_visible | release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])
 def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
-    """A run has died after the database had committed what was prepared, before the ledger had it."""
+    """A run died after the database committed the prepared rows and before the ledger recorded it."""
     with _sealed(kind, folder, two_phase=True) as situation:
         _settle(situation, commit=True)
         unblock(situation, NAME)
@@ -133,7 +133,7 @@ def _settle(situation: TargetHere, *, commit: bool) -> None:
 
 @contextmanager
 def _restored(folder: Path) -> Iterator[TargetHere]:
-    """A job whose folders were put back from a copy of before its last run, and whose table was not."""
+    """Yield a job whose folders, but not its table, were restored from a copy of before its last run."""
     situation = TargetHere(folder, target=SqliteTables(folder))
     with a_job(folder, target=situation, **situation.sections):
         for name in ("store", "staging", "output"):

@@ -1,4 +1,4 @@
-"""Custom sinks and commit steps: without the methods that take back, of a type that is not registered, or that fail."""
+"""Custom sinks and commit steps that cannot revoke, whose type is not registered, or that fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.drills.registry import drill
 from tests.drills.targets import NAME, SqliteTables
 
 _OUT_OF_ORDER = "out-of-order"
-"""A file beside the database: as long as it is there, no stamp can be given."""
+"""Flag file beside the database: while it exists, no stamp can be created."""
 
 
 class Rows(SqliteTables):
@@ -37,14 +37,14 @@ class Rows(SqliteTables):
 
 
 class _CommitsOnly(SqliteCommitter):
-    """A committer that has no `abort` of its own."""
+    """A committer without an `abort` of its own."""
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         SinkCommitter.abort(self, requests)
 
 
 class WithoutAbort(SqliteSink):
-    """A sink that can't take back a commit."""
+    """A sink that cannot revoke a commit."""
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return _CommitsOnly(self.path, context)
@@ -53,7 +53,7 @@ class WithoutAbort(SqliteSink):
 @register
 @dataclass
 class Stamp(CommitStep):
-    """Creates a file for each epoch of a dataset. It has neither `withdraw` nor `undo`."""
+    """A commit step that creates a file for each epoch of a dataset, without `withdraw` and `undo`."""
 
     type_name: ClassVar[str] = "drill-stamp"
     path: str
@@ -76,7 +76,7 @@ class Stamp(CommitStep):
 
 
 class Stamped(SqliteSink):
-    """A sink that gives a stamp for each commit."""
+    """A sink that adds a stamp step to each commit."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         stamp = Stamp(f"{Path(self.path).parent}/stamp-{request.dataset_urn}-{request.epoch}")
@@ -86,7 +86,7 @@ class Stamped(SqliteSink):
 @register
 @dataclass
 class Sweep(CommitStep):
-    """Moves a staged file aside, once, as a cleaner does that does not know whose it is."""
+    """A commit step that moves a staged file aside, once, as an external cleaner would."""
 
     type_name: ClassVar[str] = "drill-sweep"
     staged: str
@@ -99,10 +99,10 @@ class Sweep(CommitStep):
         shutil.move(self.staged, self.aside)
 
     def withdraw(self) -> None:
-        """It leaves nothing to be withdrawn."""
+        """Do nothing: the step leaves nothing to withdraw."""
 
     def undo(self) -> None:
-        """It has no effect of its own."""
+        """Do nothing: the step has no effect to undo."""
 
     def to_row(self) -> list[Any]:
         return [self.staged, self.aside]
@@ -113,7 +113,8 @@ class Sweep(CommitStep):
 
 
 class Swept(FileSink, frozen=True):
-    """Files of which one of the dataset `NAME` is moved aside before it is published, if the flag is there."""
+    """A files sink that moves one staged file of the dataset `NAME` aside before it is published, if the flag
+    exists."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         steps = [*super().commit_steps(request, context)]
@@ -129,12 +130,12 @@ class Swept(FileSink, frozen=True):
 def _job(folder: Path, sink: type[SqliteSink]) -> Iterator[TargetHere]:
     situation = TargetHere(folder, target=Rows(folder))
     section = {"type": "python", "class": class_name(sink).replace(f".{sink.__name__}", f":{sink.__name__}")}
-    with a_job(folder, target=situation, sink={**section, "options": {"path": f"{folder}/rows.db"}}) as made:
-        yield made
+    with a_job(folder, target=situation, sink={**section, "options": {"path": f"{folder}/rows.db"}}) as job:
+        yield job
 
 
 def _refuse(rows: SqliteTables) -> None:
-    """Let the database take no ledger row of the dataset `NAME`."""
+    """Make the database refuse ledger rows of the dataset `NAME`."""
     rows.do(
         f"CREATE TRIGGER refuse BEFORE INSERT ON ledger WHEN NEW.dataset = '{NAME}'"
         " BEGIN SELECT RAISE(ABORT, 'the disk of the database is worn'); END"
@@ -210,7 +211,7 @@ class Stamp(CommitStep):
         number, text = row
 """,
 }
-"""Modules of a custom sink: the one that has sealed, one whose step is gone, and one whose step reads other rows."""
+"""Modules of a custom sink: the original, one without the step, and one whose step reads other rows."""
 
 
 def _install(folder: Path, version: str) -> None:
@@ -218,8 +219,10 @@ def _install(folder: Path, version: str) -> None:
 
 
 def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
-    """Seal steps, and meet them with another version of their module. One dataset is accepted as it is, the other one
-    is replayed once the module is put back."""
+    """Seal steps, then run with another version of their module.
+
+    One dataset is accepted, the other one is replayed once the module is restored.
+    """
     situation = TargetHere(folder, shell=["env", f"PYTHONPATH={folder}:{ROOT}"], target=Rows(folder))
     sink = {"type": "python", "class": "drill_sink:Sink", "options": {"path": f"{folder}/rows.db"}}
     _install(folder, "written")

@@ -1,4 +1,4 @@
-"""Drills that take seconds: commands are typed in this process, and runs share its Spark session."""
+"""Drills that take seconds: commands run in this process, and runs share its Spark session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPICS = ("a", "b")
 
 @cache
 def open_shared_session() -> None:
-    """Open the Spark session that runs of this process use, unless one is open."""
+    """Open the Spark session that runs of this process share, unless one is open."""
     if active_session() is None:
         start_cheaply()
         session = open_session(SparkSettings(master="local[2,4]"), "drills")
@@ -40,7 +40,7 @@ def open_shared_session() -> None:
 
 
 def typed_here(command: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command of distcommit in this process, with the words that a shell makes of it."""
+    """Run a distcommit command in this process, split into words by a shell."""
     split = ["bash", "-c", f"printf '%s\\0' {command.removeprefix('distcommit')}"]
     words = subprocess.run(split, capture_output=True, text=True, check=True, cwd=folder).stdout.split("\0")[:-1]
     open_shared_session()
@@ -55,7 +55,7 @@ def typed_here(command: str, folder: Path, env: dict[str, str]) -> subprocess.Co
 
 @dataclass
 class Here(Situation):
-    """A job whose commands run in this process."""
+    """Job whose commands run in this process."""
 
     def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
         if command.startswith("distcommit ") and not self.shell:
@@ -65,12 +65,12 @@ class Here(Situation):
 
 @dataclass
 class KafkaHere(Here, KafkaSituation):
-    """One whose topics are on a broker."""
+    """In-process job whose topics are on a broker."""
 
 
 @dataclass
 class TargetHere(KafkaHere):
-    """One whose records go to a target, and also to files if `is_forked`."""
+    """In-process job whose records go to a target, and also to files if `is_forked`."""
 
     target: Target = field(kw_only=True)
     is_forked: bool = False
@@ -78,7 +78,7 @@ class TargetHere(KafkaHere):
 
     @property
     def sections(self) -> dict[str, Any]:
-        """The sections of the job file that say so, with `options` of the sink."""
+        """Return the job file's sections for the target, with `options` of the sink."""
         sink = {**self.target.sink, **self.options}
         if not self.is_forked:
             return {"sink": sink}
@@ -86,8 +86,10 @@ class TargetHere(KafkaHere):
         return {"sink": None, "fork": {"type": "all", "branches": branches}}
 
     def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
-        """The values that are in the target, and, if they go to both, in the files. Of a value that one of the two has
-        more or less often than it was given, that count is returned."""
+        """Return the values that are in the target and, if forked, in the files.
+
+        If target and files have different counts of a value, the wrong count is returned.
+        """
         rows = Counter(value for topic in TOPICS for value in self.target.values(topic))
         if not self.is_forked:
             return rows, Counter()
@@ -100,7 +102,7 @@ class TargetHere(KafkaHere):
 def a_job(
     folder: Path, *topics: str, runs: int = 1, records: int = 5, target: TargetHere | None = None, **sections: Any
 ) -> Iterator[Any]:
-    """A job of topics on a broker of this process, after so many runs of new records, with unread ones."""
+    """Yield a job of topics on a broker of this process, after that many runs, with unread records."""
     names = topics or TOPICS
     with MockBroker.start(dict.fromkeys(names, 1)) as broker:
         situation = target or KafkaHere(folder)
@@ -113,7 +115,7 @@ def a_job(
 
 
 def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
-    """Give each topic new records."""
+    """Produce new records to each topic."""
     for topic in topics or TOPICS:
         situation.numbers(topic, records)
 
@@ -128,11 +130,11 @@ class Printed:
 
     @property
     def seen(self) -> list[str]:
-        """The texts."""
+        """Return the printed texts."""
         return self.result.seen
 
     def refused(self, command: str, says: str, code: int | None = None) -> str:
-        """Type a command that fails and prints a remedy.
+        """Type a command that must fail and print a remedy.
 
         Raises:
             NotBrokenError: if it does not fail so.
@@ -143,38 +145,42 @@ class Printed:
             raise NotBrokenError(f"{command} ended with {done.returncode} and printed {text[-3000:]}")
         self.seen.append(text)
         self.tried.append(command)
-        self.result.cause_told, self.result.told = True, text[-400:]
+        self.result.cause_reported, self.result.problem_line = True, text[-400:]
         return text
 
     def problem(self, says: str) -> dict[str, Any]:
-        """Return the problem that `status` prints with such a text.
+        """Return the problem of `status` with a matching text.
 
         Raises:
-            NotBrokenError: if it prints none.
+            NotBrokenError: if there is none.
         """
-        troubles = self.situation.troubles()
-        found = next((trouble for trouble in troubles if re.search(says, line_of(trouble))), None)
-        if found is None:
-            raise NotBrokenError(f"status does not print {says!r}: {troubles}")
-        self.seen.append(line_of(found))
-        self.result.cause_told, self.result.told, self.result.command = True, line_of(found), found["command"]
-        return found
+        problems = self.situation.reported_problems()
+        match = next((problem for problem in problems if re.search(says, line_of(problem))), None)
+        if match is None:
+            raise NotBrokenError(f"status does not print {says!r}: {problems}")
+        self.seen.append(line_of(match))
+        self.result.cause_reported, self.result.problem_line, self.result.command = (
+            True,
+            line_of(match),
+            match["command"],
+        )
+        return match
 
     def reported(self, text: str) -> None:
-        """Note a text that was printed elsewhere, such as in a run's result."""
+        """Record a text that was printed elsewhere, such as in a run's result."""
         self.seen.append(" ".join(text.split()))
 
     def type(self, command: str, code: int = 0) -> str:
-        """Type a command of a remedy, or one that was refused before; it must end so. Return what it printed.
+        """Type a command of a remedy, or a command that was refused before; return its output.
 
         Raises:
-            NotBrokenError: if no text that was printed names the command.
+            NotBrokenError: if no printed text names the command.
         """
         name = next(name for name in reversed(command_names()) if command.startswith(f"distcommit {name} "))
         words = {name.split()[-1], command.rsplit(maxsplit=1)[-1]}
         printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
-            raise NotBrokenError(f"nothing that was printed says to type {command}: {self.seen}")
+            raise NotBrokenError(f"no printed text names the command {command}: {self.seen}")
         done = self.situation.type(command)
         self.result.typed.append(Typed(command, done.returncode))
         if done.returncode != code:
@@ -184,17 +190,19 @@ class Printed:
         return done.stdout
 
     def ended(self, *, rejected: Counter[bytes] | None = None, gone: Counter[bytes] | None = None) -> Drilled:
-        """Return the result: nothing is wrong any more, and what is published is exact."""
-        if left := self.situation.troubles():
-            self.result.problems.append(f"not resolved: {[line_of(trouble) for trouble in left]}")
+        """Return the result; it requires that no problem is left and that the output is exact."""
+        if problems := self.situation.reported_problems():
+            self.result.problems.append(f"not resolved: {[line_of(problem) for problem in problems]}")
         count(self.situation, self.result, rejected or Counter(), gone or Counter())
         self.result.resolved = self.result.exact_afterwards and not self.result.problems
         return self.result
 
 
 def unproven(fragments: Sequence[str], result: Drilled) -> list[str]:
-    """Return the fragments of which no remedy's whole text was printed. Of a remedy that is a command alone, a command
-    must have been typed."""
+    """Return the fragments of which no complete remedy was printed.
+
+    If a remedy is a command alone, that command must have been typed.
+    """
     return [
         fragment
         for fragment in fragments
@@ -211,11 +219,11 @@ def _was_printed(text: str, result: Drilled) -> bool:
 
 
 def as_pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of what is printed for a text of the catalogue."""
+    """Return the pattern of a catalogue text as it is printed."""
     return re.compile(".*".join(re.escape(part) for part in text.split(GAP)), re.DOTALL)
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return the JSON object that a command has printed last."""
-    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
-    return found
+    """Return the JSON object that a command printed last."""
+    result: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return result

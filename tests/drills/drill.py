@@ -1,4 +1,4 @@
-"""A job that is broken, and somebody on call who types what `distcommit status` prints."""
+"""A broken job, and an operator who types the commands that `distcommit status` prints."""
 
 from __future__ import annotations
 
@@ -27,23 +27,26 @@ _END_S = 900.0
 
 
 class NotBrokenError(Exception):
-    """The situation could not be made: the drill says nothing."""
+    """The situation could not be created; the drill has no result."""
 
 
 class Typed(msgspec.Struct):
-    """A command as it was typed, and its exit code."""
+    """A typed command and its exit code."""
 
     command: str
     exit_code: int
 
 
 class Drilled(msgspec.Struct):
-    """What came of a drill. `told`: the line that names the cause; `command`: the one below it, which was typed first;
-    `typed`: all of them, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and
-    by a count that shares no code with it. `seen`: the texts that were printed."""
+    """Result of a drill.
 
-    cause_told: bool = False
-    told: str = ""
+    `problem_line`: the line that names the cause. `command`: the command below it, which was typed first. `typed`: all
+    typed commands, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and by a
+    count that shares no code with it. `seen`: the printed texts.
+    """
+
+    cause_reported: bool = False
+    problem_line: str = ""
     command: str = ""
     typed: list[Typed] = []
     exact_afterwards: bool = False
@@ -61,15 +64,15 @@ def line_of(problem: dict[str, Any]) -> str:
 
 
 def nothing() -> None:
-    """No act outside the system, and nothing to see to afterwards."""
+    """Do nothing: no action outside of the system, no follow-up."""
 
 
 @dataclass
 class Situation:
-    """A job with its file, the values that it was given, and the shell of who is on call.
+    """A job with its file, its input values, and the operator's shell.
 
-    `shell`: what the shell is started by; `seen_at`: where the job's folders are for who counts, if not where the job
-    has them.
+    `shell`: the command that starts the shell. `seen_at`: the job's folders as the test process sees them, if they
+    differ.
     """
 
     folder: Path
@@ -92,14 +95,14 @@ class Situation:
         return (self.seen_at or self.folder) / "staging"
 
     def write(self, **sections: Any) -> None:
-        """Write the job file; sections come to those of before, and those that are None go."""
+        """Write the job file; sections replace or add to the previous ones, and None removes one."""
         paths = {name: name for name in ("store", "staging", "output")}
         base: dict[str, Any] = {"job": "drill", "paths": paths, "spark": {"master": "local[2,4]"}, **self.config}
         self.config = {name: section for name, section in {**base, **sections}.items() if section is not None}
         self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
 
     def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Types a command, as it is, into a shell."""
+        """Run a command in a shell, exactly as printed."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         return subprocess.run(
@@ -113,66 +116,65 @@ class Situation:
         )
 
     def run(self, code: int, **env: str) -> str:
-        """A run as a schedule starts it, which has to end with that exit code; what it said."""
+        """Run the job as a schedule does; require that exit code, and return the output."""
         done = self.type(f"distcommit run {self.path} --json", **env)
         if done.returncode != code:
             raise NotBrokenError(f"a run ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-3000:]}")
         return done.stdout
 
     def start(self, command: str = "run") -> RunProcess:
-        """Starts a run, and does not wait for it."""
+        """Start a run in the background."""
         self.started += 1
         name = self.folder / f"run-{self.started}"
         return RunProcess([command, str(self.path), "--json"], name.with_suffix(".out"), name.with_suffix(".err"))
 
-    def troubles(self) -> list[dict[str, Any]]:
+    def reported_problems(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
-        found: list[dict[str, Any]] = self.told("status")["troubles"]
-        return found
+        problems: list[dict[str, Any]] = self.inspect("status")["troubles"]
+        return problems
 
-    def told(self, *words: str) -> dict[str, Any]:
-        """What a command that looks says, as JSON."""
+    def result(self, *words: str) -> dict[str, Any]:
+        """Return the JSON output of an inspection command."""
         done = self.type(" ".join(["distcommit", words[0], str(self.path), *words[1:], "--json"]))
         lines = done.stdout.strip().splitlines()
         if not lines:
             raise NotBrokenError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
-        told: dict[str, Any] = json.loads(lines[-1])
-        return told
+        result: dict[str, Any] = json.loads(lines[-1])
+        return result
 
     def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
-        """The values in all files of the output, and in those of records that were turned away: read by pyarrow, by the
-        files' own names alone."""
-        found: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
+        """Return the values in the output files and in the error files, read by pyarrow, by file names alone."""
+        contents: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
         for path in self.output.rglob("*.parquet"):
             within = path.relative_to(self.output).parts
             if not any(part.startswith(".") for part in within):
                 values = pq.ParquetFile(path).read(columns=["value"])["value"].to_pylist()
-                found[within[0] == "_rejected"].update(values)
-        return found
+                contents[within[0] == "_rejected"].update(values)
+        return contents
 
 
 class KafkaSituation(Situation):
-    """One whose topics are on a broker."""
+    """Situation whose topics are on a broker."""
 
     brokers = ""
 
     def on(self, brokers: str, topics: Sequence[str], **sections: Any) -> None:
-        """Writes the job file for these topics."""
+        """Write the job file for these topics."""
         self.brokers = brokers
         source = {"type": "kafka", "brokers": brokers, "topics": list(topics)}
         self.write(**{"source": source, "sink": {"partition_by": {"granularity": "day"}}, **sections})
 
     def produce(self, topic: str, *values: bytes, days: int = 1, first: int = 0) -> None:
-        """Gives records to a topic's first partition, spread over days from that one on."""
+        """Produce records to a topic's first partition, spread over days from `first` on."""
         producer = Producer({"bootstrap.servers": self.brokers, "linger.ms": 5})
         for number, value in enumerate(values):
             producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + (first + number % days) * DAY_MS)
-        if left := producer.flush(60):
-            raise NotBrokenError(f"{left} records are not acknowledged")
+        if unacknowledged := producer.flush(60):
+            raise NotBrokenError(f"{unacknowledged} records are not acknowledged")
         self.given.update(values)
 
     def numbers(self, topic: str, records: int, days: int = 1) -> None:
-        """Gives so many records that no other is equal to."""
+        """Produce that many records with distinct values."""
         begin = self.given.total()
         values = [b'{"topic":"%s","n":%d}' % (topic.encode(), begin + number) for number in range(records)]
         self.produce(topic, *values, days=days)
@@ -187,59 +189,58 @@ def drilled(
     rejected: Counter[bytes] | None = None,
     gone: Counter[bytes] | None = None,
 ) -> Drilled:
-    """What somebody on call does: looks, does what is to be done outside the system, and types what is printed until
-    nothing is wrong.
+    """Act as the operator: inspect, act outside of the system, and type the printed commands until no problem is left.
 
     Args:
-        situation: what is broken.
-        cause: how the line that names the cause looks, a regular expression.
-        act: what a person has to do outside the system before.
-        afterwards: what else comes before it is counted.
-        rejected: what is to be among the records that were turned away.
-        gone: what the source has lost before it was read.
+        situation: the broken job.
+        cause: a regular expression for the line that names the cause.
+        act: the operator's action outside of the system, before the commands.
+        afterwards: further actions before the output is counted.
+        rejected: the expected rejected values.
+        gone: the values that the source lost before they were read.
     """
     result = Drilled()
-    troubles = situation.troubles()
-    named = next((trouble for trouble in troubles if re.search(cause, line_of(trouble))), None)
+    problems = situation.reported_problems()
+    named = next((problem for problem in problems if re.search(cause, line_of(problem))), None)
     if named is None:
-        result.problems.append(f"the cause is not told: {troubles}")
+        result.problems.append(f"the cause is not reported: {problems}")
         return result
-    result.cause_told, result.told, result.command = True, line_of(named), named["command"]
-    result.seen += map(line_of, troubles)
+    result.cause_reported, result.problem_line, result.command = True, line_of(named), named["command"]
+    result.seen += map(line_of, problems)
     shown = situation.type(f"distcommit status {situation.path}").stdout
     if result.command not in [line.strip() for line in shown.splitlines()]:
-        result.problems.append(f"the command is not printed as it is: {shown}")
+        result.problems.append(f"the command is not printed exactly: {shown}")
     act()
     command: str = result.command
     while True:
         done = situation.type(command)
         result.typed.append(Typed(command, done.returncode))
-        troubles = situation.troubles()
-        result.seen += map(line_of, troubles)
-        if not troubles or len(result.typed) == _TYPED_AT_MOST:
+        problems = situation.reported_problems()
+        result.seen += map(line_of, problems)
+        if not problems or len(result.typed) == _TYPED_AT_MOST:
             break
-        command = troubles[0]["command"]
-    if troubles or done.returncode:
-        what = [line_of(trouble) for trouble in troubles]
+        command = problems[0]["command"]
+    if problems or done.returncode:
+        what = [line_of(problem) for problem in problems]
         result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
     afterwards()
     count(situation, result, rejected or Counter(), gone or Counter())
-    result.resolved = result.cause_told and result.exact_afterwards and not result.problems
+    result.resolved = result.cause_reported and result.exact_afterwards and not result.problems
     return result
 
 
 def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
-    """Holds what is published against what was given."""
+    """Compare the published values with the input."""
     before = list(result.problems)
-    audit = situation.told("audit", "--deep")
+    audit = situation.inspect("audit", "--deep")
     if not audit.get("exact"):
         result.problems.append(f"the audit is not exact: { {k: v for k, v in audit.items() if k != 'partitions'} }")
     published, turned_away = situation.published()
     result.records = published.total() + turned_away.total()
     expected = situation.given - gone - rejected
-    for name, found, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
-        if found != wanted:
-            lost, doubled = wanted - found, found - wanted
+    for name, actual, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
+        if actual != wanted:
+            lost, doubled = wanted - actual, actual - wanted
             result.problems.append(
                 f"{name}: {lost.total()} missing, such as {list(lost)[:3]}; {doubled.total()} too many, such as"
                 f" {list(doubled)[:3]}"

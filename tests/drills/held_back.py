@@ -1,4 +1,4 @@
-"""Datasets of one commit group, of which one can't be published and holds back the others."""
+"""Datasets of one commit group, of which one cannot be published and holds the others back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.drills.registry import drill_of
 from tests.drills.targets import SqliteTables
 
 _PUBLISHED = 5
-"""How many records of each dataset are published before a run fails."""
+"""Records of each dataset that are published before a run fails."""
 
 
 def _topic(value: bytes) -> str:
     """Return the topic that a value of a drill names."""
-    found: dict[str, str] = json.loads(value)
-    return found["topic"]
+    record: dict[str, str] = json.loads(value)
+    return record["topic"]
 
 
 class _OneTable(SqliteTables):
@@ -31,8 +31,10 @@ class _OneTable(SqliteTables):
 
 @drill_of("steps/execution.py:held_back_by", kinds=("retry", "accept", "abandon"), quick=True)
 def lost_file_that_holds_back_its_commit_group(folder: Path, how: str) -> Drilled:
-    """Seal two datasets of one table, and remove the staged file of one. If that one is released with accept, its
-    sealed records are lost, in its files and in the table."""
+    """Seal two datasets of one table, and delete the staged file of one.
+
+    If that one is released with accept, its sealed records are lost, in its files and in the table.
+    """
     target = TargetHere(folder, target=_OneTable(folder), is_forked=True, options={"table": "events"})
     with a_job(folder, target=target, commit={"buckets": 2, "scope": "job"}, **target.sections) as situation:
         block(situation, "a")

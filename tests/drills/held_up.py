@@ -1,4 +1,4 @@
-"""Datasets that wait: pending, quarantined, stopped, held back, or asked about too early. Each is released."""
+"""Datasets that are pending, quarantined, stopped, held back, or queried too early; each is released."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.drills.registry import drill
 
 
 def block(situation: Here, topic: str) -> None:
-    """Put a file where a topic's folder is, so that nothing of it can be published."""
+    """Put a file where a topic's folder is, so that its dataset cannot be published."""
     folder = situation.output / topic
     if folder.exists():
         folder.rename(situation.folder / f"{topic}-aside")
@@ -32,7 +32,7 @@ def unblock(situation: Here, topic: str) -> None:
 
 @contextmanager
 def pending(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
-    """A job of which one dataset is sealed, and can't be published."""
+    """Yield a job with one sealed dataset that cannot be published."""
     with a_job(folder, **sections) as situation:
         block(situation, "a")
         situation.run(1)
@@ -41,7 +41,7 @@ def pending(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
 
 @contextmanager
 def quarantined(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
-    """One of which that dataset was quarantined, since a run could not replay it."""
+    """Yield a job whose pending dataset was quarantined because a run could not replay it."""
     with pending(folder, **{"replay": {"max_attempts": 1}, **sections}) as situation:
         situation.run(1)
         yield situation
@@ -80,7 +80,7 @@ def paused_job(folder: Path) -> Drilled:
 
 @contextmanager
 def stopped(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
-    """A job of which one dataset is stopped, as a run could not read a record of it."""
+    """Yield a job with one dataset that is stopped because a run could not read a record of it."""
     json, task = {"type": "json", "fields": {"n": "int64"}}, {"attempts": 1, "stop_after_failed_runs": 1}
     with a_job(folder, converters=[json], task=task, **sections) as situation:
         situation.produce("a", b"poison")
@@ -99,7 +99,7 @@ def stopped_dataset(folder: Path) -> Drilled:
         situation.run(0)
         situation.write(converters=[])
         printed.type(again)
-        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        situation.given[b"poison"] += 1  # the error file stays beside the published files
         return printed.ended(rejected=Counter([b"poison"]))
 
 
@@ -148,7 +148,7 @@ def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
 
 @drill("stores/operator/operator_actions.py:_wrong_status | release it with retry, accept or abandon", quick=True)
 def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
-    """It is released with retry, and quarantined again, as its cause is still there; then with accept."""
+    """The dataset is released with retry, quarantined again for the same cause, and released with accept."""
     with quarantined(folder) as situation:
         printed = Printed(situation)
         command = f"distcommit dataset set-watermark {situation.path} a {_POSITIONS}"
@@ -203,7 +203,7 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
         printed.type(f"{release} abandon")
         situation.run(0)
         printed.type(again)
-        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        situation.given[b"poison"] += 1  # the error file stays beside the published files
         return printed.ended(rejected=Counter([b"poison"]))
 
 

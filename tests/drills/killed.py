@@ -1,4 +1,4 @@
-"""Runs that were killed, frozen, or killed and then robbed of what they had sealed."""
+"""Runs that are killed or frozen, some of which then lose sealed files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WAIT_S = 600.0
 
 @contextmanager
 def _job(folder: Path, **sections: object) -> Iterator[KafkaSituation]:
-    """One that has run once, so that there are folders to publish into, and has new records."""
+    """Prepare a job that has run once, so that its folders exist, and has new records."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder)
         situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, **sections)
@@ -39,21 +39,21 @@ def _more(situation: KafkaSituation) -> None:
 
 
 def _killed_in_mid_commit(situation: KafkaSituation) -> None:
-    """SIGKILL to all processes of a run of which some files are published and some are not."""
+    """Kill all processes of a run by SIGKILL when some of its files are published."""
     for _ in range(_TRIES):
         watcher = CommitWatcher(Job.from_file(situation.path).open_store(create=False))
         with situation.start() as run:
             if kill_in_mid_commit(run, watcher, _WAIT_S) is not None:
                 return
-        _more(situation)  # it was too quick
+        _more(situation)  # the run was too quick
     raise NotBrokenError("no run was caught in the middle of its commit")
 
 
 def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
-    """Of what is sealed and not published, where each file is staged, and where it belongs."""
-    told = situation.told("dataset steps", "--limit=0")["sequences"]
-    found = [step["what"] for sequence in told for step in sequence["steps"] if step["state"] == "PENDING"]
-    paths = [re.findall(r"'([^']+)'", what) for what in found]
+    """Return staged and final path of each file of the sealed, unpublished steps."""
+    sequences = situation.inspect("dataset steps", "--limit=0")["sequences"]
+    steps = [step["what"] for sequence in sequences for step in sequence["steps"] if step["state"] == "PENDING"]
+    paths = [re.findall(r"'([^']+)'", what) for what in steps]
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]
 
 
@@ -66,7 +66,7 @@ def dead_driver(folder: Path) -> Drilled:
 
 @drill("COMMIT_PENDING")
 def half_replayed_run(folder: Path) -> Drilled:
-    """Killed in its commit, and then the replay of that, too."""
+    """A run is killed in its commit, then the replay of that commit is killed too."""
     with _job(folder) as situation:
         for _ in range(_TRIES):
             _killed_in_mid_commit(situation)
@@ -80,7 +80,7 @@ def half_replayed_run(folder: Path) -> Drilled:
 
 
 def _run_as_ever(situation: KafkaSituation) -> None:
-    situation.run(0)  # what was not sealed when the run was killed is read, as ever
+    situation.run(0)  # records that were not sealed when the run was killed are read as usual
 
 
 def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool:
@@ -89,9 +89,9 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
         while not run.has_ended and time.monotonic() < until_s:
             if not all(path.exists() for path in staged):
                 run.freeze()
-                left = sum(path.exists() for path in staged)
+                unpublished = sum(path.exists() for path in staged)
                 run.kill()
-                return 0 < left < len(staged)
+                return 0 < unpublished < len(staged)
             time.sleep(0.0005)
     return False
 
@@ -124,7 +124,7 @@ def foreign_file_at_the_target(folder: Path) -> Drilled:
 
 @drill("LOCK_STUCK")
 def stuck_lock(folder: Path) -> Drilled:
-    """A driver is frozen, as on a machine that is out of breath, and keeps the lock; it wakes when all is over."""
+    """A driver is frozen, as on an overloaded machine, and keeps the lock; it continues at the end."""
     with _job(folder, lock={"lease_ttl_s": _LEASE_S}) as situation, situation.start() as run:
         _freeze_once_begun(situation, run)
         situation.run(3)

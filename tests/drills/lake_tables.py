@@ -1,6 +1,6 @@
-"""Iceberg and Delta tables that were dropped, recreated or altered under a job. Each is resolved by what is printed.
+"""Iceberg and Delta tables that are dropped, recreated or altered under a job, each resolved by the printed remedy.
 
-The tables are changed between two runs, or by a task checker, which acts between writing and committing.
+The tables change between two runs, or by a task checker between writing and committing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _FLAG = "act"
 
 
 class ActsOnce(TaskChecker):
-    """Changes the table of `NAME` as the flag file says, once what an attempt wrote for that topic is checked."""
+    """Checker that changes the table of `NAME` by the flag file's content, after an attempt at that topic has been
+    written."""
 
     def __init__(self, folder: str, kind: str) -> None:
         self._folder, self._kind = folder, kind
@@ -48,7 +49,7 @@ class _Act(TaskCheck):
 
 @contextmanager
 def _job(kind: str, folder: Path, runs: int) -> Iterator[TargetHere]:
-    """A job after so many runs, with unread records."""
+    """Yield a job after that many runs, with unread records."""
     situation = TargetHere(folder, target=LAKES[kind](folder))
     options = {"folder": str(folder), "kind": kind}
     checker = {"type": "python", "class": f"{__name__}:ActsOnce", "options": options}
@@ -57,7 +58,7 @@ def _job(kind: str, folder: Path, runs: int) -> Iterator[TargetHere]:
 
 
 def _resolved(kind: str, folder: Path, cause: str, act: str, *, runs: int, within: bool) -> Drilled:
-    """Change the table, run into it, type what is printed, and run again."""
+    """Change the table, run the job, type the printed command, and run again."""
     with _job(kind, folder, runs) as situation:
         change: Callable[[], None] = getattr(situation.target, act)
         if within:
@@ -90,7 +91,7 @@ def table_dropped_before_the_commit(folder: Path, kind: str) -> Drilled:
 
 @drill_of(_RELEASED, kinds=["iceberg", "delta"], quick=True)
 def table_recreated_before_the_commit(folder: Path, kind: str) -> Drilled:
-    """Of Iceberg before the first commit, of Delta after one."""
+    """Iceberg tables are recreated before the first commit, Delta tables after one."""
     return _resolved(kind, folder, "was recreated: its id", "recreate", runs=int(kind == "delta"), within=True)
 
 
@@ -101,7 +102,7 @@ def table_altered_before_the_commit(folder: Path, kind: str) -> Drilled:
 
 @drill_of(_RELEASED, kinds=["iceberg", "delta"], quick=True)
 def table_without_its_ledger(folder: Path, kind: str) -> Drilled:
-    """The table has its rows, and its ledger is gone: an operator drops it first, as the text says."""
+    """The table has its rows without its ledger: the operator drops the table first, as printed."""
     with _job(kind, folder, runs=1) as situation:
         tables = LAKES[kind](folder)
         tables.forget()

@@ -1,4 +1,4 @@
-"""What a machine does to a job: a full disk, a permission that is lost, a clock that is wrong."""
+"""Machine faults under a job: a full disk, a lost permission, a wrong clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY_S = 86_400
 
 @contextmanager
 def _small_disk(at: Path) -> Iterator[int]:
-    """A small file system at a folder, which only the processes of a namespace see; the one that keeps it."""
+    """Mount a small file system that only a namespace's processes see; yield the id of the process that keeps it."""
     at.mkdir()
     own_user = [] if os.geteuid() == 0 else ["-Ur"]
     script = 'mount -t tmpfs -o size="$0" tmpfs "$1" && echo mounted && exec cat'
@@ -49,7 +49,7 @@ def _started(situation: KafkaSituation, brokers: str, **sections: Any) -> None:
 
 @contextmanager
 def _on_small_disk(folder: Path) -> Iterator[tuple[KafkaSituation, Path]]:
-    """A job that has run, with its folders on a small file system."""
+    """Yield a job that has run, with its folders on a small file system."""
     disk = folder / "disk"
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
         own_user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
@@ -86,7 +86,7 @@ def read_only_mount(folder: Path) -> Drilled:
 
 @drill("FOLDER_NOT_WRITABLE")
 def permission_lost(folder: Path) -> Drilled:
-    """The output can't be written any more. Root could all the same: that right is taken away."""
+    """The output is not writable. Root would still write, so that this capability is dropped."""
     shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder, shell=shell)
@@ -135,7 +135,7 @@ time_t time(time_t *at) {
 
 
 def _wrong_clock(folder: Path) -> Path:
-    """A library that sets the clock of the processes that load it, by the seconds that AHEAD_S says."""
+    """Build a library that shifts the clock of the processes that load it by AHEAD_S seconds."""
     source, library = folder / "clock.c", folder / "clock.so"
     source.write_text(_CLOCK, encoding="utf-8")
     command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
@@ -147,7 +147,7 @@ def _wrong_clock(folder: Path) -> Path:
 
 
 class _Arrivals(Situation):
-    """A job that reads files of a folder as they arrive."""
+    """Job that reads files of a folder as they arrive."""
 
     def begin(self, **sections: Any) -> None:
         """Write the job file."""
@@ -157,7 +157,7 @@ class _Arrivals(Situation):
         self.write(source=source, commit={"buckets": 2}, **sections)
 
     def arrive(self, name: str, age_s: int = 0) -> None:
-        """Give it a file of ten records."""
+        """Add a file of ten records."""
         values = [b'{"file":"%s","n":%d}' % (name.encode(), number) for number in range(10)]
         new = self.folder / "new"
         new.write_bytes(b"\n".join(values) + b"\n")
@@ -168,7 +168,7 @@ class _Arrivals(Situation):
 
 @drill("CLOCK_WRONG")
 def clock_that_is_wrong(folder: Path) -> Drilled:
-    """The clock of a run's machine is a day behind: files that have just arrived have not settled by it."""
+    """The clock of the run's machine is a day behind: by it, new files have not settled."""
     library, situation = _wrong_clock(folder), _Arrivals(folder)
     situation.begin()
     situation.arrive("first")
@@ -178,7 +178,7 @@ def clock_that_is_wrong(folder: Path) -> Drilled:
     if situation.published()[0] == situation.given:
         raise NotBrokenError("the run has read what had not settled by its clock")
     cause = "CLOCK_WRONG: .* the run of epoch .* began 8[56],... s before"
-    return drilled(situation, cause)  # the act outside, setting the clock, is to go on without that library
+    return drilled(situation, cause)  # the later runs use the right clock, without that library
 
 
 @drill("NO_RECENT_RUN")

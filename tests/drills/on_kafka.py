@@ -1,4 +1,4 @@
-"""What a real Kafka does to topics that a job reads."""
+"""Topics of a real Kafka that change under a job."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.servers.kafka import KafkaServer
 
 _TOPICS = ["kept", "struck"]
 _OPEN_MS = 900_000
-"""How long Kafka lets a transaction be open at most."""
+"""Kafka's limit on the duration of a transaction."""
 _WAIT_S = 60.0
 
 
 class _Admin:
-    """Makes and deletes topics, and forgets records as retention does."""
+    """Creates and deletes topics, and deletes records as retention does."""
 
     def __init__(self, brokers: str) -> None:
         self._client = AdminClient({"bootstrap.servers": brokers})
@@ -46,7 +46,7 @@ class _Admin:
 
 @contextmanager
 def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
-    """One that has read ten records of each topic."""
+    """Yield a job that has read ten records of each topic."""
     with KafkaServer() as server:
         admin, situation = _Admin(server.bootstrap_servers), KafkaSituation(folder)
         for topic in _TOPICS:
@@ -61,7 +61,7 @@ def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
 
 @drill("PLAN_FAILED", "remedy of _deleted", "RECORDS_LOST")
 def expired_offsets(folder: Path) -> Drilled:
-    """The command that is printed accepts the loss; then `status` reports it, until the next run."""
+    """The printed command accepts the loss; then `status` reports it until the next run."""
     with _job(folder) as (situation, admin):
         late = [b"late-%d" % number for number in range(10)]
         situation.produce("struck", *late)
@@ -96,23 +96,25 @@ def topic_made_again(folder: Path) -> Drilled:
 
 
 def _in_transaction(situation: KafkaSituation, topic: str, *values: bytes) -> Producer:
-    """Return a producer with an open transaction that has given a topic these records."""
+    """Return a producer with an open transaction that contains these records of a topic."""
     settings = {"transactional.id": topic, "transaction.timeout.ms": _OPEN_MS, "log_level": 0}
     producer = Producer({"bootstrap.servers": situation.brokers, **settings})
     producer.init_transactions(_WAIT_S)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)
-    if left := producer.flush(_WAIT_S):
-        raise NotBrokenError(f"{left} records are not acknowledged")
+    if unacknowledged := producer.flush(_WAIT_S):
+        raise NotBrokenError(f"{unacknowledged} records are not acknowledged")
     situation.given.update(values)
     return producer
 
 
 @drill_of("PLAN_FAILED", "remedy of _behind_open", kinds=("committed", "aborted"))
 def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
-    """Read records of an open transaction, and then committed records only. Records that were published before their
-    transaction was aborted stay."""
+    """Read records of an open transaction, then only committed records.
+
+    Records that were published before their transaction was aborted stay published.
+    """
     with _job(folder) as (situation, _):
         source = situation.config["source"]
         producer = _in_transaction(situation, "struck", *(b"open-%d" % number for number in range(3)))

@@ -1,7 +1,7 @@
 """A program that publishes files by a commit step store of its own, without a job file and without Spark.
 
-`python -m tests.drills.own_program COMMAND ...`, in the folder that has its data, with any of the commands `seal`,
-`commit`, `release HOW` and `show`. Its source is the natural numbers. Each round stages two files, a number a line.
+`python -m tests.drills.own_program COMMAND ...` runs in its data folder, with the commands `seal`, `commit`, `release
+HOW` and `show`. Its source is the natural numbers. Each round stages two files, a number a line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARTITION = "0"
 
 
 class _Program:
-    """The store, opened by a process of its own."""
+    """The program's store, opened in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._staging, self._output = folder / "staging", folder / "output"
@@ -39,7 +39,7 @@ class _Program:
         self._store.create(JOB)
 
     def seal(self) -> None:
-        """Stage the numbers of a round, and seal their files with the move of the watermark."""
+        """Stage the numbers of a round, and seal their files with the new watermark."""
         low = self._store.watermark(JOB, DATASET)
         begin = self._position(low)
         for first in range(begin, begin + PER_ROUND, PER_FILE):
@@ -51,7 +51,7 @@ class _Program:
         self._store.seal(JOB, DATASET)
 
     def commit(self) -> None:
-        """Commit what is sealed."""
+        """Commit the sealed sequence."""
         sequence = self._store.get_commit_sequence(JOB, DATASET)
         if sequence is None:
             sys.exit("there is nothing to commit")
@@ -62,7 +62,7 @@ class _Program:
         self._store.release(JOB, DATASET, how)
 
     def show(self) -> None:
-        """Print the next number to read, and whether the dataset has a sealed sequence that is not done."""
+        """Print the next number to read, and whether the dataset has an open sequence."""
         begin = self._position(self._store.watermark(JOB, DATASET))
         sys.stdout.write(json.dumps({"begin": begin, "is_open": self._store.exists(JOB, DATASET)}) + "\n")
 
@@ -72,7 +72,7 @@ class _Program:
         return position
 
     def do(self, commands: Iterator[str]) -> None:
-        """Do what the command line says."""
+        """Run the command of the command line."""
         for command in commands:
             match command:
                 case "seal":

@@ -1,4 +1,4 @@
-"""A program that uses the commit step store by itself: it has no job file, and no command of `distcommit` helps it."""
+"""A program that uses the commit step store directly: it has no job file, and no `distcommit` command applies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROGRAM = "python -m tests.drills.own_program"
 
 
 def _do(situation: Situation, commands: str) -> str:
-    """Have a process of the program do something, which must not fail. Return what it printed."""
+    """Run a command of the program, which must succeed, and return its output."""
     done = situation.type(f"{_PROGRAM} {commands}")
     if done.returncode:
         raise NotBrokenError(f"{commands} ended with {done.returncode}: {done.stderr[-2000:]}")
@@ -24,8 +24,10 @@ def _do(situation: Situation, commands: str) -> str:
 
 @drill_of("stores/logs/sequence_end.py:lose", kinds=("retry", "accept", "abandon"))
 def lost_file_of_a_program_with_its_own_store(folder: Path, how: str) -> Drilled:
-    """The second round loses one of its two staged files before any is published. If it is released with accept, the
-    whole round is lost. After each way the program goes on."""
+    """The second round loses one of its two staged files before any is published.
+
+    If it is released with accept, the whole round is lost. After each way of release the program continues.
+    """
     situation, printed = Situation(folder), Printed(Situation(folder))
     _do(situation, "seal commit seal")
     staged = [folder / "staging" / f"from-{first}.txt" for first in range(PER_ROUND, 2 * PER_ROUND, PER_FILE)]
@@ -40,7 +42,7 @@ def lost_file_of_a_program_with_its_own_store(folder: Path, how: str) -> Drilled
     printed.type(f"{_PROGRAM} release {how}")
     if how == "retry":
         printed.type(f"{_PROGRAM} commit")
-    rounds = 2 if how == "abandon" else 1  # what was abandoned is read again
+    rounds = 2 if how == "abandon" else 1  # abandoned numbers are read again
     shown = loads(_do(situation, " ".join([*["seal commit"] * rounds, "show"])))
     if shown != {"begin": 3 * PER_ROUND, "is_open": False}:
         printed.result.problems.append(f"three rounds are read, and the store has {shown}")
@@ -50,13 +52,13 @@ def lost_file_of_a_program_with_its_own_store(folder: Path, how: str) -> Drilled
 
 
 def _compare(situation: Situation, result: Drilled, gone: Counter[str], unpublished: list[Path]) -> None:
-    """Compare the files with the numbers of three rounds, without those that are gone.
+    """Compare the files with the numbers of three rounds, except those in `gone`.
 
     Args:
-        situation: where they are.
-        result: takes what is wrong.
-        gone: numbers that are lost.
-        unpublished: the staged files that stay for the program to delete.
+        situation: the broken job.
+        result: receives the problems.
+        gone: the lost numbers.
+        unpublished: the staged files that the program has to delete.
     """
     files = [path for path in situation.output.rglob("*.txt") if path.parent.name == DATASET]
     published = Counter(number for path in files for number in path.read_text().split())
@@ -67,4 +69,4 @@ def _compare(situation: Situation, result: Drilled, gone: Counter[str], unpublis
         result.problems.append(f"{staged} are staged, and {unpublished} were to be")
     result.records = published.total()
     result.exact_afterwards = not result.problems
-    result.resolved = result.cause_told and result.exact_afterwards
+    result.resolved = result.cause_reported and result.exact_afterwards

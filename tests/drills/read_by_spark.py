@@ -1,4 +1,4 @@
-"""A program that calls a source of Spark's readers by itself, outside a run."""
+"""A program that calls a source of Spark's readers directly, outside of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from distcommit import Job
 assert Job.from_file("job.yaml").run().succeeded
 """,
 }
-"""Programs that are started in the job's folder: two that call its source by themselves, and one that calls Job.run."""
+"""Programs in the job's folder: two that call its source directly, and one that calls Job.run."""
 
 
 def _put(situation: Here, dataset: str) -> None:
@@ -41,7 +41,7 @@ def _put(situation: Here, dataset: str) -> None:
 
 @drill_of("sources/spark/source.py:_not_staged", kinds=("command", "program"), quick=True)
 def source_of_spark_called_by_a_program(folder: Path, by: str) -> Drilled:
-    """The program then reads it as the error says: by `distcommit run`, or by Job.run."""
+    """The program then reads it as the error states: by `distcommit run`, or by Job.run."""
     situation = Here(folder)
     for dataset in _DATASETS:
         _put(situation, dataset)

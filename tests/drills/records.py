@@ -1,4 +1,4 @@
-"""Records that are not as they were."""
+"""Records that a job cannot decode, or whose schema has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOPICS = ["good", "bad"]
 
 @drill("RECORDS_REJECTED", "RUN_FAILED")
 def poisoned_record(folder: Path) -> Drilled:
-    """One that nobody can decode, in the midst of good ones."""
+    """One record among good ones cannot be decoded."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder)
         json = {"type": "json", "fields": {"n": "int64"}}
@@ -31,7 +31,7 @@ def poisoned_record(folder: Path) -> Drilled:
 
 @drill("NEW_FIELDS_REJECTED")
 def schema_broken(folder: Path) -> Drilled:
-    """A producer has begun to send a field that the job is not to take in by itself."""
+    """A producer begins to send a field that the job must not add by itself."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder)
         json = {"type": "json", "evolution": "fail"}

@@ -1,4 +1,4 @@
-"""Commands that are refused, and name the one that has to come first, or the one that was meant."""
+"""Commands that are refused, and name the command that must come first or was meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.drills.registry import drill
 
 
 def _knows(printed: Printed, command: str, word: str = "a") -> None:
-    """Type a command that lists datasets, which must name one."""
+    """Type a command that lists datasets; it must list one."""
     if word not in printed.type(command):
         printed.result.problems.append(f"{command} does not name {word}")
 
@@ -84,7 +84,7 @@ def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
         situation.write(converters=[])
         printed.type(command)
         situation.run(0)
-        situation.given[b"poison"] += 1  # the error file stays beside what is published of it now
+        situation.given[b"poison"] += 1  # the error file stays beside the published files
         return printed.ended(rejected=Counter([b"poison"]))
 
 
@@ -135,7 +135,7 @@ def files_of_an_unknown_dataset(folder: Path) -> Drilled:
 @drill("wait for the run, or give `distcommit recover`", quick=True)
 def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
     with pending(folder) as situation:
-        epoch = situation.told("status")["epoch"]
+        epoch = situation.inspect("status")["epoch"]
         printed = Printed(situation)
         command = f"distcommit dataset files {situation.path} --as-of {epoch}"
         printed.refused(command, "this run is not settled yet")
@@ -276,17 +276,17 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
 @drill("`distcommit recover` it with the settings that it was filled with", quick=True)
 def taking_over_a_job_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as other:
-        mine = KafkaHere(folder / "mine")
-        mine.folder.mkdir()
-        mine.on(other.brokers, ["a", "b"], commit={"buckets": 2})
-        mine.config["job"] = "mine"
-        mine.write()
-        printed = Printed(mine)
-        command = f"distcommit migrate import-watermarks {mine.path} --from {other.path}"
+        own_job = KafkaHere(folder / "mine")
+        own_job.folder.mkdir()
+        own_job.on(other.brokers, ["a", "b"], commit={"buckets": 2})
+        own_job.config["job"] = "mine"
+        own_job.write()
+        printed = Printed(own_job)
+        command = f"distcommit migrate import-watermarks {own_job.path} --from {other.path}"
         printed.refused(command, "the other job has sequences that are not done")
         unblock(other, "a")
         printed.type(f"distcommit recover {other.path}")
         printed.type(command)
-        KafkaSituation.numbers(mine, "a", 3)
-        mine.run(0)
+        KafkaSituation.numbers(own_job, "a", 3)
+        own_job.run(0)
         return printed.ended()

@@ -16,10 +16,10 @@ Make = Callable[[Path], Drilled]
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """One broken situation, made in an empty folder and resolved.
+    """A broken situation, created in an empty folder and resolved.
 
-    `remedies`: fragments of the lines whose remedy the drill types; each is part of at least one line of
-    `catalogue.remedies()`. `is_quick`: whether it runs in this process and its Spark session, in seconds.
+    `remedies`: fragments of the lines whose remedy the drill types; each is part of a line of `catalogue.remedies()`.
+    `is_quick`: whether it runs in this process and its Spark session, in seconds.
     """
 
     name: str
@@ -77,7 +77,7 @@ def _register(of: str, make: Make, remedies: tuple[str, ...], *, is_quick: bool)
 
 
 def drills() -> dict[str, Drill]:
-    """Return all drills by name: those of each module of this package."""
+    """Return all drills of this package's modules by name."""
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         if module.name not in ("__main__", "test_drills"):
             importlib.import_module(f"{__package__}.{module.name}")

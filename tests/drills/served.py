@@ -1,4 +1,4 @@
-"""A job of Spark Connect, which a service can't run."""
+"""A Spark Connect job, which a service cannot run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDED_BY_SIGNAL = 130
 
 @contextmanager
 def _refused(folder: Path, remote: str) -> Iterator[tuple[KafkaSituation, Printed, str]]:
-    """Yield a job of Spark Connect with unread records, and the command that was refused to serve it."""
+    """Yield a Spark Connect job with unread records, and the refused command that was to serve it."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder)
         spark = {"remote": remote, "partitions": 4}
@@ -47,7 +47,7 @@ def _events(service: RunProcess) -> list[dict[str, Any]]:
 
 
 def _serve_one_run(situation: KafkaSituation) -> int:
-    """Serve the folder of the job until a run has committed, and end the service. Return its exit code."""
+    """Serve the job's folder until a run has committed, end the service, and return its exit code."""
     command = ["serve", str(situation.folder), "--json", "--look", "0.2"]
     output, errors = situation.folder / "service.out", situation.folder / "service.err"
     until_s = time.monotonic() + _WAIT_S
@@ -64,7 +64,7 @@ def _serve_one_run(situation: KafkaSituation) -> int:
 
 @drill("set spark.master in place of it, or have `distcommit run` started by another scheduler")
 def serving_a_job_of_spark_connect(folder: Path) -> Drilled:
-    """Nothing listens at the address: it is refused before it is contacted."""
+    """No server listens at the address: the job is refused before the address is contacted."""
     with _refused(folder, "sc://127.0.0.1:9") as (situation, printed, command):
         situation.write(spark={"master": "local[2,4]"})
         code = _serve_one_run(situation)

@@ -1,4 +1,4 @@
-"""Lines of `status`: whole jobs that are held back, half-made moves, folders that were exchanged, runs that died."""
+"""Problems of `status`: held-back whole jobs, half-made moves, exchanged folders, dead runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _finished(printed: Printed, situation: KafkaHere) -> Drilled:
 
 
 class _DiesError(Exception):
-    """Stands for the death of the process."""
+    """Exception that simulates the death of the process."""
 
 
 def _die() -> None:
@@ -90,7 +90,7 @@ def job_log_of_before_a_move(folder: Path) -> Drilled:
 
 @contextmanager
 def _with_topics(folder: Path, *missing: str) -> Iterator[KafkaHere]:
-    """A whole job of which some topics do not exist."""
+    """Yield a `scope: job` job with some topics that do not exist."""
     with a_job(folder, commit=_WHOLE) as situation:
         source = situation.config["source"]
         situation.write(source={**source, "topics": [*source["topics"], *missing]})
@@ -120,9 +120,9 @@ def whole_job_with_many_topics_that_are_not_there(folder: Path) -> Drilled:
 def whole_job_with_a_quarantined_dataset(folder: Path) -> Drilled:
     with quarantined(folder, commit=_WHOLE) as situation:
         printed = Printed(situation)
-        found = printed.problem("JOB_BLOCKED_BY_DATASETS: .* and a is not released")
+        problem = printed.problem("JOB_BLOCKED_BY_DATASETS: .* and a is not released")
         unblock(situation, "a")
-        printed.type(found["command"])
+        printed.type(problem["command"])
         situation.run(0)
         return _finished(printed, situation)
 
@@ -139,7 +139,7 @@ def whole_job_with_an_emptied_bucket_log(folder: Path) -> Drilled:
 
 @contextmanager
 def _held_back(folder: Path) -> Iterator[KafkaHere]:
-    """A whole job that failed after it had sealed all datasets, before it decided to publish them."""
+    """Yield a `scope: job` job that failed after sealing all datasets and before deciding to publish them."""
     log = "store/log/job"
     with a_job(folder, commit=_WHOLE, task_checkers=[moves_away(folder, log)]) as situation:
         (folder / FLAG).touch()
@@ -206,7 +206,7 @@ def many_datasets_quarantined_for_reasons_of_their_own(folder: Path) -> Drilled:
 @drill("FRESHNESS_MISSED", quick=True)
 def datasets_behind_their_target(folder: Path) -> Drilled:
     with a_job(folder, freshness={"target": "1h"}) as situation:
-        more(situation, records=20_000)  # of fewer nobody asks how old they are
+        more(situation, records=20_000)  # below this number `status` does not check their age
         situation.run(0)
         printed = Printed(situation)
         printed.type(printed.problem("FRESHNESS_MISSED")["command"])
@@ -229,7 +229,7 @@ def _store(situation: KafkaHere) -> JobStore:
 
 @contextmanager
 def _with_older_output(folder: Path) -> Iterator[KafkaHere]:
-    """A job whose output was exchanged for the one of a run before."""
+    """Yield a job whose output was replaced by that of an earlier run."""
     with a_job(folder) as situation:
         shutil.copytree(situation.output, folder / "output-backup")
         situation.run(0)
@@ -250,7 +250,7 @@ def output_from_a_backup(folder: Path) -> Drilled:
 
 @drill("restore the newest output with its folder .distcommit", quick=True)
 def lost_output(folder: Path) -> Drilled:
-    """All files are lost: the job goes on in an empty output, and its watermarks are set back."""
+    """All files are lost: the job continues in an empty output, and its watermarks are reset."""
     with a_job(folder) as situation:
         shutil.rmtree(situation.output)
         situation.output.mkdir()
@@ -292,7 +292,7 @@ def lost_staging(folder: Path) -> Drilled:
 
 @contextmanager
 def _holding_the_lock(situation: KafkaHere, waits_s: int = 0) -> Iterator[tuple[JobStore, str]]:
-    """This process holds the job's lock, as a run or another command that began so long ago does."""
+    """Hold the job's lock, as a run or another command that began long ago does."""
     store, run_id = _store(situation), new_run_id()
     began = time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() - waits_s))
     run_id = began + run_id[len(began) :]
@@ -301,7 +301,7 @@ def _holding_the_lock(situation: KafkaHere, waits_s: int = 0) -> Iterator[tuple[
 
 
 def _age(situation: KafkaHere) -> None:
-    """Make everything but the lock old, as if nothing had moved since."""
+    """Make all files except the lock old, as if there had been no progress since."""
     now, lock = time.time(), situation.folder / "store" / LOCK
     for path in (*situation.folder.glob("store/**/*"), *situation.folder.glob("staging/**/*")):
         os.utime(path, (now, now - _STALLED_S))

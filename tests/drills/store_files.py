@@ -1,4 +1,4 @@
-"""A store of which a file was emptied, as after a crash of a file system without journal."""
+"""A store with an emptied file, as after a crash of a file system without journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def newest(folder: Path, pattern: str) -> Path:
 
 
 def _emptied(situation: KafkaHere, pattern: str) -> Printed:
-    """Empty a file, let a run meet it, and check that `status`, `store verify` and `store repair` report it."""
+    """Empty a file, run the job, and check that `status`, `store verify` and `store repair` report it."""
     newest(situation.folder, pattern).write_bytes(b"")
     situation.run(5)
     printed = Printed(situation)

@@ -1,4 +1,4 @@
-"""Tables of a database and lists that Spark reads, whose rows or settings have changed under their watermarks."""
+"""Tables and lists whose rows or settings have changed under their watermarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.rest import RestServer
 
 @dataclass
 class TablesHere(Here):
-    """A job that reads tables of SQLite."""
+    """Job that reads tables of SQLite."""
 
     key: str = "INTEGER PRIMARY KEY"
 
@@ -33,12 +33,11 @@ class TablesHere(Here):
         self.write(source={**base, "watermark": "id", "lookback": 0, **source}, commit={"buckets": 2})
 
     def do(self, statement: str, *values: object) -> None:
-        """Execute a statement."""
         with closing(sqlite3.connect(self.folder / "tables.db")) as connection, connection:
             connection.execute(statement, values)
 
     def insert(self, table: str, *ids: int, mark: str = "") -> None:
-        """Give a table rows."""
+        """Insert rows into a table."""
         for number in ids:
             value = f"{table}{mark}-{number}".encode()
             self.do(f"INSERT INTO {table} VALUES (?, ?)", number, value)
@@ -46,11 +45,11 @@ class TablesHere(Here):
 
 
 def _resolved(situation: Here, cause: str, command: str = "") -> Drilled:
-    """Run into it, type what is printed, and run again."""
+    """Run the job, type the printed command, and run again."""
     situation.run(1)
     printed = Printed(situation)
-    found = printed.problem(cause)
-    printed.type(command or found["command"])
+    problem = printed.problem(cause)
+    printed.type(command or problem["command"])
     situation.run(0)
     return printed.ended()
 
@@ -78,10 +77,10 @@ def key_taken_away(folder: Path) -> Drilled:
     situation.write(source={**source, "overrides": {}})
     situation.run(1)
     printed = Printed(situation)
-    found = printed.problem("t could not be planned: the watermark column ends just before the watermark")
+    problem = printed.problem("t could not be planned: the watermark column ends just before the watermark")
     situation.write(source=source)
     situation.insert("t", 4)
-    printed.type(found["command"])
+    printed.type(problem["command"])
     return printed.ended()
 
 
@@ -123,11 +122,11 @@ def watermark_column_exchanged(folder: Path) -> Drilled:
     situation.write(source={**source, "watermark": "other"})
     situation.run(1)
     printed = Printed(situation)
-    found = printed.problem("t could not be planned: the stored position is not one of the watermark column")
+    problem = printed.problem("t could not be planned: the stored position is not one of the watermark column")
     situation.write(source=source)
     situation.do("INSERT INTO t VALUES (4, ?, 40)", b"4")
     situation.given[b"4"] += 1
-    printed.type(found["command"])
+    printed.type(problem["command"])
     return printed.ended()
 
 
@@ -140,9 +139,9 @@ def comparing_jobs_without_offsets(folder: Path) -> Drilled:
     shutil.copy(situation.path, folder / "other.yaml")
     printed = Printed(situation)
     printed.refused(f"distcommit migrate compare {situation.path} {folder}/other.yaml", "by the offsets in their files")
-    told = [loads(printed.type(f"distcommit status {folder}/{name} --json")) for name in ("job.yaml", "other.yaml")]
-    if told[0]["datasets"] != told[1]["datasets"]:
-        printed.result.problems.append(f"the same job compares as another: {told}")
+    statuses = [loads(printed.type(f"distcommit status {folder}/{name} --json")) for name in ("job.yaml", "other.yaml")]
+    if statuses[0]["datasets"] != statuses[1]["datasets"]:
+        printed.result.problems.append(f"the same job compares as another: {statuses}")
     return printed.ended()
 
 
@@ -200,7 +199,7 @@ def reader_exchanged(folder: Path) -> Drilled:
     situation.write(source={**source, "datasets": {"t": path}}, commit={"buckets": 2})
     situation.run(0)
     _parquet(situation, "t", 4, 5)
-    del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may come
+    del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may arrive
     situation.write(source={**source, "datasets": {"t": {**path, "pathGlobFilter": "*.parquet"}}})
     return _resolved(situation, "t could not be planned: the dataset was read by another reader")
 
@@ -227,9 +226,9 @@ def watermark_field_exchanged(folder: Path) -> Drilled:
         situation.write(source={**source, "watermark": {**field, "field": "other"}})
         situation.run(1)
         printed = Printed(situation)
-        found = printed.problem("could not be planned: the stored position is not one of the watermark field")
+        problem = printed.problem("could not be planned: the stored position is not one of the watermark field")
         situation.write(source=source)
-        printed.type(found["command"])
+        printed.type(problem["command"])
         for name in names:
             situation.given.update(row.encode() for row in rows[name][:-1])
         return printed.ended()

@@ -1,4 +1,4 @@
-"""Targets that drills write to: tables of a database, lake tables and topics, each read back by a plain client."""
+"""Targets of drills: database tables, lake tables and topics, each read back by a plain client."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
 from tests.servers.postgresql import PostgresServer
 
 NAME = "a"
-"""The dataset whose table is changed, and the table."""
+"""The dataset whose table is changed, and the table's name."""
 LEDGER = "distcommit_ledger"
 
 
 @dataclass
 class Target(ABC):
-    """A target with a table for each dataset, named as it."""
+    """Target with a table for each dataset, under the dataset's name."""
 
     folder: Path
 
     @property
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section of its sink."""
+        """Return the `sink` section."""
 
     @abstractmethod
     def values(self, table: str) -> list[bytes]:
-        """Return the values that a table has."""
+        """Return the values in a table."""
 
 
 class LakeTables(Target):
-    """Tables in a lake that an operator drops, recreates or alters."""
+    """Lake tables that an operator drops, recreates or alters."""
 
     @abstractmethod
     def drop(self) -> None:
@@ -52,23 +52,23 @@ class LakeTables(Target):
 
     @abstractmethod
     def recreate(self) -> None:
-        """Drop the table `NAME`, and create an empty one of its columns."""
+        """Drop the table `NAME`, and create an empty one with its columns."""
 
     @abstractmethod
     def alter(self) -> None:
-        """Take the column `value` away from the table `NAME`, so that files that have it do not fit any more."""
+        """Drop the column `value` of the table `NAME`, so that files with it no longer fit."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Take the table's ledger away, and leave its rows."""
+        """Delete the table's ledger, and leave its rows."""
 
     @abstractmethod
     def compact(self) -> None:
-        """Write all rows of the table `NAME` to one new file."""
+        """Rewrite all rows of the table `NAME` to one new file."""
 
 
 class IcebergTables(LakeTables):
-    """Iceberg tables in a catalog of SQLite."""
+    """Iceberg tables in a SQLite catalog."""
 
     @property
     def _catalog(self) -> dict[str, str]:
@@ -81,8 +81,8 @@ class IcebergTables(LakeTables):
 
     def values(self, table: str) -> list[bytes]:
         with load_catalog("default", **self._catalog) as catalog:
-            found: list[bytes] = catalog.load_table(("n", table)).scan().to_arrow()["value"].to_pylist()
-        return found
+            column: list[bytes] = catalog.load_table(("n", table)).scan().to_arrow()["value"].to_pylist()
+        return column
 
     def drop(self) -> None:
         with load_catalog("default", **self._catalog) as catalog:
@@ -118,7 +118,7 @@ class DeltaTables(LakeTables):
 
     @property
     def location(self) -> Path:
-        """The folder."""
+        """Return the folder."""
         return self.folder / "tables"
 
     @property
@@ -127,8 +127,8 @@ class DeltaTables(LakeTables):
         return {"type": "delta", "location": str(self.location), "evolve": "add_columns"}
 
     def values(self, table: str) -> list[bytes]:
-        found: list[bytes] = DeltaTable(self.location / table).to_pyarrow_table()["value"].to_pylist()
-        return found
+        column: list[bytes] = DeltaTable(self.location / table).to_pyarrow_table()["value"].to_pylist()
+        return column
 
     def drop(self) -> None:
         shutil.rmtree(self.location / NAME / "_delta_log")
@@ -155,17 +155,17 @@ class DeltaTables(LakeTables):
 
 
 class SqlTables(Target):
-    """Tables of a database, beside the sink's ledger."""
+    """Database tables, beside the sink's ledger."""
 
     @abstractmethod
     def do(self, statement: str) -> list[tuple[Any, ...]]:
-        """Execute a statement, and commit it. Return the rows that it finds."""
+        """Execute a statement, commit it, and return its rows."""
 
     def values(self, table: str) -> list[bytes]:
         return [bytes(value) for (value,) in self.do(f"SELECT value FROM {table}")]
 
     def in_doubt(self, *, commit: bool) -> None:
-        """Commit all prepared transactions, or roll them back, as an administrator does.
+        """Commit or roll back all prepared transactions, as an administrator does.
 
         Raises:
             NotImplementedError: if the database has none.
@@ -174,7 +174,7 @@ class SqlTables(Target):
 
 
 class SqliteTables(SqlTables):
-    """Tables in a file."""
+    """SQLite tables in a file."""
 
     @property
     def sink(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class SqliteTables(SqlTables):
 
 @dataclass
 class MariadbTables(SqlTables):
-    """Tables of a MariaDB server."""
+    """MariaDB tables on a server."""
 
     server: MariadbServer
 
@@ -210,7 +210,7 @@ class MariadbTables(SqlTables):
 
 @dataclass
 class PostgresTables(SqlTables):
-    """Tables of a PostgreSQL server."""
+    """PostgreSQL tables on a server."""
 
     server: PostgresServer
 
@@ -220,8 +220,8 @@ class PostgresTables(SqlTables):
 
     def do(self, statement: str) -> list[tuple[Any, ...]]:
         with self.server.connect() as connection:
-            found = connection.execute(statement.encode())
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def in_doubt(self, *, commit: bool) -> None:
         how = sql.SQL("COMMIT" if commit else "ROLLBACK")
@@ -232,7 +232,7 @@ class PostgresTables(SqlTables):
 
 @dataclass
 class KafkaTopics(Target):
-    """Topics of a broker that takes transactions."""
+    """Topics of a broker with transactions."""
 
     server: KafkaServer
 

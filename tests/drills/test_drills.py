@@ -1,4 +1,4 @@
-"""Each remedy that the product can print has a drill, and each drill is resolved by what is printed for it."""
+"""Each remedy that the product can print has a drill, and each drill is resolved by its printed remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.__main__ import one
+from tests.drills.__main__ import run_drill
 from tests.drills.catalogue import remedies
 from tests.drills.desk import unproven
 from tests.drills.drill import Drilled, Typed
@@ -14,18 +14,18 @@ from tests.drills.registry import drills
 from tests.servers.spark_start import start_cheaply
 
 _OFTEN = ("full-disk", "pending-dataset")
-"""Held in every run of slow tests: some of the quickest. All others together take minutes."""
+"""Run with all slow tests: some of the quickest. The others together take minutes."""
 
 
 def run_one(name: str, folder: Path) -> None:
     start_cheaply()
-    result = one(name, folder)
+    result = run_drill(name, folder)
     if result.skipped:
         pytest.skip(result.skipped)
     assert result.resolved, result
 
 
-def test_each_drill_names_remedies_that_are_printed() -> None:
+def test_each_drill_declares_remedies_that_the_product_can_print() -> None:
     lines = [remedy.line for remedy in remedies()]
     named = [(name, fragment) for name, drill in drills().items() for fragment in drill.remedies]
     assert not [each for each in named if not any(each[1] in line for line in lines)]
@@ -51,9 +51,9 @@ def test_each_remedy_that_the_product_can_print_has_a_drill() -> None:
     assert not [remedy.line for remedy in remedies() if not any(fragment in remedy.line for fragment in proven)]
 
 
-def test_a_drill_that_did_not_see_its_remedy_is_not_resolved() -> None:
-    told = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
-    assert unproven(["JOB_PAUSED"], Drilled(seen=[told])) == []
+def test_drill_without_its_printed_remedy_is_not_resolved() -> None:
+    problem_line = "JOB_PAUSED: scheduled runs were suspended by ann. Resume the schedule"
+    assert unproven(["JOB_PAUSED"], Drilled(seen=[problem_line])) == []
     assert unproven(["JOB_PAUSED"], Drilled(seen=["something else", "RUN_FAILED: JOB_PAUSED"])) == ["JOB_PAUSED"]
     assert unproven(["remedy of _deleted"], Drilled()) == ["remedy of _deleted"]
     assert unproven(["remedy of _deleted"], Drilled(typed=[Typed("distcommit run", 0)])) == []

@@ -1,4 +1,4 @@
-"""A store of which a part is damaged."""
+"""A store with a damaged part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOPICS = [f"topic-{number}" for number in range(8)]
 
 @drill("FILE_UNREADABLE", "if it is lost, `distcommit store rebuild` repairs a log")
 def torn_log_segment(folder: Path) -> Drilled:
-    """Of a bucket's newest segment half is left, as a failing disk does it."""
+    """Half of a bucket's newest segment is left, as after a disk failure."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
         situation = KafkaSituation(folder)
         situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2})

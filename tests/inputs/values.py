@@ -106,7 +106,7 @@ CASES = [
         "a first run by times whose newest row is two years old",
         "a note of the run: rows may never be read",
         test="tests/integration/test_postgresql.py::"
-        "test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so",
+        "test_first_run_by_times_skips_no_later_row_or_reports_it",
     ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)

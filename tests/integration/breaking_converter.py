@@ -1,4 +1,4 @@
-"""A converter of one's own that raises at some batches."""
+"""Custom converters that fail, hang, or block in native code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 
 
 class Breaking(Converter):
-    """Raises at a batch that has a record with that number in its column `n`."""
+    """Raise at a batch that has a record with that number in its column `n`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -24,7 +24,7 @@ class Breaking(Converter):
 
 
 class Endless(Converter):
-    """Never ends with a batch that has a record with that number in its column `n`."""
+    """Never return from a batch that has a record with that number in its column `n`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -36,7 +36,7 @@ class Endless(Converter):
 
 
 class Native(Converter):
-    """Stays in native code that holds the interpreter, with a batch that has a record with that number."""
+    """Block in native code that holds the interpreter, at a batch that has a record with that number."""
 
     def __init__(self, number: int) -> None:
         self.number = number

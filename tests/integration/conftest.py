@@ -1,4 +1,4 @@
-"""One Spark session for all tests here that run jobs in this process."""
+"""One Spark session for all tests of this folder that run jobs in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source of some datasets of one partition, as large as its options say; those that a file names can't be read."""
+"""A source of one-partition datasets whose sizes are options; a file names the datasets that cannot be read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit
 
 BATCH = "batch"
-"""How many records come at once: an option of the job's, unless a work unit has a property of that name."""
+"""Records of a batch: an option of the job, unless a work unit has a property of that name."""
 
 
 class FailingSource(Source):
-    """Options are read by each run: `sizes`, records by dataset; `broken`, a file with the names of datasets that can't
-    be read; `notes`, a folder for what plans were asked on and what batches came."""
+    """Source that reads its options in each run.
+
+    `sizes`: records by dataset. `broken`: a file with the names of datasets that cannot be read. `notes`: a folder
+    that records the states given to planning and the batches read.
+    """
 
     provenance = Provenance("partition", "offset")
 
@@ -55,8 +58,8 @@ def _place(state: DatasetState | None) -> int:
 
 
 def _failed(state: DatasetState | None) -> str:
-    left = state.unread if state else None
-    return f"failed {left.failed_runs} times, {left.reason}" if left else "never failed"
+    failure = state.unread if state else None
+    return f"failed {failure.failed_runs} times, {failure.reason}" if failure else "never failed"
 
 
 class FailingExtractor(Extractor):

@@ -1,4 +1,4 @@
-"""The example sink, whose committer stops half-way through a batch until a file appears."""
+"""The example sink, with a committer that stops half-way through a batch until a file appears."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 
 @dataclass(frozen=True, slots=True)
 class HeldSink(SqliteSink):
-    """`half_way`: a file that is made once half of a batch is committed; `release`: the file that is waited for. Ten
-    datasets each are a commit group."""
+    """Sink that blocks in the middle of a commit batch.
+
+    `half_way`: a file that is created when half of a batch is committed. `release`: the file that the committer
+    waits for. Ten datasets form a commit group.
+    """
 
     grouped_by: ClassVar[str] = "dataset-N"
 
@@ -40,5 +43,5 @@ class HeldCommitter(SqliteCommitter):
         if half:
             Path(self.sink.half_way).touch()
             while not Path(self.sink.release).exists():
-                time.sleep(0.05)  # the test, another process, makes that file
+                time.sleep(0.05)  # the test, another process, creates that file
         return [*first, *super().commit(requests[half:])]

@@ -1,4 +1,4 @@
-"""A source of a hundred datasets, one of which is held until a file appears."""
+"""A source of a hundred datasets, one of which blocks until a file appears."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELD = "dataset-042"
 
 
 class HeldSource(Source):
-    """Dataset 42 is as large as all others together, and blocks while it is read."""
+    """Source whose dataset 42 is as large as all others together and blocks while it is read."""
 
     provenance = Provenance("partition", "offset")
 
@@ -54,7 +54,7 @@ class HeldExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.unit.dataset_urn == HELD:
             while not Path(self.release).exists():
-                time.sleep(0.05)  # the test, another process, makes that file
+                time.sleep(0.05)  # the test, another process, creates that file
         high = as_offset(self.unit.expected_high.positions["0"])
         yield pa.record_batch([["0"] * high, list(range(high))], names=["partition", "offset"])
 

@@ -1,4 +1,4 @@
-"""Notes that say of each record which one it is, by the keys that its source knows."""
+"""A converter that notes the identity of each record by the keys that its source declares."""
 
 from __future__ import annotations
 

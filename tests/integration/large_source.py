@@ -1,4 +1,4 @@
-"""A source of records of ten megabytes each, one a batch, which tells how much memory its worker took meanwhile."""
+"""A source of ten-megabyte records, one a batch, which reports the memory growth of its worker."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def text(offset: int) -> str:
-    """What a record holds: letters of which no two records have the same, and which do not all look alike."""
+    """Return the text of a record, which compresses badly and differs from each other record's."""
     piece = random.Random(offset).randbytes(5_000).hex()
     return piece * (SIZE // len(piece))
 
 
 def value(offset: int) -> bytes:
-    """A record as it comes. Of three one is no JSON, and one has a number below 0."""
+    """Return a raw record. One of three is not JSON, and one has a negative number."""
     kind = offset % 3
     return f'{"no JSON: " * (kind == 1)}{{"n": {-1 if kind == 2 else offset}, "text": "{text(offset)}"}}'.encode()
 
 
 class LargeSource(NamedSource):
-    """One dataset. `peak`: a file for how many bytes the worker's memory grew, at most, while it read."""
+    """Source of one dataset. `peak`: a file for the largest growth of the worker's memory, in bytes, during reading."""
 
     def __init__(self, records: int, peak: str) -> None:
         super().__init__([])
@@ -45,7 +45,7 @@ class LargeSource(NamedSource):
 class LargeExtractor(Extractor):
     def __init__(self, peak: str) -> None:
         self._peak = peak
-        _RESET.write_text("5")  # the most that was resident is what is resident now
+        _RESET.write_text("5")  # reset the peak to the present resident size
         self._before = _resident("VmRSS")
 
     def extract(self, unit: WorkUnit) -> Extraction:
@@ -73,6 +73,6 @@ class LargeExtraction(Extraction):
 
 
 def _resident(key: str) -> int:
-    """A line of the process's status, in bytes."""
+    """Return a size from the process's status, in bytes."""
     (line,) = (line for line in _STATUS.read_text(encoding="ascii").splitlines() if line.startswith(f"{key}:"))
     return int(line.split()[1]) << 10

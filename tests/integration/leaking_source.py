@@ -1,4 +1,4 @@
-"""A source that quotes its options in errors, and notes what `ps` shows of the JVMs meanwhile."""
+"""A source that quotes its options in errors and records the output of `ps` for the JVMs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.integration.failing_source import FailingExtractor, FailingSource
 
 
 class LeakingExtractor(FailingExtractor):
-    """Fails with the secret in the text."""
+    """Extractor that fails with the secret in its error message."""
 
     def extract(self, unit: WorkUnit) -> Extraction:
         raise ValueError(f"login with {getattr(self.source, 'label', '')} was refused")
 
 
 class LeakingSource(FailingSource):
-    """One dataset that can't be read. `label`: a secret under a plain name; `ps`: the file of what `ps` shows."""
+    """Source of one unreadable dataset. `label`: a secret under a plain name. `ps`: the file for the output of `ps`."""
 
     def __init__(self, label: str, ps: str, notes: str) -> None:
         super().__init__({"x": 10}, f"{notes}/broken", notes)

@@ -1,4 +1,4 @@
-"""A source whose datasets have any names, three records each."""
+"""A source of datasets with arbitrary names and three records each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork operator of one's own."""
+"""A custom fork operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from distcommit.core.interfaces.constructs import ForkOperator
 
 
 class ByAmount(ForkOperator):
-    """What is deleted to the first branch, what has at least that amount to the second one, all else to the third."""
+    """Route deletions to the first branch, amounts from the limit up to the second, and all other records to the
+    third."""
 
     def __init__(self, least: int) -> None:
         self.least = least

@@ -1,4 +1,4 @@
-"""A source whose datasets have three records each, and whose executors pause half-way through publishing."""
+"""A source of three-record datasets whose executors pause half-way through publishing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from tests.integration.named_source import NamedSource
 
 
 class PausedSource(NamedSource):
-    """`at`: the folder of the output that is looked at next when the pause begins; `half_way`: a file that is made
-    then; `release`: the file that is waited for. A worker sees by Python's audit events what its committer looks at."""
+    """Source that pauses the worker when its committer reaches an output folder.
+
+    `at`: that folder of the output. `half_way`: a file that is created when the pause begins. `release`: the file
+    that the worker waits for. The worker observes its committer by Python's audit events.
+    """
 
     def __init__(self, names: list[str], at: str, half_way: str, release: str) -> None:
         super().__init__(names)
@@ -29,9 +32,9 @@ class PausedSource(NamedSource):
             return
         Path(self.half_way).touch()
         while not Path(self.release).exists():
-            time.sleep(0.05)  # the test, another process, makes that file
+            time.sleep(0.05)  # the test, another process, creates that file
 
 
 def _folder(given: Any) -> str:
-    """The folder that is listed, which may be given as a descriptor."""
+    """Return the listed folder, also if it is given as a descriptor."""
     return os.readlink(f"/proc/self/fd/{given}") if isinstance(given, int) else str(given)

@@ -1,4 +1,4 @@
-"""A sink with a writer alone: a file of lines for each attempt, visible line by line."""
+"""A sink with a writer and no committer: a file of lines for each attempt, visible line by line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ RELEASE = "release"
 
 @dataclass(frozen=True, slots=True)
 class PlainSink(WriterSink):
-    """`folder`: of the lines. Writers of dataset-20 make the file HALF_WAY in it, and wait for RELEASE if it is a job
-    that is to be held."""
+    """Sink of lines below `folder`.
+
+    If the job is to be held, the writers of dataset-20 create the file HALF_WAY and wait for RELEASE.
+    """
 
     name: ClassVar[str] = "plain"
 
@@ -44,7 +46,7 @@ class PlainWriter(SinkWriter):
         if self._sink.held and self._dataset == "dataset-20":
             (folder / HALF_WAY).touch()
             while not (folder / RELEASE).exists():
-                time.sleep(0.05)  # the test, another process, makes that file
+                time.sleep(0.05)  # the test, another process, creates that file
 
     def prepare_commit(self) -> Prepared:
         self._file.close()

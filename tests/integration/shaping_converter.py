@@ -1,4 +1,4 @@
-"""A converter of one's own whose columns are as the records are."""
+"""A custom converter whose output columns depend on the records."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 
 
 class Shaping(Converter):
-    """Makes the fields of JSON objects in column `value` columns, beside the others: those in a row that have the same
-    ones come as a piece."""
+    """Turn the fields of JSON objects in column `value` into columns; consecutive records with equal fields form a
+    piece."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         read = enumerate(json.loads(value) for value in batch.column("value").to_pylist())
-        for _, found in groupby(read, lambda each: _shape(each[1])):
-            rows, objects = zip(*found, strict=True)
+        for _, group in groupby(read, lambda each: _shape(each[1])):
+            rows, objects = zip(*group, strict=True)
             fields = pa.RecordBatch.from_pylist(objects)
             beside = batch.drop_columns(["value"]).take(pa.array(rows))
             names = [*beside.schema.names, *fields.schema.names]
-            made = pa.RecordBatch.from_arrays([*beside.columns, *fields.columns], names)
-            yield Converted(made, pa.array(rows, pa.int64()))
+            piece = pa.RecordBatch.from_arrays([*beside.columns, *fields.columns], names)
+            yield Converted(piece, pa.array(rows, pa.int64()))
 
 
 def _shape(record: dict[str, Any]) -> list[tuple[str, type]]:

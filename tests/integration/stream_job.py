@@ -1,5 +1,5 @@
-"""`python -m tests.integration.stream_job FOLDER`: a query over FOLDER/in, a file in each micro-batch, which
-commits by FOLDER/job.yaml until it has read them all."""
+"""`python -m tests.integration.stream_job FOLDER`: a query over FOLDER/in, one file in each micro-batch, that
+commits by FOLDER/job.yaml until all files are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATASETS = 12
 
 
 def write_job(folder: Path) -> Path:
-    """The job file: rows go to the dataset that their column `shop` names."""
+    """Write a job file that routes rows to the dataset named by their column `shop`."""
     job = {
         "job": "shops",
         "source": {"type": "micro_batch", "dataset_column": "shop"},
@@ -33,7 +33,7 @@ def write_job(folder: Path) -> Path:
 
 
 def produce(folder: Path, first: int, rows: int) -> None:
-    """One more file, of rows numbered from `first` that go to the datasets in turn."""
+    """Add a file of rows numbered from `first` that go to the datasets in turn."""
     (folder / "in").mkdir(exist_ok=True)
     lines = [json.dumps({"shop": f"shop-{n % DATASETS:02d}", "n": n}) for n in range(first, first + rows)]
     new = folder / f"{first:08d}.json"
@@ -42,14 +42,14 @@ def produce(folder: Path, first: int, rows: int) -> None:
 
 
 def start(folder: Path, spark: SparkSession, on_batch: Callable[[DataFrame, int], None]) -> StreamingQuery:
-    """The query, from its checkpoint; it ends when it has read all that is there."""
+    """Start the query from its checkpoint; it ends once all present files are read."""
     stream = spark.readStream.schema("shop string, n long").option("maxFilesPerTrigger", 1).json(str(folder / "in"))
     writer = stream.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
     return writer.trigger(availableNow=True).start()
 
 
 def main(folder: Path) -> None:
-    """Runs the query to its end."""
+    """Run the query to its end."""
     spark = open_session(SparkSettings(), "stream")
     start(folder, spark, Job.from_file(folder / "job.yaml").on_batch).awaitTermination()
     spark.stop()

@@ -1,5 +1,5 @@
-"""A person accepts what a target has refused while it was prepared there: nothing of it stays in doubt, by the next run
-at the latest, by `distcommit` on real servers."""
+"""An accepted dataset whose target refused prepared transactions leaves nothing in doubt after the next run
+(`distcommit` on real servers)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Preparing(Target):
     def prepared(self) -> int:
         if isinstance(self.place, InMariadb):
             return len(prepared_at(self.place.server))
-        ((found,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
-        return int(found)
+        ((count,),) = self.place.sql("SELECT count(*) FROM pg_prepared_xacts")
+        return int(count)
 
-    def be_another(self, *, again: bool) -> None:
-        """Its ledger says what the store does not know, or again what it said."""
+    def change_identity(self, *, again: bool) -> None:
+        """Give the target's ledger another identity than the store knows, or restore the first one."""
         ledger, change = self.place.named("distcommit_ledger"), "- 1000" if again else "+ 1000"
         self.place.sql(f"UPDATE {ledger} SET epoch = epoch {change} WHERE dataset = 'd0'")
 
@@ -56,7 +56,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Preparing
 
 
 def accepted(job: FilesJob) -> str:
-    """What `distcommit dataset release d0 accept` says, which goes well."""
+    """Return the output of a successful `distcommit dataset release d0 accept`."""
     command = [sys.executable, "-m", "distcommit", "dataset", "release", str(job.path), "d0", "accept"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,9 @@ def accepted(job: FilesJob) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_was_accepted_is_rolled_back_at_once_or_by_the_next_run(tmp_path: Path, target: Preparing) -> None:
+def test_accepted_dataset_is_rolled_back_at_its_target_by_the_next_run_at_the_latest(
+    tmp_path: Path, target: Preparing
+) -> None:
     job = FilesJob(tmp_path, target, datasets=1)
     job.arrive()
     assert job.run() == 0, job.said()
@@ -73,12 +75,12 @@ def test_what_was_accepted_is_rolled_back_at_once_or_by_the_next_run(tmp_path: P
     text = job.path.read_text()
     for is_away in (False, True):
         job.arrive()
-        target.be_another(again=False)
+        target.change_identity(again=False)
         assert job.run() == 1, job.said()
-        (told,) = Job.from_file(job.path).status().datasets
-        assert told.status == "quarantined"
+        (dataset,) = Job.from_file(job.path).status().datasets
+        assert dataset.status == "quarantined"
         assert target.prepared() == 1
-        target.be_another(again=True)
+        target.change_identity(again=True)
         if is_away:
             with LossyProxy(target.port) as proxy:
                 port = proxy.port
@@ -93,5 +95,5 @@ def test_what_was_accepted_is_rolled_back_at_once_or_by_the_next_run(tmp_path: P
         assert job.run() == 0, job.said()
         assert target.prepared() == 0
         expected |= Counter({name: 1 for name in job.arrived() if name.split("/")[1] == str(job._arrived - 1)})
-        assert target.ids() == expected, "what was accepted was not committed, and nothing twice"
+        assert target.ids() == expected, "accepted records were not committed, and nothing is there twice"
     assert {row.status for row in Job.from_file(job.path).status().datasets} == {"idle"}

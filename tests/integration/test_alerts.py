@@ -1,4 +1,4 @@
-"""Alerts of a job whose runs are killed and fail: told by a program, a web server and a mail server."""
+"""Alerts for killed and failed runs, sent to a program, a web server and a mail server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {"good": 5, "bad": 5}
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_row_of_a_killed_run_and_one_that_failed_is_told_by_all_hooks(tmp_path: Path) -> None:
+def test_killed_and_failed_runs_are_reported_by_every_alert_hook(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "broken").write_text("bad\n")
     hook = script(tmp_path, f"cat > {tmp_path}/told")
@@ -46,14 +46,14 @@ def test_a_row_of_a_killed_run_and_one_that_failed_is_told_by_all_hooks(tmp_path
         path.write_text(yaml.safe_dump(job))
         with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as first:
             deadline_s = time.monotonic() + 240
-            # leaving the block kills all of it
+            # leaving the block kills the whole run
             while not list(tmp_path.glob("store/runs/*-begun.json")) and time.monotonic() < deadline_s:
                 assert first.wait(0.02) is None, first.stderr.read_text()[-3000:]
         assert (posted, mails, (tmp_path / "told").exists()) == ([], [], False)
         with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as last:
             assert last.wait(240) == 1, last.stderr.read_text()[-3000:]
-    told = json.loads((tmp_path / "told").read_text())
-    assert (told["why"], told["failed_in_a_row"], told["status"]) == ("failed runs", 2, "FAILED")
-    assert [body for _, _, body in posted] == [told]
+    alert = json.loads((tmp_path / "told").read_text())
+    assert (alert["why"], alert["failed_in_a_row"], alert["status"]) == ("failed runs", 2, "FAILED")
+    assert [body for _, _, body in posted] == [alert]
     assert [mail.rcpt_tos for mail in mails] == [["ann@x.org"]]
     assert "could not be sent by command program 2" in last.stderr.read_text()

@@ -1,4 +1,4 @@
-"""A job that delivers at least once, through the command line on real Spark: killed as it publishes, and audited."""
+"""An at-least-once job by the command line on real Spark: killed while it publishes, and audited."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; all that a task has read is committed at its end, in one batch for the one bucket."""
+    """Write a job file that commits at the end of a task, in one batch for the one bucket."""
     source = {
         "type": "python",
         "class": "tests.integration.paused_source:PausedSource",
@@ -51,7 +51,7 @@ def audit(path: Path, *arguments: str) -> tuple[int, dict[str, int]]:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_then_is_there_twice(
+def test_run_killed_while_publishing_loses_nothing_and_duplicates_only_its_published_files(
     tmp_path: Path,
 ) -> None:
     path, half_way = write_job(tmp_path), tmp_path / "half_way"
@@ -64,9 +64,9 @@ def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_t
     early = len([*(tmp_path / "output").glob("dataset-*/**/*.parquet")])
     assert 0 < early < len(NAMES), "some are published and others are not"
     assert Job.from_file(path).status().datasets == [], "and no watermark has moved"
-    code, found = audit(path)
-    assert (code, found["unrecorded_files"], found["gaps"]) == (0, early, 0)
-    assert found["to_be_swept_count"] > 0, "staged files are left until the next run"
+    code, report = audit(path)
+    assert (code, report["unrecorded_files"], report["gaps"]) == (0, early, 0)
+    assert report["to_be_swept_count"] > 0, "staged files are left until the next run"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
@@ -75,8 +75,8 @@ def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_t
         urn: {"0": RECORDS} for urn in NAMES
     }
     assert [entry.name for entry in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER]
-    code, found = audit(path)
-    assert (code, found["exact"], found["passed"], found["gaps"]) == (0, False, True, 0)
-    assert (found["duplicates"], found["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)
-    code, found = audit(path, "--set", "commit.delivery=exactly_once")
-    assert (code, found["passed"]) == (6, False)
+    code, report = audit(path)
+    assert (code, report["exact"], report["passed"], report["gaps"]) == (0, False, True, 0)
+    assert (report["duplicates"], report["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)
+    code, report = audit(path, "--set", "commit.delivery=exactly_once")
+    assert (code, report["passed"]) == (6, False)

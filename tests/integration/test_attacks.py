@@ -1,5 +1,8 @@
-"""Hostile schemas, records, files and servers in whole jobs: nothing of them is executed, each fails or is rejected by
-itself with its bound named, and every other dataset of the job is published in the same run."""
+"""Hostile schemas, records, files and servers in whole jobs.
+
+Nothing hostile is executed, each case fails or is rejected alone with its bound in the reason, and all other
+datasets of the job are published in the same run.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ from tests.unit.formats.test_avro_containers import file_of
 
 RECORDS = 50
 MAX_RUN_S = 60
-"""Processor time of all Python workers in one run."""
+"""Bound on the processor time of all Python workers in one run."""
 MAX_WORKER_BYTES = 1 << 29
-"""Of one Python worker, which has less than 250 MB with all libraries loaded."""
+"""Bound on one Python worker, which has less than 250 MB with all libraries loaded."""
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}
 JSON_ORDER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 PROTO_ORDER = 'syntax = "proto3"; message Order { int64 n = 1; }'
@@ -42,7 +45,7 @@ FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
 
 
 def avro_value(number: int) -> bytes:
-    """An Order, of which the numbers are below 64."""
+    """Return an Avro Order with numbers below 64."""
     return bytes([number << 1])
 
 
@@ -55,7 +58,7 @@ def json_value(number: int) -> bytes:
 
 
 def exploding_json() -> str:
-    """About 1.5 kB for 2^20 columns, in less nesting than the bound."""
+    """Return about 1.5 kB of JSON that would become 2^20 columns, nested less deeply than the bound."""
     definitions: dict[str, Any] = {"L0": {"type": "integer"}}
     for level in range(1, 21):
         below = {"$ref": f"#/definitions/L{level - 1}"}
@@ -65,13 +68,13 @@ def exploding_json() -> str:
 
 
 def nested_avro(levels: int) -> str:
-    """A record of arrays within arrays."""
+    """Return a record of nested arrays."""
     arrays = '{"type": "array", "items": ' * levels + '"long"' + "}" * levels
     return f'{{"type": "record", "name": "Deep", "fields": [{{"name": "x", "type": {arrays}}}]}}'
 
 
 def nested_message(levels: int) -> bytes:
-    """A message that holds itself so many times."""
+    """Return a message that contains itself to that depth."""
     message = b""
     for _ in range(levels):
         size, length = len(message), b""
@@ -82,7 +85,7 @@ def nested_message(levels: int) -> bytes:
 
 
 def python_workers() -> Iterator[Path]:
-    """The folders in /proc of Spark's Python workers, which are below this process."""
+    """Return the /proc folders of Spark's Python workers, which descend from this process."""
     parents: dict[int, int] = {}
     daemons: set[int] = set()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -96,7 +99,6 @@ def python_workers() -> Iterator[Path]:
 
 
 def is_below(above: int, pid: int, parents: Mapping[int, int]) -> bool:
-    """Whether a process descends from another one."""
     while pid not in (0, above):
         pid = parents.get(pid, 0)
     return pid == above
@@ -104,10 +106,12 @@ def is_below(above: int, pid: int, parents: Mapping[int, int]) -> bool:
 
 @contextmanager
 def bounded_workers() -> Iterator[None]:
-    """Assert that no Python worker has more memory than the bound at any time in the block, and that all together do
-    not compute for longer than the bound. The clock on the wall would depend on what else the machine does."""
+    """Assert bounds on the memory of each Python worker and on the processor time of all of them.
+
+    Wall-clock time would depend on the other load of the machine.
+    """
     for worker in python_workers():
-        (worker / "clear_refs").write_text("5")  # its peak begins anew
+        (worker / "clear_refs").write_text("5")  # reset the peak
     before_s = seconds_of_workers()
     yield
     after_s = seconds_of_workers()
@@ -123,7 +127,7 @@ def bounded_workers() -> Iterator[None]:
 
 
 def seconds_of_workers() -> dict[str, float]:
-    """Return the processor time of each Python worker and its children that have ended."""
+    """Return the processor time of each Python worker, including children that have ended."""
     fields = {worker.name: (worker / "stat").read_text().rpartition(")")[2].split() for worker in python_workers()}
     return {pid: sum(map(int, each[11:15])) / os.sysconf("SC_CLK_TCK") for pid, each in fields.items()}
 
@@ -133,13 +137,12 @@ def failures(result: RunResult) -> dict[str, str]:
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """All rows in the Parquet files of a folder."""
     paths = sorted(folder.rglob("*.parquet"))
     return [row for path in paths for row in ds.dataset(str(path)).to_table().to_pylist()]
 
 
 def by_format(url: str) -> dict[str, Any]:
-    """A fork that sends records to the branch of the format that their keys name."""
+    """Return a fork that routes records to the branch of the format that their keys name."""
     registry = {"url": url, "client": {"max.retries": 0, "timeout": 10}}
     return {
         "type": "first_match",
@@ -153,7 +156,8 @@ def by_format(url: str) -> dict[str, Any]:
 
 @contextmanager
 def attacked(folder: Path, registry: HostileRegistry, proof: Path) -> Iterator[tuple[KafkaJob, dict[str, str]]]:
-    """A job with a healthy topic of each format and hostile ones; and the bound that each hostile one has to name."""
+    """Return a job with a healthy and several hostile topics of each format, and the bound that each hostile topic
+    must report."""
     polyglot = ("grpc_tools/__init__.py", POLYGLOT.format(path=str(proof)))
     main = 'syntax = "proto3"; import "grpc_tools/__init__.py"; message Order { int64 n = 1; }'
     recursive = 'syntax = "proto3"; message M { M m = 1; int32 x = 2; }'
@@ -199,7 +203,7 @@ def test_hostile_topics_fail_alone_and_healthy_topics_of_the_job_are_published(
     with hostile_registry() as registry, attacked(tmp_path, registry, proof) as (job, bounds):
         with bounded_workers():
             result = Job.from_file(job.path, session=spark).run()
-        found = failures(result)
+        failed = failures(result)
         audit = job.audit()
     assert not proof.exists(), "text of a schema was executed"
     output = tmp_path / "output"
@@ -209,16 +213,16 @@ def test_hostile_topics_fail_alone_and_healthy_topics_of_the_job_are_published(
     reasons = {}
     for topic in bounds:
         rejected = rows_of(output / "_rejected" / topic)
-        reasons[topic] = found.get(topic) or "; ".join(sorted({row["error_reason"] for row in rejected}))
+        reasons[topic] = failed.get(topic) or "; ".join(sorted({row["error_reason"] for row in rejected}))
     assert {topic: reasons[topic] for topic, bound in bounds.items() if bound not in reasons[topic]} == {}
     assert [topic for topic in bounds if rows_of(output / topic)] == []
-    assert [*found] == ["unknown-ids"], "the others are rejected, record by record"
+    assert [*failed] == ["unknown-ids"], "the others are rejected, record by record"
     assert sum(path.startswith("/schemas/ids/10") for path in registry.asked) <= 2 * (MAX_UNKNOWN + 1)
     assert audit.exact
 
 
 def avro_job(folder: Path) -> Path:
-    """A job on two healthy datasets of Avro files, and two of which each file claims 10^12 records without bytes."""
+    """Write a job of two healthy Avro datasets and two whose files each claim 10^12 records without bytes."""
     for number in range(3):
         for dataset in ("good-a", "good-b"):
             written = io.BytesIO()
@@ -251,19 +255,19 @@ def test_avro_files_that_claim_a_million_million_records_fail_alone(tmp_path: Pa
     path = avro_job(tmp_path)
     with bounded_workers():
         result = Job.from_file(path, session=spark).run()
-    found = failures(result)
-    assert sorted(found) == ["columns", "nulls"]
-    assert "claims 1000000000000 records in 0 bytes, and at most" in found["nulls"]
-    assert f"more than {MAX_COLUMNS} columns" in found["columns"]
+    reasons = failures(result)
+    assert sorted(reasons) == ["columns", "nulls"]
+    assert "claims 1000000000000 records in 0 bytes, and at most" in reasons["nulls"]
+    assert f"more than {MAX_COLUMNS} columns" in reasons["columns"]
     for dataset in ("good-a", "good-b"):
         assert sorted(row["n"] for row in rows_of(tmp_path / "output" / dataset)) == sorted([*range(RECORDS)] * 3)
-    for dataset in found:
+    for dataset in reasons:
         assert not rows_of(tmp_path / "output" / dataset)
 
 
 @contextmanager
-def lists_of_which_one_drips() -> Iterator[str]:
-    """A server of the list `good`; of any other list it sends one byte a second without an end."""
+def lists_with_a_slow_one() -> Iterator[str]:
+    """Serve the list `good`, and any other list at one byte a second without an end."""
     ended = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -297,7 +301,7 @@ def lists_of_which_one_drips() -> Iterator[str]:
 
 
 def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: SparkSession) -> None:
-    with lists_of_which_one_drips() as url:
+    with lists_with_a_slow_one() as url:
         source = {
             "type": "rest",
             "url": f"{url}/{{dataset}}",
@@ -318,9 +322,9 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
         path.write_text(yaml.safe_dump(tree))
         with bounded_workers():
             result = Job.from_file(path, session=spark).run()
-    found = failures(result)
-    assert list(found) == ["slow"]
-    assert "source.answer_s: 2 s" in found["slow"]
+    reasons = failures(result)
+    assert list(reasons) == ["slow"]
+    assert "source.answer_s: 2 s" in reasons["slow"]
     published = [row["n"] for row in rows_of(tmp_path / "output" / "good")]
     assert published == [*range(RECORDS - 1)], "the newest number waits until there is a newer one"
     assert not rows_of(tmp_path / "output" / "slow")

@@ -1,5 +1,4 @@
-"""What goes wrong with HDFS, through the command: each a clear error or a stated behaviour, nothing lost, and what can
-goes on."""
+"""HDFS failures through the command line: each is a clear error or documented behavior, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ TOPICS = {"a": 1, "b": 1, "c": 1}
 
 @contextmanager
 def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
-    """A job whose folders are on HDFS; two tasks."""
+    """Write a job of two tasks whose folders are on HDFS."""
     place = f"hdfs://{authority}/jobs/{uuid.uuid4().hex}"
     paths = {name: f"{place}/{name}" for name in ("store", "staging", "output")}
     with kafka_job(folder, TOPICS, paths=paths, spark={"partitions": 2}, **sections) as job:
@@ -28,14 +27,16 @@ def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
 
 
 def error_of(job: KafkaJob, *, code: int) -> str:
-    """The one line that a run ends with."""
-    found, _, errors = job.cli("run")
-    assert found == code, errors[-3000:]
+    """Return the error line that ends the run's output."""
+    result, _, errors = job.cli("run")
+    assert result == code, errors[-3000:]
     assert "Traceback" not in errors
     return errors[errors.rindex("error: ") :]
 
 
-def test_who_may_not_write_is_told(tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_write_permission_is_a_clear_error(
+    tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
     with job_on(tmp_path, hdfs_server.authority) as job:
         error = error_of(job, code=2)
@@ -43,7 +44,7 @@ def test_who_may_not_write_is_told(tmp_path: Path, hdfs_server: HdfsServer, monk
     assert "their permissions" in error
 
 
-def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_name_service_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with job_on(tmp_path, "nobody") as job:
         error = error_of(job, code=2)
@@ -51,7 +52,7 @@ def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: 
     assert "HADOOP_CONF_DIR" in error
 
 
-def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Path) -> None:
+def test_unknown_url_scheme_is_refused_with_the_known_schemes(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
         job.write(paths={name: f"tape://host/{name}" for name in ("store", "staging", "output")})
         error = error_of(job, code=2)
@@ -61,10 +62,10 @@ def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_safe_mode_permissions_and_quotas(
+def test_safe_mode_permissions_and_quotas_are_clear_errors_and_the_output_is_exact(
     tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that has run meets them one after the other, and is exact in the end."""
+    """Safe mode, permissions and quotas hit a job in turn; its output is exact in the end."""
     with job_on(tmp_path, hdfs_server.authority) as job:
         job.run()
         job.produce(2)
@@ -87,7 +88,7 @@ def test_safe_mode_permissions_and_quotas(
         hdfs_server.admin("-setQuota", "1", f"/jobs{folder}")
         code, result, _ = job.cli("run")
         assert code != 0
-        assert result["totals"]["datasets_published"] == 2, "the others go on"
+        assert result["totals"]["datasets_published"] == 2, "other datasets continue"
         reasons = [reason["text"] for reason in result["totals"]["reasons"] if reason["subject"] == "a"]
         assert any("quota" in reason and "exceeded" in reason for reason in reasons), reasons
 
@@ -98,9 +99,7 @@ def test_safe_mode_permissions_and_quotas(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_raised(
-    tmp_path: Path, hdfs_server: HdfsServer
-) -> None:
+def test_output_quota_is_reported_as_an_outage_until_it_is_raised(tmp_path: Path, hdfs_server: HdfsServer) -> None:
     with job_on(tmp_path, hdfs_server.authority, replay={"max_attempts": 1}) as job:
         job.run()
         job.produce(2)
@@ -122,8 +121,8 @@ def test_quota_of_the_output_is_an_outage_that_is_named_and_ends_when_it_is_rais
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
-    """With it half of the DataNodes are gone, and the NameNode takes minutes to believe it."""
+def test_lost_data_node_leaves_the_output_exact(tmp_path: Path, hdfs_server: HdfsServer) -> None:
+    """Half of the DataNodes are lost, and the NameNode detects it only after minutes."""
     with job_on(tmp_path, hdfs_server.authority) as job:
         job.run()
         job.produce(2)
@@ -140,10 +139,10 @@ def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_name_node_that_is_standing_by(
+def test_standby_name_node_is_a_clear_error_after_the_configured_retries(
     tmp_path: Path, hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client asks it again, for three minutes unless the Hadoop configuration says how often."""
+    """The client retries for three minutes unless the Hadoop configuration sets another limit."""
     (tmp_path / "hdfs-site.xml").write_text(
         "<configuration><property><name>dfs.client.failover.max.attempts</name><value>1</value></property></configuration>"
     )

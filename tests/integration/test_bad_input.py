@@ -1,4 +1,5 @@
-"""What people get wrong and what life does: each a clear error or a stated behaviour, with other datasets unharmed."""
+"""Configuration mistakes and everyday failures: each is a clear error or documented behavior, and other datasets are
+unharmed."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
     return Report(IngestCounts())
 
 
-def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
+def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:
     settings: Any = SimpleNamespace(run_id="run")
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
@@ -71,13 +72,13 @@ def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def test_a_misspelt_key_in_a_section_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_misspelt_key_in_a_section_is_named_with_its_section(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, source={"topcs": ["a"]}) as job, pytest.raises(ConfigurationError) as caught:
         Job.from_file(job.path)
     assert "'source.topcs', did you mean 'topics'" in str(caught.value)
 
 
-def test_a_missing_topic_is_reported_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_missing_topic_is_reported_and_other_topics_are_published(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.write(source={"topics": ["a", "nowhere"]})
         job.produce(5)
@@ -96,7 +97,7 @@ def test_an_unreachable_broker_is_one_clear_error(tmp_path: Path, spark: SparkSe
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that can't be written")
-def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, spark: SparkSession) -> None:
+def test_folder_that_cannot_be_created_is_named(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "file").write_text("not a folder")
     with (
         kafka_job(tmp_path, {"a": 1}, paths={"output": "file/output"}) as job,
@@ -147,7 +148,9 @@ def produce_json(job: KafkaJob, topic: str, *values: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fail", "divert"])
-def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, policy: str) -> None:
+def test_record_that_cannot_be_decoded_fails_its_dataset_or_is_rejected(
+    tmp_path: Path, spark: SparkSession, policy: str
+) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, on_rejected=policy) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
         produce_json(job, "bad", b'{"n":1}', b'{"n":"two"}', b"not json", None)
@@ -164,17 +167,17 @@ def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, p
 
 
 @pytest.mark.slow
-def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_path: Path, spark: SparkSession) -> None:
+def test_staged_files_of_a_failed_dataset_are_not_an_audit_finding(tmp_path: Path, spark: SparkSession) -> None:
     source = {"records_per_work_unit": 5}
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, source=source) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
         produce_json(job, "bad", *[b'{"n":1}'] * 10, b"not json")
         code, result, _ = job.cli("run")
         assert (code, result["totals"]["datasets_failed"]) == (1, 1)
-        left = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
+        staged = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
         code, audit, _ = job.cli("audit", "--deep")
         assert (code, audit["exact"], audit["records"], audit["staged_left_count"]) == (0, True, 2, 0)
-        assert audit["to_be_swept_count"] == left > 0
+        assert audit["to_be_swept_count"] == staged > 0
         assert Job.from_file(job.path, session=spark).recover().succeeded
         assert list((tmp_path / "staging").glob("*/bucket=*/*")) == []
         after = job.audit()
@@ -192,8 +195,10 @@ def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: Sp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
-def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy: str) -> None:
-    """The mock broker keeps 5 MB of a partition, so retention really passes the watermark."""
+def test_expired_offset_stops_its_dataset_or_is_counted_as_lost(
+    tmp_path: Path, spark: SparkSession, policy: str
+) -> None:
+    """The mock broker keeps 5 MB of a partition, so that retention really passes the watermark."""
     with kafka_job(tmp_path, {"big": 1, "small": 1}, source={"expired_offsets": policy}) as job:
         job.produce(2)
         assert run(job, spark).succeeded
@@ -211,13 +216,13 @@ def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy:
     else:
         assert result.succeeded
         assert audit.exact
-        assert big.skipped == result.totals.positions_lost > 0, "what was lost is counted"
+        assert big.skipped == result.totals.positions_lost > 0, "lost records are counted"
         assert big.published + big.skipped == big.watermark == 18
 
 
 @pytest.mark.slow
-def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: SparkSession) -> None:
-    """A run reads at most so much of each dataset, or for so long; the next runs read the rest, exactly once."""
+def test_limits_keep_a_backlog_from_starving_other_datasets(tmp_path: Path, spark: SparkSession) -> None:
+    """A run reads at most the limit of records or seconds of each dataset; later runs read the rest, exactly once."""
     with kafka_job(tmp_path, {"backlog": 2, "small": 1}, source={"records_per_dataset": 50}) as job:
         job.topics = {"backlog": 2}
         job.produce(90)
@@ -238,8 +243,8 @@ def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: Spa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["earliest", "latest", "2023-11-16T00:00:00Z"])
-def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None:
-    """The mock broker knows no offsets by time: a time then means the end, as on a broker that has nothing since."""
+def test_start_setting_selects_the_first_offset(tmp_path: Path, spark: SparkSession, start: str) -> None:
+    """The mock broker has no offsets by time: a time then means the end, as on a broker without newer records."""
     with kafka_job(tmp_path, {"a": 1}, source={"start": start}) as job:
         job.produce(6)
         first = run(job, spark).totals.records_published
@@ -249,7 +254,7 @@ def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None
         assert job.audit().exact
 
 
-def test_partitions_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> None:
+def test_partitions_are_published_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> None:
     sink = {"format": "avro", "partition_by": {"granularity": "hour", "time_zone": "America/New_York"}}
     with kafka_job(tmp_path, {"a": 3}, source={"dataset": "partition"}, sink=sink) as job:
         job.produce(5, days=2)
@@ -260,7 +265,7 @@ def test_partitions_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> 
         job.assert_exact()
 
 
-def test_dataset_names_with_anything_in_them(tmp_path: Path, spark: SparkSession) -> None:
+def test_dataset_names_with_any_characters_are_published(tmp_path: Path, spark: SparkSession) -> None:
     names = ["a/b", "..", "../up", "with space", "a:b", "ünïcødé", ".hidden", "_under", "x" * 300, "per%cent"]
     options = {"names": names}
     (tmp_path / "job.yaml").write_text(
@@ -281,7 +286,7 @@ paths: {{store: store, staging: staging, output: output}}
     assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "store", "staging", "output"}
 
 
-def test_a_second_run_of_a_live_job_is_refused_with_who_holds_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_second_run_of_a_live_job_is_refused_and_names_the_lock_holder(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         assert run(job, spark).succeeded
         store = Job.from_file(job.path).open_store(create=False)
@@ -294,7 +299,7 @@ def test_a_second_run_of_a_live_job_is_refused_with_who_holds_it(tmp_path: Path,
 
 
 @pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", None])
-def test_missing_or_old_java_is_one_line_that_says_what_to_install(
+def test_missing_or_old_java_is_a_one_line_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -310,7 +315,7 @@ def test_missing_or_old_java_is_one_line_that_says_what_to_install(
     assert version is None or version in str(caught.value)
 
 
-def test_a_store_that_lost_a_log_stops_only_the_datasets_in_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_lost_bucket_log_stops_only_its_datasets(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {f"t{n}": 1 for n in range(20)}) as job:
         job.produce(2)
         assert run(job, spark).succeeded
@@ -327,7 +332,7 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "l
 
 
 def by_key(port: int) -> dict[str, Any]:
-    """A fork: what has a key is Avro by the registry at that port, the rest goes as it is."""
+    """Return a fork that routes keyed records to Avro by the registry at that port, and all others unchanged."""
     registry = {"url": f"http://127.0.0.1:{port}/apis/ccompat/v7", "client": {"max.retries": 0, "timeout": 10}}
     return {
         "type": "first_match",
@@ -341,8 +346,10 @@ def by_key(port: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_registry_that_is_down(tmp_path: Path, spark: SparkSession, registry_server: RegistryServer) -> None:
-    """Its work units wait and are tried again; then they fail, and what needs no registry goes on."""
+def test_registry_outage_fails_only_datasets_that_need_it(
+    tmp_path: Path, spark: SparkSession, registry_server: RegistryServer
+) -> None:
+    """Its work units are retried and then fail; datasets that need no registry are published."""
     orders, server = f"orders-{uuid.uuid4().hex[:8]}", urlsplit(registry_server.url).port or 0
     records = avro_records(registry_server.url, orders, ORDER, [{"id": n} for n in range(6)])
     task = {"attempts": 2, "retry_wait_s": 0.1}
@@ -371,7 +378,7 @@ def test_a_registry_that_is_down(tmp_path: Path, spark: SparkSession, registry_s
         assert list(reasons(down)) == [orders]
         assert "the schema registry does not answer" in reasons(down)[orders]
         assert f"127.0.0.1:{port}" in reasons(down)[orders]
-        assert positions() == {orders: 2, "notes": 6}, "the watermark of the one stays, the other goes on"
+        assert positions() == {orders: 2, "notes": 6}, "one watermark stays, the other dataset continues"
         assert (job.audit().exact, job.audit().records) == (True, 8)
         with LossyProxy(server, at=port) as proxy:
             proxy.lose_answer_to(rb"GET /apis/ccompat/v7/schemas/ids/")
@@ -387,7 +394,7 @@ LARGE = 60
 
 
 def large_values(folder: Path, column: str) -> Iterator[tuple[int, Any, str]]:
-    """Of each record in the Parquet files below: its offset, what is in the column, and why it is there."""
+    """Return offset, column content and rejection reason of each record in the Parquet files below the folder."""
     for path in folder.rglob("*.parquet"):
         for batch in pq.ParquetFile(path).iter_batches(batch_size=1):
             (row,) = batch.to_pylist()
@@ -395,9 +402,7 @@ def large_values(folder: Path, column: str) -> Iterator[tuple[int, Any, str]]:
 
 
 @pytest.mark.slow
-def test_records_of_ten_megabytes_are_published_or_diverted_in_bounded_memory(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_ten_megabyte_records_are_published_or_rejected_in_bounded_memory(tmp_path: Path, spark: SparkSession) -> None:
     job_file, peak = tmp_path / "job.yaml", tmp_path / "peak"
     options = {"records": LARGE, "peak": str(peak)}
     tree = {
@@ -415,14 +420,14 @@ def test_records_of_ten_megabytes_are_published_or_diverted_in_bounded_memory(
     audit = job.audit()
     assert (audit.exact, audit.records, audit.rejected) == (True, LARGE - LARGE // 3 * 2, LARGE // 3 * 2)
     published = {
-        offset: found == large_source.text(offset)
-        for offset, found, _ in large_values(tmp_path / "output/large", "text")
+        offset: value == large_source.text(offset)
+        for offset, value, _ in large_values(tmp_path / "output/large", "text")
     }
     assert published == dict.fromkeys(range(0, LARGE, 3), True)
     rejected = [*large_values(tmp_path / "output/_rejected/large", "value")]
-    assert {offset: found == large_source.value(offset) for offset, found, _ in rejected} == {
+    assert {offset: value == large_source.value(offset) for offset, value, _ in rejected} == {
         offset: True for offset in range(LARGE) if offset % 3
     }
     assert max(len(why) for _, _, why in rejected) <= 1000, "no reason holds the record"
-    # Each of the two writers waits for a row group of 64 MB, and has it once more as it writes it.
+    # Each of the two writers buffers a row group of 64 MB, and holds it twice while it writes it.
     assert int(peak.read_text()) < 45 * large_source.SIZE, f"bytes of memory, for {LARGE} records"

@@ -1,4 +1,5 @@
-"""A run that is told to end, by Ctrl-C or as systemd and Kubernetes do it, in the middle of publishing."""
+"""Runs that are cancelled in the middle of publishing: by Ctrl-C, by the signals of systemd and Kubernetes, or by
+command."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(20)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; the worker pauses as it comes to the tenth dataset of its one bucket."""
+    """Write a job file whose worker pauses at the tenth dataset of its one bucket."""
     options = {"names": NAMES, "at": str(folder / "output" / NAMES[10])}
     job = {
         "job": "cancelled",
@@ -44,7 +45,7 @@ def write_job(folder: Path) -> Path:
 
 
 def command(*words: object) -> Any:
-    """What a command of another process answers."""
+    """Return the JSON output of a command in another process."""
     done = subprocess.run(
         [sys.executable, "-m", "distcommit", *map(str, words)], capture_output=True, text=True, timeout=120, check=False
     )
@@ -52,22 +53,22 @@ def command(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-def kept(path: Path, status: str, number: int = 0) -> Any:
-    """The newest run, or an older one, as it is kept."""
+def stored_run(path: Path, status: str, number: int = 0) -> Any:
+    """Return a stored run record: the newest one, or an older one."""
     row = command("runs", path, "--json")["runs"][number]
     assert row["status"] == status, row
     return row
 
 
-def command_against_standing_still(path: Path) -> str:
-    """What `status` prints once all that the run did is an hour old, by the file system's clock."""
+def printed_stall_command(path: Path) -> str:
+    """Return the command that `status` prints once the run's files are an hour old by the file system's clock."""
     assert not [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
     store = path.parent / "store"
     for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
         os.utime(changed, (time.time(), time.time() - 3600))
-    (told,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
-    assert isinstance(told["command"], str)
-    return told["command"]
+    (stall,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
+    assert isinstance(stall["command"], str)
+    return stall["command"]
 
 
 def published(folder: Path) -> set[str]:
@@ -77,51 +78,52 @@ def published(folder: Path) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "told",
+    "how",
     [*(pytest.param(name, marks=pytest.mark.long) for name in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)), None],
 )
-def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
-    told: signal.Signals | None, tmp_path: Path
+def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
+    how: signal.Signals | None, tmp_path: Path
 ) -> None:
-    """By a signal, by `distcommit cancel` from another process (None), or killed, which it can't tell of itself."""
+    """Cancel by a signal or, if None, by `distcommit cancel` from another process; SIGKILL leaves no record of its
+    cause."""
     path = write_job(tmp_path)
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
         deadline_s = time.monotonic() + 240
         while not (tmp_path / "half_way").exists() and time.monotonic() < deadline_s:
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
-        assert kept(path, "RUNNING")["ended_ms"] == 0
-        if told is None:
+        assert stored_run(path, "RUNNING")["ended_ms"] == 0
+        if how is None:
             there = published(tmp_path)
-            assert command_against_standing_still(path) == f"distcommit cancel {path}"
+            assert printed_stall_command(path) == f"distcommit cancel {path}"
             result = command("cancel", path, "--json")
             assert (result["ended"], result["runs"][0]["status"]) == (True, "CANCELLED")
             assert published(tmp_path) == there
         else:
-            assert strike(run, "driver", told, random.Random(1))
-        assert run.wait(60) == (-9 if told is signal.SIGKILL else 130), run.stderr.read_text()[-3000:]
+            assert strike(run, "driver", how, random.Random(1))
+        assert run.wait(60) == (-9 if how is signal.SIGKILL else 130), run.stderr.read_text()[-3000:]
         there = published(tmp_path)
         assert 0 < len(there) < len(NAMES), "it is in the midst of it"
-        if told is not signal.SIGKILL:
-            assert ("interrupted" if told else "the run was cancelled") in run.stderr.read_text()
+        if how is not signal.SIGKILL:
+            assert ("interrupted" if how else "the run was cancelled") in run.stderr.read_text()
         deadline_s = time.monotonic() + 20
         while run.processes() and time.monotonic() < deadline_s:
             time.sleep(0.1)  # Spark's daemon and workers end by themselves
-        assert not run.processes(), "nobody is left who could publish"
+        assert not run.processes(), "no process is left that could publish"
     (tmp_path / "release").touch()
     job = Job.from_file(path)
     assert published(tmp_path) == there
     assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-    reason = kept(path, "FAILED" if told is signal.SIGKILL else "CANCELLED")["reason"]
-    assert "it died" in reason if told is signal.SIGKILL else reason
-    assert command("cancel", path, "--json")["runs"] == [], "nobody is left to be told"
+    reason = stored_run(path, "FAILED" if how is signal.SIGKILL else "CANCELLED")["reason"]
+    assert "it died" in reason if how is signal.SIGKILL else reason
+    assert command("cancel", path, "--json")["runs"] == [], "no process is left to cancel"
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
-    found = job.audit(deep=True)
-    row = kept(path, "COMMITTED", number=0)
+    audit = job.audit(deep=True)
+    row = stored_run(path, "COMMITTED", number=0)
     assert row["datasets_published"] == 0, "it replayed"
     table = command("runs", path, str(row["epoch"]), "--json")["datasets"]
     assert {each["outcome"]["dataset"]: each["outcome"]["outcome"] for each in table} == dict.fromkeys(
         NAMES, "replayed"
     )
-    assert (found.exact, found.records, found.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)
+    assert (audit.exact, audit.records, audit.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)

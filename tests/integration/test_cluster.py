@@ -1,4 +1,4 @@
-"""The job on a real Kafka, HDFS and Spark cluster, disturbed in its commit; at size: `python -m tests.cluster`."""
+"""A job on a real Kafka, HDFS and Spark cluster, disturbed in its commit; at size: `python -m tests.cluster`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _silent(text: str) -> None:
     pass
 
 
-def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -> None:
+def test_main_job_is_exact_after_its_driver_and_a_worker_are_killed(tmp_path: Path) -> None:
     result = main_job(Size(120, 2, 12_000, 100, 8, 512), tmp_path, _silent)
     assert result.exact
     assert result.records_published == result.records_produced == 12_000
@@ -36,16 +36,16 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
     assert (result.idle.committed, result.idle.datasets_published, result.idle.replayed) == (120, 0, 0)
 
 
-def test_each_record_in_files_and_a_table_and_a_topic_under_one_watermark_with_runs_killed(tmp_path: Path) -> None:
+def test_fan_out_to_files_table_and_topic_is_exact_in_spite_of_kills(tmp_path: Path) -> None:
     result = run_sinks(tmp_path, _silent, topics=12, records=1200, kills=2, only=["fan_out"])
     assert result.is_exact, result
-    found = result.targets["fan_out"]
-    assert (found.produced, found.visible, found.kills) == (1200, 3 * 1200, 2)
+    counts = result.targets["fan_out"]
+    assert (counts.produced, counts.visible, counts.kills) == (1200, 3 * 1200, 2)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("servers", [SERVERS[:2], SERVERS[2:]], ids="-and-".join)
-def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers: tuple[Server, ...]) -> None:
+def test_main_job_is_exact_though_servers_restart_in_mid_commit(tmp_path: Path, servers: tuple[Server, ...]) -> None:
     at, chance = OnServers(), random.Random(1)
     with ExitStack() as stack:
         job = stack.enter_context(at.open_job(tmp_path))
@@ -64,7 +64,7 @@ def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers
 
 
 @pytest.mark.long
-def test_a_short_soak(tmp_path: Path) -> None:
+def test_short_soak_finds_no_violation(tmp_path: Path) -> None:
     result = soak(0, 1, tmp_path, _silent, at=OnServers(), rounds=2)
     assert not result.violations
     assert (result.duplicates, result.missing) == (0, 0)

@@ -1,4 +1,4 @@
-"""The main job on clusters: a standalone one that loses a worker, twins of tasks, executors that lack the package, and
+"""The main job on clusters: a lost worker of a standalone cluster, twin tasks, executors without the package, and
 Spark Connect."""
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ TOPICS = {f"t{n:02d}": 2 for n in range(40)}
 
 
 def on(cluster: SparkCluster, **conf: str) -> dict[str, Any]:
-    """The job file's spark section for the cluster; its executors find the package, and the tests, in this folder."""
+    """Return the job file's `spark` section for the cluster; executors import the package and the tests from this
+    folder."""
     always = {
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
@@ -38,20 +39,20 @@ def on(cluster: SparkCluster, **conf: str) -> dict[str, Any]:
 
 
 def until_it_commits(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
-    """Until something is sealed and not closed."""
+    """Wait until some dataset is sealed and not closed."""
     while not watcher.run_has_begun():
         assert run.wait(0.05) is None, run.stderr.read_text()[-3000:]
     pending = False
     while not pending:
         assert run.wait(0.001) is None, "the run ended before a commit was seen"
-        with contextlib.suppress(DistcommitError, OSError):  # a look from outside may meet a log that is being cut
+        with contextlib.suppress(DistcommitError, OSError):  # an outside reader may meet a log that is being truncated
             pending = bool(watcher.pending())
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_worker_lost_in_mid_commit(tmp_path: Path, spark_cluster: SparkCluster) -> None:
-    """SIGKILL to a worker with its executor and their Python workers: the run itself ends exactly."""
+def test_worker_lost_in_mid_commit_leaves_the_run_exact(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+    """SIGKILL hits a worker with its executor and their Python workers; the same run ends exactly."""
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, spark=on(spark_cluster)) as job:
         job.produce(4, days=3)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -66,7 +67,7 @@ def test_a_worker_lost_in_mid_commit(tmp_path: Path, spark_cluster: SparkCluster
 
 
 def write_held_job(folder: Path, spark: dict[str, Any]) -> Path:
-    """A job of a hundred datasets, of which one waits for the file `release`."""
+    """Write a job of a hundred datasets, one of which waits for the file `release`."""
     source = {
         "type": "python",
         "class": "tests.integration.held_source:HeldSource",
@@ -80,7 +81,7 @@ def write_held_job(folder: Path, spark: dict[str, Any]) -> Path:
 
 @pytest.mark.slow
 def test_a_speculative_twin_reads_and_commits_beside_the_task(tmp_path: Path, spark_cluster: SparkCluster) -> None:
-    """The twin runs on the other worker, since both wait for the same file; then both go on, and one of them counts."""
+    """The twin runs on the other worker. Both wait for the same file, then both continue, and one attempt wins."""
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -106,8 +107,8 @@ def test_a_speculative_twin_reads_and_commits_beside_the_task(tmp_path: Path, sp
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_executors_that_come_and_go(tmp_path: Path, spark_cluster: SparkCluster) -> None:
-    """Dynamic allocation lets idle executors end between the jobs of a run, and asks for new ones."""
+def test_dynamically_allocated_executors_leave_the_run_exact(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+    """Dynamic allocation ends idle executors between the Spark jobs of a run and requests new ones."""
     conf = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.minExecutors": "0",
@@ -122,7 +123,7 @@ def test_executors_that_come_and_go(tmp_path: Path, spark_cluster: SparkCluster)
 
 
 def python_without_distcommit(folder: Path) -> Path:
-    """This Python with all that the package needs, but not the package, wherever it is started."""
+    """Return a Python with all dependencies of the package but without the package, from any working folder."""
     site = folder / "site"
     site.mkdir()
     for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
@@ -137,8 +138,8 @@ def python_without_distcommit(folder: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    """Nothing was read, and the next run, whose executors can, is exact."""
+def test_executors_without_the_package_are_an_error_with_a_remedy(tmp_path: Path) -> None:
+    """Nothing is read, and the next run, whose executors have the package, is exact."""
     python = python_without_distcommit(tmp_path)
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
@@ -154,8 +155,8 @@ def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_package_travels_with_the_job(tmp_path: Path, spark_cluster: SparkCluster) -> None:
-    """Executors have what the package needs, and get the package itself as a zip."""
+def test_package_is_sent_to_executors_with_the_job(tmp_path: Path, spark_cluster: SparkCluster) -> None:
+    """Executors have the dependencies of the package and receive the package itself as a zip."""
     package = shutil.make_archive(str(tmp_path / "distcommit"), "zip", PACKAGE_ROOT, "distcommit")
     spark = on(spark_cluster, **{"spark.submit.pyFiles": package})
     spark["conf"]["spark.pyspark.python"] = str(python_without_distcommit(tmp_path))
@@ -166,8 +167,8 @@ def test_the_package_travels_with_the_job(tmp_path: Path, spark_cluster: SparkCl
 
 
 @pytest.mark.slow
-def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
-    """The same job with a client that has no JVM; it has to be told how many tasks to make."""
+def test_main_job_is_exact_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
+    """A client without a JVM runs the same job; its number of tasks must be set."""
     with kafka_job(tmp_path, TOPICS, spark={"remote": spark_connect.remote}) as job:
         job.produce(3, days=2)
         code, _, errors = job.cli("run")
@@ -180,8 +181,10 @@ def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
-    """Its tasks go on at the server, beside those of the next run."""
+def test_connect_client_killed_in_mid_commit_is_exact_after_the_next_run(
+    tmp_path: Path, spark_connect: SparkConnectServer
+) -> None:
+    """The killed client's tasks continue at the server beside those of the next run."""
     spark = {"remote": spark_connect.remote, "partitions": 4}
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, spark=spark) as job:
         for _ in range(3):
@@ -195,7 +198,7 @@ def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: Sp
 
 
 @pytest.mark.slow
-def test_without_a_connect_server(tmp_path: Path) -> None:
+def test_missing_connect_server_is_a_clear_error(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, spark={"remote": "sc://127.0.0.1:9", "partitions": 1}) as job:
         code, _, errors = job.cli("run")
         assert code == 2

@@ -1,4 +1,5 @@
-"""Trying a job out, through the command line on real Spark: what is shown, and that nothing of it stays."""
+"""Preview of a job through the command line on real Spark: the shown records, and that no trace stays in the job's
+folders."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CONSOLE = ["--set", "sink.rows=2", "--set", "sink.type=console"]
 
 
 def write_job(folder: Path, **more: object) -> Path:
-    """A job whose sink is of another type, with settings that a console has not."""
+    """Write a job whose sink has another type, with settings that the console sink does not have."""
     source = {"type": "python", "class": "tests.integration.named_source:NamedSource", "options": {"names": NAMES}}
     paths = {name: name for name in ("store", "staging", "output")}
     job = {"job": "console", "source": source, "paths": paths, "spark": {"master": "local[1,4]"}, **more}
@@ -38,7 +39,7 @@ def command(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.slow
-def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+def test_preview_shows_records_and_leaves_the_job_unchanged(tmp_path: Path, spark: SparkSession) -> None:
     path = write_job(tmp_path)
     done = command("run", path, *CONSOLE)
     assert done.exit_code == 0, done.output
@@ -55,14 +56,14 @@ def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_p
     assert [(table["dataset"], table["records"], len(table["rows"])) for table in result["tables"]] == [
         ("first", 3, 2),
         ("second", 3, 2),
-    ], "also of what the job has committed"
+    ], "including committed records of the job"
     assert Job.from_file(path).status() == before
     assert command("audit", path).exit_code == 0
     assert is_alive(spark), "who opens a session in this process stops it"
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_leaves_its_own_folder_and_nothing_else(tmp_path: Path) -> None:
+def test_killed_preview_leaves_only_its_own_folder(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     with RunProcess(["run", str(path), *CONSOLE], tmp_path / "first.out", tmp_path / "first.err") as run:
         deadline_s = time.monotonic() + 120
@@ -79,7 +80,7 @@ def test_one_that_is_killed_leaves_its_own_folder_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
+def test_console_section_previews_all_branches_of_a_fork(tmp_path: Path) -> None:
     path = write_job(tmp_path, fork={"type": "all", "branches": {"hourly": {"sink": {"format": "orc"}}, "raw": {}}})
     done = command("run", path, *CONSOLE)
     assert done.exit_code == 0, done.output
@@ -87,7 +88,7 @@ def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
     assert "second, branch raw: 2 of 3 records" in done.stdout
 
 
-def test_no_other_command_takes_it(tmp_path: Path) -> None:
+def test_console_sink_is_refused_by_other_commands(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     for words in (["recover"], ["dataset", "reprocess"]):
         done = command(*words, path, *(["first"] if "reprocess" in words else []), *CONSOLE)

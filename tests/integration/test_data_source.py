@@ -1,4 +1,4 @@
-"""`spark.read.format("distcommit")`: what is committed, at one cut, as `distcommit.read` has it."""
+"""`spark.read.format("distcommit")`: the committed records of one snapshot, equal to those of `distcommit.read`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = Path(distcommit.__file__).parents[1] / "conf" / "readers.md"
 
 
 class Place:
-    """A job on files that arrive, run by one session, which reads by the data source."""
+    """Job on arriving files, run in one session that also reads through the data source."""
 
     def __init__(self, folder: Path, spark: SparkSession, form: str = "parquet") -> None:
         self.folder, self.spark, self.arrived = folder, spark, 0
@@ -48,7 +48,7 @@ class Place:
         self.file.write_text(json.dumps(job))
 
     def run(self, **more: list[Any]) -> int:
-        """Three records more for each dataset; the epoch of the run that has committed them."""
+        """Add three records to each dataset, run the job, and return its epoch."""
         self.arrived += 1
         days = pa.array([datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2, 2)], pa.timestamp("us", "UTC"))
         for name in NAMES:
@@ -64,7 +64,7 @@ class Place:
         return self.spark.read.format("distcommit").options(**options).load(str(self.file))
 
     def rows(self, **options: Any) -> list[dict[str, Any]]:
-        """What Spark's tasks would read, read here."""
+        """Return the rows that Spark's tasks would read, read in this process."""
         source = DistcommitDataSource({"path": str(self.file)} | {name: str(value) for name, value in options.items()})
         reader = source.reader(source.schema())
         batches: Any = (batch for partition in reader.partitions() for batch in reader.read(partition))
@@ -77,7 +77,9 @@ def registered(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
-def test_one_dataset_or_all_at_a_cut_and_at_an_older_one(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_reads_one_dataset_or_all_at_the_newest_and_at_an_older_snapshot(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
     place = Place(tmp_path, spark, form)
     first = place.run()
     place.run(later=[7, 8, 9])
@@ -100,10 +102,9 @@ SECOND_OF_MARCH = json.dumps([["at", ">=", "2026-03-02T00:00:00Z"]])
 
 
 @pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
-def test_columns_and_records_that_are_not_asked_for_are_not_read(
-    spark: SparkSession, tmp_path: Path, form: str
-) -> None:
-    """What must not be read is made unreadable: pages of other columns, and then other days' files are taken away."""
+def test_unneeded_columns_and_records_are_not_read(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """Unneeded data is made unreadable: pages of other columns are overwritten, then files of other days are
+    deleted."""
     place = Place(tmp_path, spark, form)
     place.run()
     place.run(later=[7, 8, 9])
@@ -134,7 +135,7 @@ def test_columns_and_records_that_are_not_asked_for_are_not_read(
 
 
 def spoil(path: Path, column: str) -> None:
-    """Overwrites the pages of a column, and nothing else."""
+    """Overwrite the pages of one column."""
     metadata = pq.read_metadata(path)
     data = bytearray(path.read_bytes())
     for group in range(metadata.num_row_groups):
@@ -146,7 +147,7 @@ def spoil(path: Path, column: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+def test_frame_stays_at_its_snapshot_and_fails_once_that_is_deleted(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, spark)
     place.run()
     frame = place.load()
@@ -159,7 +160,7 @@ def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSess
         frame.count()
 
 
-def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_requests_are_refused_when_loaded(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, spark)
     place.run()
     store = Job.from_file(place.file).open_store(create=False)
@@ -188,8 +189,8 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
 
 
 @pytest.mark.slow
-def test_in_the_middle_of_a_commit_it_is_as_before_or_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """A run is frozen with some of its files published, killed, and finished by the next."""
+def test_reader_in_mid_commit_sees_none_or_all_of_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """A run is frozen with some of its files published, then killed; the next run finishes its commit."""
     topics = {f"t{number:02d}": 2 for number in range(8)}
     with kafka_job(tmp_path, topics, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)

@@ -1,4 +1,5 @@
-"""Jobs into Delta tables, by the command line, killed at any moment: exact by what deltalake and pyarrow find there."""
+"""Jobs into Delta tables by the command line, killed at random moments; deltalake and pyarrow verify that the tables
+are exact."""
 
 from __future__ import annotations
 
@@ -38,20 +39,20 @@ class OnDisk:
         self.location, self.options = str(self.folder), dict[str, str]()
 
     def begun(self) -> bool:
-        """Whether there is anything."""
+        """Return whether any file was written."""
         return any(self.folder.iterdir())
 
     def data_files(self) -> set[str]:
-        """All that lie there, whoever knows them."""
+        """Return all data files in the folder, referenced by a version or not."""
         return {str(file) for file in self.folder.rglob("*.parquet")}
 
     def uploads(self) -> int:
-        """What was begun to be sent, and is neither there nor given up."""
+        """Return the unfinished multipart uploads."""
         return 0
 
 
 class OnS3(OnDisk):
-    """Tables in a bucket of their own."""
+    """Tables in an S3 bucket of their own."""
 
     def __init__(self, bucket: str) -> None:
         self.bucket, self.client = bucket, boto3.client("s3")
@@ -82,7 +83,7 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def write_job(folder: Path, location: str) -> Path:
-    """The job file, and files for each dataset, which all go to one table."""
+    """Write the job file, and files for each dataset; all datasets go to one table."""
     for dataset in range(DATASETS):
         inbox = folder / "in" / f"d{dataset}"
         inbox.mkdir(parents=True)
@@ -110,22 +111,21 @@ def write_job(folder: Path, location: str) -> Path:
 
 
 def live_files(folder: Path) -> list[str]:
-    """Data files that the newest version of a table has."""
+    """Return the data files that the newest version of a table references."""
     files: list[str] = []
     for log in sorted((folder / "tables").glob("*/_delta_log")):
-        with contextlib.suppress(TableNotFoundError):  # it is being made
+        with contextlib.suppress(TableNotFoundError):  # the table is being created
             files += (uri.removeprefix("file://") for uri in DeltaTable(log.parent).file_uris())
     return files
 
 
 def run(path: Path, name: str) -> None:
-    """One run that nobody kills."""
     with RunProcess(["run", str(path), "--json"], path.parent / "out", path.parent / name) as process:
         assert process.wait(150) == 0, (path.parent / name).read_text()[-3000:]
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path, tables: OnDisk) -> None:
+def test_runs_killed_at_any_moment_publish_each_record_once(tmp_path: Path, tables: OnDisk) -> None:
     path, chance = write_job(tmp_path, tables.location), random.Random(17)
     for attempt in range(KILLS):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as process:
@@ -150,7 +150,7 @@ def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path, tables: 
 
 
 def numbers(folder: Path) -> Counter[int]:
-    """How often each record that a Kafka job has produced is in any table."""
+    """Return how often each produced record occurs in any table."""
     files = live_files(folder)
     values = ds.dataset(files, format="parquet").to_table()["value"].to_pylist() if files else []
     return Counter(json.loads(value)["n"] for value in values)
@@ -158,7 +158,7 @@ def numbers(folder: Path) -> Counter[int]:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_topics_in_tables_of_their_own_are_exact_also_after_the_store_is_lost(tmp_path: Path) -> None:
+def test_topics_in_separate_tables_are_exact_also_after_a_lost_store(tmp_path: Path) -> None:
     topics, rng = {f"topic-{number:02d}": 2 for number in range(12)}, random.Random(17)
     (tmp_path / "tables").mkdir()
     with kafka_job(tmp_path, topics) as job:
@@ -171,7 +171,7 @@ def test_topics_in_tables_of_their_own_are_exact_also_after_the_store_is_lost(tm
             with job.start() as process:
                 begun_s = time.monotonic()
                 while process.wait(0.002) is None and time.monotonic() < begun_s + 120:
-                    if numbers(tmp_path).total() > before:  # some of them are committed
+                    if numbers(tmp_path).total() > before:  # some datasets are committed
                         break
                 assert strike(process, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
@@ -187,4 +187,4 @@ def test_topics_in_tables_of_their_own_are_exact_also_after_the_store_is_lost(tm
         job.assert_exact()
         table = DeltaTable(tmp_path / "tables" / plain_name("topic-03"))
         table.delete(f"kafka_offset = {7}")
-        assert not job.audit(deep=True).exact, "rows that somebody takes away are missed"
+        assert not job.audit(deep=True).exact, "deleted rows are detected"

@@ -1,4 +1,4 @@
-"""The demo as a user runs it: a real run killed in mid-commit, and every record there once."""
+"""The demo as a user runs it: a real run is killed in mid-commit, and each record is published once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_demo_is_exact_after_a_kill_in_mid_commit(tmp_path: Path) -> None:
     assert (result["duplicates"], result["missing"], result["audit_exact"]) == (0, 0, True)
     assert result["datasets"] == DATASETS
     assert result["files"] == len(list((folder / "output").rglob("*.parquet")))
-    assert left_of(folder) == []
+    assert running_processes(folder) == []
 
 
-def left_of(folder: Path) -> list[str]:
-    """Processes that still have the demo's job file on their command line."""
+def running_processes(folder: Path) -> list[str]:
+    """Return the processes with the demo's job file on their command line."""
     lines = []
     for process in Path("/proc").iterdir():
         try:

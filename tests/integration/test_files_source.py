@@ -1,4 +1,4 @@
-"""Files as a source, by the command line: whatever is killed, each row of each file is published once."""
+"""Files as a source, by the command line: each row of each file is published once, in spite of kills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLOW: dict[str, Any] = {
 
 
 class Inbox:
-    """Folders of files, what their lines are, and the job that reads them."""
+    """Folders of input files, their expected lines, and the job that reads them."""
 
     def __init__(self, folder: Path, **sections: Any) -> None:
         self.folder, self.path = folder, folder / "job.yaml"
@@ -57,7 +57,8 @@ class Inbox:
         self.path.write_text(yaml.safe_dump(job))
 
     def arrive(self, rows: int, late: int = 0) -> None:
-        """A file for each dataset, of one time for some of them; `late`: so many seconds before those before it."""
+        """Add a file for each dataset, some with equal times. `late`: seconds by which it is older than the previous
+        files."""
         self.files += 1
         for dataset in range(DATASETS):
             name = f"d{dataset:02d}"
@@ -73,13 +74,13 @@ class Inbox:
             os.utime(path, (NOW_S + self.files // 2 - late,) * 2)
 
     def published(self) -> Counter[tuple[str, bytes]]:
-        """The lines in the output and among the errors, by dataset, read by other means than the audit's."""
-        found: Counter[tuple[str, bytes]] = Counter()
+        """Return the lines in the output and in the error files by dataset, read independently of the audit."""
+        lines: Counter[tuple[str, bytes]] = Counter()
         for path in (self.folder / "output").rglob("*.parquet"):
             parts = path.relative_to(self.folder / "output").parts
             rows = ds.dataset(str(path)).to_table()
-            found.update((parts[parts[0] == "_rejected"], value) for value in rows["value"].to_pylist())
-        return found
+            lines.update((parts[parts[0] == "_rejected"], value) for value in rows["value"].to_pylist())
+        return lines
 
     def assert_exact(self) -> None:
         assert self.published() == self.sent
@@ -89,7 +90,7 @@ class Inbox:
         assert sum(row.published + row.rejected for row in rows) == self.sent.total()
 
 
-def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_it_alone(
+def test_arriving_files_are_published_once_and_a_faulty_dataset_stops_alone(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     inbox = Inbox(tmp_path, **FLOW, source={"bytes_per_work_unit": 1})
@@ -121,7 +122,7 @@ def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_i
     assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 0
 
 
-def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spark: SparkSession) -> None:
+def test_rebuilt_store_does_not_read_files_again(tmp_path: Path, spark: SparkSession) -> None:
     inbox = Inbox(tmp_path)
     inbox.arrive(5)
     assert Job.from_file(inbox.path, session=spark).run().succeeded
@@ -140,7 +141,7 @@ def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spar
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_commits_each_row_is_there_once(tmp_path: Path) -> None:
+def test_runs_killed_in_mid_commit_publish_each_row_once(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path, **FLOW, commit={"min_interval_ms": 60_000})
     kills = 0
     for number, late in enumerate((0, 0, 50)):
@@ -162,13 +163,13 @@ POLICIES = [
 
 
 def columns(folder: Path) -> set[tuple[str, ...]]:
-    """Name and type of the columns of each file of a dataset."""
+    """Return the name and type of the columns in each file of a dataset."""
     schemas = [pq.read_schema(path) for path in folder.rglob("*.parquet")]
     return {tuple(sorted(f"{f.name} {f.type}" for f in schema if f.name[0] != "_")) for schema in schemas}
 
 
-def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """A run that is killed in the middle of its commit, and how the next one ends."""
+def _kill_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Kill a run in the middle of its commit and return the exit code of the next one."""
     assert killed_in_commit(path, partial(run_of, path, out.name)), "no run was killed in the middle of its commit"
     command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -176,7 +177,9 @@ def _killed_and_run_again(path: Path, out: Path) -> subprocess.CompletedProcess[
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
+def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     parquet = {"format": "parquet", "paths": [f"{tmp_path}/in/{{dataset}}/*.parquet"]}
     inbox = Inbox(
         tmp_path,
@@ -200,9 +203,9 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     for name in ("evolves", "pins", "stops"):
         arrive(name, id=2, new=True)
     arrive("diverts", id="2", name="x")
-    for number in range(30):  # so that the commit lasts
+    for number in range(30):  # so that the commit takes long enough
         arrive(f"more-{number}", id=1, name="x")
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
     reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
     assert set(reasons) == {"stops"}
@@ -221,14 +224,14 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
     assert set(rejected["error_reason"].to_pylist()) == {
         "not compatible with earlier records: id is string here, and int64 before"
     }
-    known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
-    assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
+    versions = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
+    assert {name: versions[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_killed(tmp_path: Path) -> None:
-    """Of each ten one has a column too many, and one a value that is no number; one file ends within a quote."""
+def test_unreadable_csv_rows_are_rejected_once_in_spite_of_kills(tmp_path: Path) -> None:
+    """One of ten rows has an extra column, one has a value that is not a number, and one file ends within a quote."""
     csv = {"format": "csv", "paths": [f"{tmp_path}/in/{{dataset}}/*.csv"]}
     cast = {"type": "cast", "columns": {"n": "int64"}}
     inbox = Inbox(tmp_path, source=csv, converters=[cast], on_rejected="divert", commit={"min_interval_ms": 60_000})
@@ -240,7 +243,7 @@ def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_k
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "a.csv").write_text(text)
         os.utime(tmp_path / "in" / name / "a.csv", (NOW_S,) * 2)
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode == 0, done.stderr[-3000:]
     audit = Job.from_file(inbox.path).audit(deep=True)
     assert (audit.exact, audit.records, audit.rejected) == (True, 30 * 80, 30 * 21)
@@ -263,11 +266,13 @@ def test_rows_of_csv_that_can_not_be_read_are_among_the_errors_once_whoever_is_k
 
 
 @pytest.mark.slow
-def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its_name_whoever_is_killed(
+def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite_of_kills(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Two hosts write `app.jsonl` into folders of their own. A run publishes what it could read of one (`partial`), the
-    next one is killed as it commits the rest."""
+    """Two hosts write `app.jsonl` into folders of their own.
+
+    A run publishes the readable part of one file (`partial`), and the next run is killed while it commits the rest.
+    """
     hosts = [f"{tmp_path}/in/{host}/{{dataset}}/*.jsonl" for host in ("host1", "host2")]
     broken = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 5000}}
     flow: dict[str, Any] = {"on_rejected": "divert", "converters": [FLOW["converters"][0], broken]}
@@ -289,12 +294,12 @@ def test_a_file_that_was_begun_is_gone_on_with_where_it_is_and_not_in_one_of_its
     partly = Job.from_file(inbox.path, session=spark).run()
     assert [(reason.subject, reason.kind) for reason in partly.totals.reasons] == [("d", "partly failed")]
     assert 5100 < inbox.published().total() < 5100 + 5000
-    for number in range(200):  # so that the commit lasts
+    for number in range(200):  # so that the commit takes long enough
         arrive("host1", f"more-{number}", range(3), at=2)
     job = yaml.safe_load(inbox.path.read_text())
     job["converters"] = [FLOW["converters"][0]]
     inbox.path.write_text(yaml.safe_dump(job))
-    done = _killed_and_run_again(inbox.path, tmp_path / "run")
+    done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode == 0, done.stderr[-3000:]
     inbox.assert_exact()
     swapped = [f"source.paths={hosts[::-1]}"]

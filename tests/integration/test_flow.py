@@ -1,4 +1,5 @@
-"""A job file with converters, checkers and a fork, by its command line: each record ends in one way in each branch."""
+"""A job file with converters, checkers and a fork, by the command line: each record has exactly one outcome in each
+branch."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ FLOW: dict[str, Any] = {
 
 
 def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[tuple[str, bytes]]:
-    """Sends records of all kinds to each topic, day by day in turn; what was sent."""
+    """Send records of all kinds to each topic, day by day in turn, and return them."""
     chance, sent = random.Random(seed), list[tuple[str, bytes]]()
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
@@ -67,8 +68,8 @@ def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[t
 
 
 def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
-    """What is to come of it, by plain Python."""
-    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    """Compute the expected output in plain Python."""
+    outcome: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     for _, value in sent:
         try:
             record = json.loads(value)
@@ -76,54 +77,53 @@ def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
             if not isinstance(number, int):
                 raise TypeError(number)
         except (ValueError, KeyError, TypeError):
-            found["errors"][value] += 1
+            outcome["errors"][value] += 1
             continue
         if kind is None or kind == "noise":  # SQL: null is not true
             continue
         if number < 0:
-            found["errors"][value] += 1
+            outcome["errors"][value] += 1
         elif number >= 50:
-            found["large"].update((number, tag) for tag in record["tags"])
+            outcome["large"].update((number, tag) for tag in record["tags"])
         else:
-            found["small"][number] += 1
-    return found
+            outcome["small"][number] += 1
+    return outcome
 
 
 def published(folder: Path) -> dict[str, Counter[Any]]:
-    """What is in the files, read by other means than the audit's."""
-    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    """Return the content of the output files, read independently of the audit."""
+    content: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
     output = folder / "output"
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
         large = [str(path) for path in topic.glob("large/**/*.parquet")]
         if large:
             rows = ds.dataset(large).to_table()
             assert "kafka_offset" not in rows.schema.names
-            found["large"].update(zip(rows["n"].to_pylist(), rows["tags"].to_pylist(), strict=True))
+            content["large"].update(zip(rows["n"].to_pylist(), rows["tags"].to_pylist(), strict=True))
         for path in topic.glob("small/**/*.avro"):
             with path.open("rb") as file:
                 records = [cast(dict[str, Any], record) for record in fastavro.reader(file)]
             assert all(record["twice"] == 2 * record["n"] for record in records)
-            found["small"].update(record["n"] for record in records)
+            content["small"].update(record["n"] for record in records)
     for path in output.glob("_rejected/**/*.parquet"):
         rows = ds.dataset(str(path)).to_table()
         (branch,) = {name or "" for name in rows["error_branch"].to_pylist()}
-        found[f"errors/{branch}" if branch else "errors"].update(rows["value"].to_pylist())
-    return found
+        content[f"errors/{branch}" if branch else "errors"].update(rows["value"].to_pylist())
+    return content
 
 
 def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
-    """How many files one run is to make of it, by branch: of `large` one a day, of `small` one a record."""
-    found: Counter[str] = Counter()
+    """Return how many files one run must write, by branch: `large` one a day, `small` one a record."""
+    counts: Counter[str] = Counter()
     for topic in {topic for topic, _ in sent}:
         own = [expected([each]) for each in sent if each[0] == topic]
-        found["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
-        found["small"] += sum(each["small"].total() for each in own)
-        found["errors"] += any(each["errors"] for each in own)
-    return found
+        counts["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
+        counts["small"] += sum(each["small"].total() for each in own)
+        counts["errors"] += any(each["errors"] for each in own)
+    return counts
 
 
 def files_in(folder: Path) -> Counter[str]:
-    """How many files are published, by branch."""
     output = folder / "output"
     there = {
         "large": output.glob("t*/large/**/*.parquet"),
@@ -141,7 +141,7 @@ def require_exact(audit: AuditResult, records: int) -> None:
     assert audit.exact, audit
 
 
-def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
+def test_each_record_has_one_outcome_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
     settings, days = copy.deepcopy(FLOW), 3
     settings["fork"]["branches"]["small"]["sink"]["target_file_bytes"] = 1  # a file for each record
     with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **settings) as job:
@@ -172,7 +172,7 @@ def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: Spark
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_commit_a_fork_is_exact_in_the_end(tmp_path: Path) -> None:
+def test_fork_killed_in_mid_commit_is_exact_in_the_end(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(30)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 60), 0
         for seed in (2, 3, 4):

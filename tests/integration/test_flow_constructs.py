@@ -1,5 +1,8 @@
-"""Job files with the constructs that no other job here has, forked into three branches, killed in the middle of a
-commit. What is published is read by pyarrow, fastavro and gzip, and held against what plain Python makes of it."""
+"""Job files with the constructs that other jobs of these tests lack, forked into three branches and killed in
+mid-commit.
+
+pyarrow, fastavro and gzip read the published files; plain Python computes the expected records.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def send(job: KafkaJob, topic: str, records: Sent) -> None:
 
 
 def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
-    """Runs with something more to read, until one dies with sequences that are sealed and not closed."""
+    """Produce and run until a run dies with sealed, unclosed sequences."""
     for _ in range(TRIES):
         produce()
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -117,25 +120,25 @@ def killed_in_mid_commit(job: KafkaJob, produce: Callable[[], None]) -> None:
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
-    """All rows of the files there, whatever their format."""
-    found: list[dict[str, Any]] = []
+    """Return all rows of the files there, of any format."""
+    rows: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".parquet", ".orc"):
-            found += ds.dataset(str(path), format=path.suffix[1:]).to_table().to_pylist()
+            rows += ds.dataset(str(path), format=path.suffix[1:]).to_table().to_pylist()
         elif path.suffix == ".avro":
             with path.open("rb") as file:
-                found += [cast(dict[str, Any], record) for record in fastavro.reader(file)]
+                rows += [cast(dict[str, Any], record) for record in fastavro.reader(file)]
         elif path.suffix == ".gz":
-            found += [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    return found
+            rows += [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return rows
 
 
 def errors_in(output: Path) -> Found:
-    """The values of what was turned away, by the branch that did it."""
-    found: Found = {}
+    """Return the rejected values by the branch that rejected them."""
+    errors: Found = {}
     for row in rows_in(output / "_rejected"):
-        found.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
-    return found
+        errors.setdefault(f"errors/{row['error_branch'] or ''}", Counter())[row["value"]] += 1
+    return errors
 
 
 def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
@@ -148,8 +151,8 @@ def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
 
 
 def typed_records(chance: random.Random) -> Sent:
-    """Records of all kinds: keys that are numbers or not, deletions, and what each construct turns away."""
-    found: Sent = []
+    """Return records of all kinds: numeric and other keys, deletions, and records that each construct rejects."""
+    records: Sent = []
     for _ in range(RECORDS):
         number = chance.randrange(2**31)
         key = chance.choice([number.to_bytes(4, "big"), number.to_bytes(8, "big")] * 5 + [b"bad"])
@@ -159,52 +162,51 @@ def typed_records(chance: random.Random) -> Sent:
             "amount": chance.choice([f"{number % 10_000 / 100:.2f}"] * 9 + ["much"]),
             "place": {"city": f"city{number % 7}", "zip": "1"},
         }
-        found.append((key, chance.choice([json.dumps(value).encode()] * 8 + [None, b"no JSON"])))
-    return found
+        records.append((key, chance.choice([json.dumps(value).encode()] * 8 + [None, b"no JSON"])))
+    return records
 
 
 def typed_expected(sent: Sent) -> Found:
-    """What is to come of it."""
-    found: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
+    """Compute the expected output in plain Python."""
+    outcome: Found = {name: Counter() for name in (*BRANCHES, "errors/")}
     for key, value in sent:
         if len(key) not in (4, 8):
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
             continue
         number = int.from_bytes(key, "big")
         if value is None:
-            found["deleted"][number] += 1
+            outcome["deleted"][number] += 1
             continue
         try:
             record = json.loads(value)
             amount = Decimal(record["amount"])
         except (ValueError, ArithmeticError):
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
             continue
         email, city = record["email"], record["place"]["city"]
         if record["kind"] == "odd" or "@" not in email:
-            found["errors/"][value] += 1
+            outcome["errors/"][value] += 1
         elif amount >= 50:
-            found["large"][number, amount, "****.org", city] += 1
+            outcome["large"][number, amount, "****.org", city] += 1
         else:
             hashed = hmac.new(SECRET.encode(), email.encode(), hashlib.sha256).hexdigest()
-            found["rest"][number, amount, hashed, city] += 1
-    return found
+            outcome["rest"][number, amount, hashed, city] += 1
+    return outcome
 
 
 def typed_published(output: Path) -> Found:
-    """What is in the files."""
-    found = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
+    content = {**{name: Counter[Any]() for name in (*BRANCHES, "errors/")}, **errors_in(output)}
     for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
         for row in rows_in(topic / "deleted"):
             assert set(row) == {"key", "is_deleted", *PLACE}
             assert row["is_deleted"]
-            found["deleted"][row["key"]] += 1
+            content["deleted"][row["key"]] += 1
         for branch in ("large", "rest"):
             for row in rows_in(topic / branch):
                 assert (row["at"], row["origin"], row["is_deleted"]) == (row["kafka_offset"], "here", False)
                 assert row["came"] is not None
-                found[branch][row["key"], row["amount"], row["email"], row["city"]] += 1
-    return found
+                content[branch][row["key"], row["amount"], row["email"], row["city"]] += 1
+    return content
 
 
 @pytest.mark.slow
@@ -213,7 +215,7 @@ def typed_published(output: Path) -> Found:
     "fork",
     [pytest.param(FIRST_MATCH, id="first match"), pytest.param(OWN_FORK, id="own class")],
 )
-def test_typed_and_checked_by_column_forked_and_killed_each_record_ends_in_one_way(
+def test_typed_checked_and_forked_records_have_one_outcome_in_spite_of_kills(
     fork: dict[str, Any], tmp_path: Path
 ) -> None:
     chance = random.Random(1)
@@ -251,7 +253,7 @@ BY_SCHEMA: dict[str, Any] = {
 
 
 class Shop:
-    """Producers of records whose keys are of a JSON schema, and whose values are of one of two Protobuf schemas."""
+    """Producer of records with JSON-schema keys and values of one of two Protobuf schemas."""
 
     def __init__(self, url: str, subject: str) -> None:
         schemas = [f'syntax = "proto3"; {message}' for message in MESSAGES]
@@ -261,8 +263,8 @@ class Shop:
         self.expected: Found = {name: Counter() for name in ("noted", "every", "strict", "errors/", "errors/strict")}
 
     def records(self, chance: random.Random) -> Sent:
-        """Some more; one in ten has no key of its schema, or is cut off."""
-        found: Sent = []
+        """Return more records; one of ten has a key of another schema or is truncated."""
+        sent: Sent = []
         for _ in range(RECORDS):
             self._sent += 1
             has_note, number = chance.random() < 0.5, self._sent
@@ -274,7 +276,7 @@ class Shop:
                 key = framed(self._key, b"{}")
             elif wrong == 1:
                 value = framed(self._values[has_note], body + b"\x1a\x05")
-            found.append((key, value))
+            sent.append((key, value))
             if wrong < 2:
                 self.expected["errors/"][value] += 1
                 continue
@@ -284,12 +286,12 @@ class Shop:
                 self.expected["strict"][number] += 1
             else:
                 self.expected["errors/strict"][value] += 1
-        return found
+        return sent
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_by_a_registry_and_forked_by_schema_and_killed_each_record_ends_in_one_way(
+def test_registry_records_forked_by_schema_have_one_outcome_in_spite_of_kills(
     tmp_path: Path, registry_server: RegistryServer
 ) -> None:
     run, chance = uuid.uuid4().hex[:8], random.Random(2)
@@ -308,12 +310,12 @@ def test_by_a_registry_and_forked_by_schema_and_killed_each_record_ends_in_one_w
         produce()
         job.run()
         output = tmp_path / "output"
-        found = {**{name: Counter[Any]() for name in ("errors/", "errors/strict")}, **errors_in(output)}
+        content = {**{name: Counter[Any]() for name in ("errors/", "errors/strict")}, **errors_in(output)}
         for branch in ("noted", "every", "strict"):
             rows = [row for topic in topics for row in rows_in(output / topic / branch)]
             assert {row["shop"] for row in rows} == {"s"}
             assert all(row["note"] == "note" for row in rows if "note" in row or branch != "every")
-            found[branch] = Counter(row["id"] for row in rows)
+            content[branch] = Counter(row["id"] for row in rows)
         assert all(shop.expected.values()), "some in each branch, and some errors of each"
-        assert found == shop.expected
+        assert content == shop.expected
         require_exact(job, ["noted", "every", "strict"])

@@ -1,5 +1,8 @@
-"""A job file that forks to files of all formats, in folders by fields and by hour: each record once in each, killed in
-the middle of a commit, with a lost store, and after what was turned away has been fed again."""
+"""A job that forks to files of all formats, in folders by fields and by hour.
+
+Each record is published once in each branch after kills in mid-commit, a lost store, and the reprocessing of
+rejected records.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ Sent = Counter[tuple[int, str | None]]
 
 
 def produce(job: KafkaJob, records: int, seed: int) -> Sent:
-    """Sends records to each topic, of which some are no JSON; what is to be in each branch."""
+    """Send records, some of which are not JSON, to each topic, and return the expected records of each branch."""
     chance, sent = random.Random(seed), Sent()
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
@@ -84,29 +87,29 @@ def produce(job: KafkaJob, records: int, seed: int) -> Sent:
 
 
 def published(folder: Path) -> dict[str, Sent]:
-    """What is in the files of each branch, read by other means than the audit's."""
-    found = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
+    """Return the content of each branch's files, read independently of the audit."""
+    content = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
     for path in (folder / "output").glob("t*/hourly/*/*.parquet"):
         columns = pq.read_table(path, partitioning=None).select(["n", "kind"]).to_pydict()
         assert columns["n"] == sorted(columns["n"], reverse=True)
-        found["hourly"].update(zip(columns["n"], columns["kind"], strict=True))
+        content["hourly"].update(zip(columns["n"], columns["kind"], strict=True))
     for path in (folder / "output").glob("t*/orc/kafka_partition=0/*.orc"):
         columns = pa_orc.read_table(path).to_pydict()
-        found["orc"].update(zip(columns["n"], columns["kind"], strict=True))
+        content["orc"].update(zip(columns["n"], columns["kind"], strict=True))
     duck = duckdb.connect()
     types = "allow_quoted_nulls = false, types = {'n': 'BIGINT', 'kind': 'VARCHAR'}, union_by_name = true"
     for branch, read in (
         ("lines", f"read_json('{folder}/output/t*/lines/*/*/*.jsonl.gz', hive_partitioning = false)"),
         ("table", f"read_csv('{folder}/output/t*/table/*.csv.gz', {types})"),
     ):
-        found[branch].update((n, kind) for n, kind in duck.execute(f"SELECT n, kind FROM {read}").fetchall())
-    return found
+        content[branch].update((n, kind) for n, kind in duck.execute(f"SELECT n, kind FROM {read}").fetchall())
+    return content
 
 
 def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
-    found = published(job.folder)
-    assert found == dict.fromkeys(found, sent)
-    for branch in found:
+    content = published(job.folder)
+    assert content == dict.fromkeys(content, sent)
+    for branch in content:
         rows = [row for row in audit.partitions if row.branch == branch]
         assert sum(row.published + row.rejected for row in rows) >= job.produced, branch
     audit.partitions = []
@@ -114,7 +117,7 @@ def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
     assert audit.unsummed_files == 0
 
 
-def test_each_record_is_once_in_files_of_each_format_also_after_the_store_is_lost_and_what_failed_fed_again(
+def test_each_format_has_each_record_once_also_after_a_lost_store_and_reprocessing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **FLOW) as job:
@@ -140,7 +143,7 @@ def test_each_record_is_once_in_files_of_each_format_also_after_the_store_is_los
         assert job.audit().rejected == 0
 
 
-def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: SparkSession) -> None:
+def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"t0": 1}, **FLOW) as job:
         sent = produce(job, 60, 1)
         assert Job.from_file(job.path, session=spark).run().succeeded
@@ -158,27 +161,27 @@ def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: Spar
         )
     assert filters_by_orc_itself(spark, output / "orc") == {"kind"}
     for kind in filter(None, KINDS):
-        wanted = sum(count for (_, found), count in sent.items() if found == kind)
-        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides what is there"
+        wanted = sum(count for (_, sent_kind), count in sent.items() if sent_kind == kind)
+        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides existing values"
     kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
     assert kinds == {kind or None for kind in KINDS}
 
 
 def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
-    """The columns that have Bloom filters, as the reader of Apache ORC finds them in Spark's process."""
+    """Return the columns with Bloom filters, by Apache ORC's own reader in Spark's process."""
     java: Any = spark._jvm
-    found = set[str]()
+    columns = set[str]()
     for path in folder.rglob("*.orc"):
         options = java.org.apache.orc.OrcFile.readerOptions(java.org.apache.hadoop.conf.Configuration())
         reader = java.org.apache.orc.OrcFile.createReader(java.org.apache.hadoop.fs.Path(str(path)), options)
         for stripe in reader.getStripes():
             streams = reader.rows().readStripeFooter(stripe).getStreamsList()
             numbers = {each.getColumn() for each in streams if each.getKind().toString() == "BLOOM_FILTER_UTF8"}
-            found |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
-    return found
+            columns |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
+    return columns
 
 
-def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_sink_that_cannot_hold_the_columns_is_refused_before_the_run(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"t0": 1}, sink={"format": "csv"}) as job:
         job.produce(3)
         code, _, errors = job.cli("run")
@@ -189,7 +192,7 @@ def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tm
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_killed_in_the_middle_of_a_commit_all_formats_are_exact_in_the_end(tmp_path: Path) -> None:
+def test_all_formats_killed_in_mid_commit_are_exact_in_the_end(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {f"t{n}": 1 for n in range(6)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
         sent, kills = produce(job, 20, 1), 0
         for seed in (2, 3):

@@ -1,4 +1,4 @@
-"""A topic with a backlog beside others that have little: what a run reads of it, what status tells, and the end."""
+"""A topic with a backlog beside small topics: how much a run reads of it, and the lag that `status` reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def produce(job: KafkaJob, topic: str, records: int) -> None:
     job.produced += records
 
 
-def test_a_backlog_goes_on_run_by_run_and_status_tells_it(tmp_path: Path) -> None:
+def test_backlog_shrinks_run_by_run_and_status_reports_it(tmp_path: Path) -> None:
     topics = {"big": 1, "quiet": 1, "small": 1}
     freshness = {"targets": [{"datasets": ["big"], "target": "30m"}], "records_per_run": PER_RUN}
     with kafka_job(tmp_path, topics, freshness=freshness, spark={"master": "local[1]"}) as job:

@@ -1,4 +1,4 @@
-"""A Gobblin job that brings Kafka topics into files is converted, run, and audited."""
+"""A Gobblin job that writes Kafka topics to files is converted, run and audited."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ data.publisher.final.dir = ${{work.dir}}/job-output
 
 
 def converted(folder: Path, brokers: str, place: str, topics: str, more: str = "") -> Path:
-    """The job file that the command makes of the example; it says nothing that is not kept or named."""
+    """Convert the example and return the job file; each property must be converted or named as left out."""
     (folder / "common.properties").write_text(COMMON.format(brokers=brokers, folder=place) + more)
     (folder / "shop.pull").write_text(EXAMPLE.format(topics=topics))
     result = CliRunner().invoke(
@@ -82,7 +82,7 @@ def test_a_converted_job_runs_and_is_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_converted_it_goes_on_real_kafka_and_hdfs(
+def test_converted_job_runs_on_real_kafka_and_hdfs(
     tmp_path: Path, kafka_server: KafkaServer, hdfs_server: HdfsServer
 ) -> None:
     topic = f"{uuid.uuid4().hex[:8]}.orders"

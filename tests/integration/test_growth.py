@@ -1,6 +1,6 @@
-"""What sinks leave at their targets for each dataset and commit, after a thousand runs: counted there, and bounded.
+"""What sinks leave at their targets for each dataset and commit: bounded after a thousand runs.
 
-The figures that the pages of the sinks state are printed: `pytest -m long -rP tests/integration/test_growth.py`.
+`pytest -m long -rP tests/integration/test_growth.py` prints the figures that the sinks' pages state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def runs(sink: CommitterSink, place: Path) -> Iterator[int]:
-    """Commits one record of each dataset a thousand times, as runs do; after each, how many there were."""
+    """Commit one record of each dataset a thousand times, and yield the epoch after each commit."""
     for epoch in range(1, RUNS + 1):
         committer = sink.open_committer(CommitterContext(FS, f"{place}/staging", f"{place}/output", "store"))
         requests = [prepared(sink, place, urn, epoch) for urn in NAMES]
@@ -66,7 +66,7 @@ def prepared(sink: Sink, place: Path, urn: str, epoch: int) -> CommitRequest:
     return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=(epoch - 1,), attempts=(attempt,))
 
 
-def told(what: str, size: float) -> None:
+def report(what: str, size: float) -> None:
     print(f"{what}: {size:,.0f} bytes")  # noqa: T201
 
 
@@ -83,13 +83,13 @@ def test_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
             "rows": "SELECT count(*) FROM growth.d0",
         }[what]
         with postgres_server.connect() as connection:
-            (found,) = connection.execute(sql.SQL(asked)).fetchone() or (0,)
-        return int(found)
+            (size,) = connection.execute(sql.SQL(asked)).fetchone() or (0,)
+        return int(size)
 
     rows = {epoch: size_of("row") for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
-    told("a dataset's row", rows[RUNS])
-    told("the ledger, for each dataset and commit", size_of("ledger") / DATASETS / RUNS)
-    told("the ledger", size_of("ledger"))
+    report("a dataset's row", rows[RUNS])
+    report("the ledger, for each dataset and commit", size_of("ledger") / DATASETS / RUNS)
+    report("the ledger", size_of("ledger"))
     assert size_of("rows") == RUNS
     assert rows[RUNS] <= rows[10] + 16, "a row grows by no more than its numbers do"
     assert size_of("ledger") < 512 << 10, "old versions of rows are cleaned"
@@ -97,8 +97,8 @@ def test_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
 
 def test_iceberg(tmp_path: Path) -> None:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    made = {"type": "iceberg", "catalog": {"type": "sql", **catalog}, "namespace": "n", "table": "events"}
-    sink = IcebergSink.model_validate(made)
+    settings = {"type": "iceberg", "catalog": {"type": "sql", **catalog}, "namespace": "n", "table": "events"}
+    sink = IcebergSink.model_validate(settings)
     sizes: dict[int, tuple[int, int, int]] = {}
     for epoch in runs(sink, tmp_path):
         if epoch in (10, RUNS // 2, RUNS):
@@ -108,10 +108,10 @@ def test_iceberg(tmp_path: Path) -> None:
             named = sum(len(value) for key, value in table.properties.items() if key.startswith("distcommit."))
             sizes[epoch] = Path(urlparse(table.metadata_location).path).stat().st_size, named, sum(ledger)
     below = [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    told("the newest metadata, for each snapshot in it", (sizes[RUNS][0] - sizes[10][0]) / (RUNS - 10))
-    told("the ledger's property", sizes[RUNS][1])
-    told("ledger files", sizes[RUNS][2])
-    told("all metadata, manifests and lists, for each commit", sum(path.stat().st_size for path in below) / RUNS)
+    report("the newest metadata, for each snapshot in it", (sizes[RUNS][0] - sizes[10][0]) / (RUNS - 10))
+    report("the ledger's property", sizes[RUNS][1])
+    report("ledger files", sizes[RUNS][2])
+    report("all metadata, manifests and lists, for each commit", sum(path.stat().st_size for path in below) / RUNS)
     assert sizes[RUNS][1] <= 4096
     assert sizes[RUNS][1] <= sizes[10][1] + 64 * DATASETS, "the ledger does not grow with commits"
     assert sizes[RUNS][2] <= 17 * 4096
@@ -121,9 +121,9 @@ def test_iceberg(tmp_path: Path) -> None:
         table.maintenance.expire_snapshots().by_ids(old).commit()
         table = client.load_table("n.events")
         assert table.scan().count() == RUNS * DATASETS
-        left = Path(urlparse(table.metadata_location).path).stat().st_size
-    told("the newest metadata once snapshots are expired", left)
-    assert left < 64 << 10
+        metadata_bytes = Path(urlparse(table.metadata_location).path).stat().st_size
+    report("the newest metadata once snapshots are expired", metadata_bytes)
+    assert metadata_bytes < 64 << 10
     close_opened()
 
 
@@ -136,15 +136,15 @@ def test_mariadb(mariadb_server: MariadbServer, tmp_path: Path) -> None:
     def asked(what: str) -> int:
         with mariadb_server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(what)
-            (found,) = cursor.fetchone() or (0,)
-        return int(found)
+            (size,) = cursor.fetchone() or (0,)
+        return int(size)
 
     def ledger_bytes() -> int:
         return asked("SELECT file_size FROM information_schema.innodb_sys_tablespaces WHERE name LIKE 'growth/%ledger'")
 
     sizes = {epoch: ledger_bytes() for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
-    told("the ledger", sizes[RUNS])
-    told("the ledger, for each dataset and commit", sizes[RUNS] / DATASETS / RUNS)
+    report("the ledger", sizes[RUNS])
+    report("the ledger, for each dataset and commit", sizes[RUNS] / DATASETS / RUNS)
     assert asked("SELECT count(*) FROM growth.d0") == RUNS
     assert sizes[RUNS] == sizes[10], "a row is changed in its place"
 
@@ -159,7 +159,7 @@ def test_sqlite(tmp_path: Path) -> None:
         return max(sum(len(str(value)) for value in row) for row in rows)
 
     sizes = {epoch: row_bytes() for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
-    told("a dataset's row", sizes[RUNS])
+    report("a dataset's row", sizes[RUNS])
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT count(*) FROM distcommit_ledger WHERE store <> ''").fetchall() == [(DATASETS,)]
         assert file.execute("SELECT count(*) FROM d0").fetchall() == [(RUNS,)]
@@ -170,8 +170,8 @@ def test_sqlite(tmp_path: Path) -> None:
 
 def test_delta(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
-    made = {"type": "delta", "location": str(tmp_path / "tables"), "table": "events"}
-    sink, sizes = DeltaSink.model_validate(made), dict[int, int]()
+    settings = {"type": "delta", "location": str(tmp_path / "tables"), "table": "events"}
+    sink, sizes = DeltaSink.model_validate(settings), dict[int, int]()
     for epoch in runs(sink, tmp_path):
         if epoch in (10, RUNS):
             ledger = [path.stat().st_size for path in (tmp_path / "output" / ".distcommit").rglob("*.*")]
@@ -179,9 +179,9 @@ def test_delta(tmp_path: Path) -> None:
             assert len(ledger) <= 18
     entries = [path.stat().st_size for path in (tmp_path / "tables").rglob("*.json")]
     everything = [path.stat().st_size for path in (tmp_path / "tables").glob("*/_delta_log/*")]
-    told("ledger files", sizes[RUNS])
-    told("an entry of the log", sum(entries) / len(entries))
-    told("the log, checkpoints too, for each commit", sum(everything) / RUNS)
+    report("ledger files", sizes[RUNS])
+    report("an entry of the log", sum(entries) / len(entries))
+    report("the log, checkpoints too, for each commit", sum(everything) / RUNS)
     assert sizes[RUNS] <= 17 * 4096
     assert sizes[RUNS] <= sizes[10] + 64 * DATASETS, "the ledger does not grow with commits"
     table = DeltaTable(tmp_path / "tables" / "events")
@@ -194,7 +194,7 @@ def test_kafka(kafka_server: KafkaServer, tmp_path: Path) -> None:
     sink = KafkaSink.model_validate({"type": "kafka", **target, "transactional_ids": 1, "format": "json", "key": ""})
     ledger_made(sink.target(), "the first")
     admin = AdminClient({"bootstrap.servers": brokers})
-    segment = 1 << 20  # the smallest that brokers take; the sink asks for more, so that it is compacted less often
+    segment = 1 << 20  # the smallest value that brokers accept; the sink requests more, so that compaction is rarer
     smaller = ConfigEntry("segment.bytes", str(segment), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ResourceType.TOPIC, ledger, incremental_configs=[smaller])
     (asked,) = admin.incremental_alter_configs([topic]).values()
@@ -203,8 +203,8 @@ def test_kafka(kafka_server: KafkaServer, tmp_path: Path) -> None:
     for _ in runs(sink, tmp_path):
         sizes.append(sum(path.stat().st_size for path in folder.glob("*.log")))
     grown = [after - before for before, after in pairwise(sizes) if after > before]
-    told("written to the ledger for each dataset and commit", sum(grown) / len(grown) / DATASETS)
-    told("the ledger's partition at its largest", max(sizes))
-    told("the ledger's partition in the end", sizes[-1])
+    report("written to the ledger for each dataset and commit", sum(grown) / len(grown) / DATASETS)
+    report("the ledger's partition at its largest", max(sizes))
+    report("the ledger's partition in the end", sizes[-1])
     assert sum(grown) > segment, "else nothing was there to compact"
     assert max(sizes) < 3 * segment

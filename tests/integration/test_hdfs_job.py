@@ -16,10 +16,10 @@ from tests.servers.lossy_proxy import LossyProxy
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["hdfs", pytest.param("webhdfs", marks=pytest.mark.long)])
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, hdfs_server: HdfsServer, scheme: str
 ) -> None:
-    """The NameNode publishes staged files, the run does not hear of it, and is killed."""
+    """The NameNode renames staged files, the run does not receive the answer, and is killed."""
     authority, durability, rename = {
         "hdfs": (hdfs_server.authority, "fsync", b"rename2.{,150}/staging/.{,250}/output/"),
         "webhdfs": (hdfs_server.web_authority, "none", b"/staging/.{,250}%2Foutput%2F.{,250}op=RENAME"),
@@ -35,7 +35,7 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         store = Job.from_file(job.path).open_store(create=True)
         assert store.fs.scheme == scheme
         watcher = CommitWatcher(store)
-        proxy.lose_answer_to(rename, unless=b"FileNotFoundException")  # the first file's, before its folder is there
+        proxy.lose_answer_to(rename, unless=b"FileNotFoundException")  # the first file's, before its folder exists
         with job.start() as run:
             assert proxy.wait_for_loss(200), run.stderr.read_text()[-3000:]
             run.kill()
@@ -53,7 +53,7 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
 
 
 def last_record(job_file: Path, urn: str) -> str:
-    """The newest that was sealed or closed of a dataset, as `distcommit store log` shows it."""
+    """Return a dataset's newest sealed or closed record, as `distcommit store log` prints it."""
     lines = Job.from_file(job_file).log(dataset=urn).lines
     assert not any(line.ignored or line.unreadable for line in lines)
     return [line.record for line in lines if line.record in ("Intent", "Done")][-1]

@@ -1,4 +1,5 @@
-"""A job that reads files into Iceberg tables, by the command line, killed at any moment; counted by pyiceberg alone."""
+"""A job that reads files into Iceberg tables, by the command line, killed at random moments; pyiceberg counts the
+records."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ DATASETS, FILES, ROWS = 8, 3, 40
 
 
 def arrive(folder: Path, files: range) -> None:
-    """Files of those numbers, for each dataset."""
+    """Add the files with those numbers to each dataset."""
     for dataset in range(DATASETS):
         inbox = folder / "in" / f"d{dataset}"
         inbox.mkdir(parents=True, exist_ok=True)
@@ -35,12 +36,12 @@ def arrive(folder: Path, files: range) -> None:
 
 
 def names(files: range) -> set[str]:
-    """The records of those files, of all datasets."""
+    """Return the expected records of those files, of all datasets."""
     return {f"d{dataset}/{file}/{row}" for dataset in range(DATASETS) for file in files for row in range(ROWS)}
 
 
 def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
-    """The job file, and files for each dataset."""
+    """Write the job file, and files for each dataset."""
     arrive(folder, range(FILES))
     job = {
         "job": "to-iceberg",
@@ -71,8 +72,8 @@ def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
     return path
 
 
-def found(folder: Path) -> Counter[str]:
-    """How often each record is in any table."""
+def table_records(folder: Path) -> Counter[str]:
+    """Return how often each record occurs in any table."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -81,7 +82,7 @@ def found(folder: Path) -> Counter[str]:
 
 
 def snapshots(folder: Path) -> list[str]:
-    """The epochs whose records the snapshots of the table for all datasets have added, in order."""
+    """Return the epochs whose records the snapshots of the shared table added, in order."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -90,7 +91,7 @@ def snapshots(folder: Path) -> list[str]:
 
 
 def run_job(path: Path, *words: str, killed_after_s: float | None = None) -> int | None:
-    """The exit code of the command; None if it was killed."""
+    """Return the exit code of the command; None if it was killed."""
     folder = path.parent
     with RunProcess([*words, "--json"], folder / "out", folder / "err") as process:
         code = process.wait(150 if killed_after_s is None else killed_after_s)
@@ -101,7 +102,7 @@ def run_job(path: Path, *words: str, killed_after_s: float | None = None) -> int
 
 
 def live_files(folder: Path) -> set[str]:
-    """Names of data files that a version of a table has."""
+    """Return the names of the data files that a version of a table references."""
     with load_catalog(
         "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     ) as catalog:
@@ -120,7 +121,7 @@ def live_files(folder: Path) -> set[str]:
         pytest.param("events", 4, marks=pytest.mark.long),
     ],
 )
-def test_killed_at_any_moment_each_record_is_there_once(table: str, kills: int, tmp_path: Path) -> None:
+def test_runs_killed_at_any_moment_publish_each_record_once(table: str, kills: int, tmp_path: Path) -> None:
     path, chance = write_job(tmp_path, table), random.Random(table)
     for attempt in range(kills):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as run:
@@ -133,62 +134,60 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, kills: int, 
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"last{attempt}") as run:
             assert run.wait(300) == 0, (tmp_path / f"last{attempt}").read_text()[-3000:]
     expected = names(range(FILES))
-    assert found(tmp_path) == dict.fromkeys(expected, 1)
+    assert table_records(tmp_path) == dict.fromkeys(expected, 1)
     assert {row.status for row in Job.from_file(path).status().datasets} == {"idle"}
     audit = Job.from_file(path).audit(deep=True)
     assert audit.exact, audit
     assert audit.records == len(expected)
-    left = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
-    assert left == live_files(tmp_path), "files of attempts that lost or died are gone"
+    files = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
+    assert files == live_files(tmp_path), "files of attempts that lost or died are gone"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["{dataset}", pytest.param("events", marks=pytest.mark.long)])
-def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(
-    table: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_lost_and_rebuilt_store_publishes_each_record_once(table: str, tmp_path: Path, spark: SparkSession) -> None:
     path = write_job(tmp_path, table)
     assert Job.from_file(path, session=spark).run().succeeded
     read = {row.dataset: row.positions for row in Job.from_file(path).status().datasets}
     shutil.rmtree(tmp_path / "store")
     rebuilt = Job.from_file(path).rebuild()
     assert not rebuilt.problems, rebuilt
-    for dataset, positions in read.items():  # which input files were read no table says
+    for dataset, positions in read.items():  # no table records which input files were read
         Job.from_file(path).set_watermark(dataset, positions)
     arrive(tmp_path, range(FILES, FILES + 1))
     assert Job.from_file(path, session=spark).run().succeeded
-    assert found(tmp_path) == dict.fromkeys(names(range(FILES + 1)), 1)
+    assert table_records(tmp_path) == dict.fromkeys(names(range(FILES + 1)), 1)
     assert Job.from_file(path).audit(deep=True).exact
 
 
 def decided(folder: Path) -> int:
-    """How many runs have decided to publish their whole job."""
+    """Return how many runs decided to publish their whole job."""
     paths = sorted((folder / "store" / "log" / "job").glob("*.seg"))
     return sum(isinstance(decode_segment(path.read_bytes(), str(path)).record, Decide) for path in paths)
 
 
-def files_with(folder: Path, dataset: str) -> list[Path]:
-    """Data files with rows of a dataset that no version of the table has."""
-    live, found = live_files(folder), list[Path]()
+def orphaned_files(folder: Path, dataset: str) -> list[Path]:
+    """Return the data files with rows of a dataset that no version of the table references."""
+    live, orphaned = live_files(folder), list[Path]()
     for path in (folder / "warehouse").rglob("*.parquet"):
         if path.name not in live and pq.read_table(path)["id"][0].as_py().startswith(f"{dataset}/"):
-            found.append(path)
-    return found
+            orphaned.append(path)
+    return orphaned
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_dataset_that_fails_holds_the_others(
+def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_others(
     tmp_path: Path,
 ) -> None:
     path, chance = write_job(tmp_path, "events", scope="job"), random.Random(7)
     run_job(path, "run", str(path), killed_after_s=chance.uniform(6, 14))
     assert run_job(path, "run", str(path)) == 0
-    assert len(snapshots(tmp_path)) == 1, "whatever was killed"
+    assert len(snapshots(tmp_path)) == 1, "in spite of kills"
     arrive(tmp_path, range(FILES, 2 * FILES))
     before = decided(tmp_path)
     with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as catalog:
-        catalog.execute("BEGIN IMMEDIATE")  # nobody can commit
+        catalog.execute("BEGIN IMMEDIATE")  # no run can commit
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / "killed") as run:
             deadline_s = time.monotonic() + 120
             while decided(tmp_path) == before:
@@ -197,19 +196,19 @@ def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_datas
             run.kill()
         catalog.execute("ROLLBACK")
     catalog.close()
-    for file in files_with(tmp_path, "d3"):
+    for file in orphaned_files(tmp_path, "d3"):
         file.unlink()
     assert run_job(path, "run", str(path)) == 1
     assert len(snapshots(tmp_path)) == 1
-    told = {row.dataset: row for row in Job.from_file(path).status().datasets}
-    assert {name: row.status for name, row in told.items()} == {
+    states = {row.dataset: row for row in Job.from_file(path).status().datasets}
+    assert {name: row.status for name, row in states.items()} == {
         f"d{number}": "quarantined" if number == 3 else "pending" for number in range(DATASETS)
     }
-    assert "data files are gone" in told["d3"].reason
-    assert "held_by=d3" in told["d4"].reason
+    assert "data files are gone" in states["d3"].reason
+    assert "held_by=d3" in states["d4"].reason
     assert run_job(path, "dataset", "release", str(path), "d3", "abandon") == 0
     assert run_job(path, "run", str(path)) == 0
     epochs = snapshots(tmp_path)
-    assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"
-    assert found(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
+    assert len(epochs) == len(set(epochs)) == 3, "the rest of the killed run, then the abandoned records again"
+    assert table_records(tmp_path) == dict.fromkeys(names(range(2 * FILES)), 1)
     assert Job.from_file(path).audit(deep=True).exact

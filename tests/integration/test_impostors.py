@@ -1,4 +1,5 @@
-"""No client gives its secret to a server with a wrong certificate: each client, each kind of wrong certificate."""
+"""No client sends its secret to a server with a wrong certificate: each client against each kind of wrong
+certificate."""
 
 from __future__ import annotations
 
@@ -34,8 +35,11 @@ ALERT = Alert("j", "quarantine", "t", 1, "r", "FAILED", "x", 1, [], 0, "h", "s",
 
 @dataclass(frozen=True)
 class Client:
-    """A client of the product. `host`: where it is sent to; `connect`: has it connect there and give its secret,
-    trusting the authority whose certificate is in the file, which is also the one of this machine."""
+    """Client of the product.
+
+    `host`: the host that it is configured with. `connect`: connects there and sends the secret; it trusts the given
+    authority file, which this machine trusts too.
+    """
 
     protocol: Protocol
     host: str
@@ -152,14 +156,14 @@ INSECURE: Mapping[str, Client] = {
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Authority]:
-    """Whom clients trust, and somebody else."""
+    """Return the authority that clients trust, and a foreign one."""
     folder = tmp_path_factory.mktemp("authorities")
     return Authority(folder, "trusted"), Authority(folder, "stranger")
 
 
 @pytest.fixture(autouse=True)
 def _trusted_here(authorities: tuple[Authority, Authority], monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine trusts the first authority, whatever a client takes that from."""
+    """Make this machine trust the first authority, for clients that use the system's trust store."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(authorities[0].file))
 
@@ -171,7 +175,7 @@ def received(client: Client, certificate: Path | None, trusted: Path) -> Imposto
 
 
 def has_secret(client: Client, server: Impostor) -> bool:
-    """Whether the server has got the secret; of Kafka, any request over TLS, as the secret comes in the third."""
+    """Return whether the server received the secret; of Kafka, any request over TLS, as the secret is in the third."""
     got = bytes(server.received)
     encoded = [b64encode(prefix + SECRET.encode()) for prefix in (b"loader:", b"\0loader\0", b"")]
     return any(text in got for text in (SECRET.encode(), *encoded)) or (bool(got) and client.protocol is speaking.kafka)

@@ -1,5 +1,7 @@
-"""A job file whose JSON has no declared fields: columns are inferred once for a dataset, by whichever work unit is
-first, and stay with it from the sequence on that is done, whoever is killed."""
+"""A job of JSON without declared fields: columns are inferred once for a dataset, by its first work unit.
+
+They are fixed with the first closed sequence, in spite of kills.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 JSON = {"type": "json", "keep_column": False}
 OWN = {**JSON, "datasets": [{"match": "p*", "evolution": "pin"}]}
 Records = dict[int, list[dict[str, Any]]]
-"""By partition."""
+"""Records by partition."""
 
 
 def send(job: KafkaJob, topic: str, records: Records) -> None:
@@ -33,9 +35,9 @@ def send(job: KafkaJob, topic: str, records: Records) -> None:
 
 
 def schemas(job: KafkaJob) -> dict[str, list[int]]:
-    code, found, errors = job.cli("status")
+    code, status, errors = job.cli("status")
     assert code in (0, 1), errors[-3000:]
-    return {row["dataset"]: row["schemas"].get("json", []) for row in found["datasets"]}
+    return {row["dataset"]: row["schemas"].get("json", []) for row in status["datasets"]}
 
 
 def killed_in_its_commit(job: KafkaJob) -> None:
@@ -43,12 +45,12 @@ def killed_in_its_commit(job: KafkaJob) -> None:
 
 
 def put(job: KafkaJob, topic: str) -> list[Path]:
-    """The columns of a topic that runs have put into the store."""
+    """Return the columns of a topic that runs have stored."""
     return sorted((job.folder / "store" / "schemas" / topic / "json").glob("0*.json"))
 
 
-def killed_once_columns_are_put(job: KafkaJob) -> int:
-    """A run is killed as soon as it has; their newest number."""
+def kill_after_columns_are_stored(job: KafkaJob) -> int:
+    """Kill a run as soon as it has stored columns, and return the newest number."""
     with job.start() as run:
         while not run.has_ended and not any(put(job, topic) for topic in job.topics):
             run.wait(0.002)
@@ -57,24 +59,24 @@ def killed_once_columns_are_put(job: KafkaJob) -> int:
 
 
 def columns(folder: Path, topic: str) -> set[tuple[str, str]]:
-    """Name and type of all columns of a topic's files that are none of the source's."""
-    found = [pq.read_schema(path) for path in (folder / "output" / topic).rglob("*.parquet")]
-    return {(f.name, str(f.type)) for schema in found for f in schema if not f.name.startswith("kafka_")}
+    """Return name and type of the columns of a topic's files that do not come from the source."""
+    schemas = [pq.read_schema(path) for path in (folder / "output" / topic).rglob("*.parquet")]
+    return {(f.name, str(f.type)) for schema in schemas for f in schema if not f.name.startswith("kafka_")}
 
 
 def values(folder: Path, topic: str, *names: str) -> Counter[tuple[Any, ...]]:
-    """What files say of these fields, those that a file does not have as None; read by pyarrow alone."""
-    found = Counter[tuple[Any, ...]]()
+    """Return the values of these fields, None for absent ones; read by pyarrow alone."""
+    counts = Counter[tuple[Any, ...]]()
     for path in (folder / "output" / topic).rglob("*.parquet"):
         rows = pq.read_table(path, partitioning=None)
         read = [rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows for name in names]
-        found.update(zip(*read, strict=True))
-    return found
+        counts.update(zip(*read, strict=True))
+    return counts
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_the_same(tmp_path: Path) -> None:
+def test_inferred_columns_are_fixed_by_the_first_closed_sequence_for_all_readers_of_a_dataset(tmp_path: Path) -> None:
     with kafka_job(
         tmp_path,
         {"evolves": 2, "pinned": 2},
@@ -90,11 +92,11 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         }
         for topic in job.topics:
             send(job, topic, first)
-        died = killed_once_columns_are_put(job)
+        died = kill_after_columns_are_stored(job)
         unpinned = {topic for topic in job.topics if not schemas(job).get(topic)}
         assert unpinned, "all were done before the kill"
 
-        # What a run has put that died was never pinned: the next one infers anew.
+        # The columns of a killed run are never fixed: the next run infers them again.
         job.run()
         pinned = schemas(job)
         assert set(pinned) == {"evolves", "pinned"}
@@ -105,14 +107,15 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         assert (audit.exact, audit.rejected, audit.records) == (True, 0, job.produced)
         for topic in job.topics:
             assert columns(tmp_path, topic) >= {("id", "int64")}
-            found = values(tmp_path, topic, "id")
-            assert found == Counter((n,) for n in (*range(10), *range(100, 110)))
+            content = values(tmp_path, topic, "id")
+            assert content == Counter((n,) for n in (*range(10), *range(100, 110)))
 
-        # A later run: another type is turned away, another field is a column or not, by dataset, and a kill changes
+        # A later run: records with another type are rejected, other fields follow the dataset's policy, and a kill
+        # changes
         # neither.
         job.write(converters=[OWN])
         send(job, "evolves", {0: [{"id": 200, "new": "x"}], 1: [{"id": "201"}, {"id": 202, "newer": True}]})
-        # Many work units, and so many files: a commit that lasts long enough to be killed in.
+        # Many work units, so many files: the commit takes long enough to be killed in.
         send(job, "evolves", {partition: [{"id": 1000 + n} for n in range(200)] for partition in (0, 1)})
         killed_in_its_commit(job)
         job.run()
@@ -131,7 +134,7 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         audit = job.audit()
         assert (audit.exact, audit.rejected, audit.records) == (True, 2, job.produced - 2), audit
 
-        # What was turned away goes by the pinned ones, too.
+        # Rejected records follow the fixed columns too.
         job.write(converters=[{"type": "sql", "columns": {"value": "'{\"id\": 7}'"}}, OWN])
         code, _, errors = job.cli("dataset reprocess", "pinned")
         assert code == 0, errors[-3000:]
@@ -141,7 +144,7 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         assert (audit.exact, audit.rejected, audit.records) == (True, 1, job.produced - 1), audit
 
 
-def test_columns_that_are_gone_stop_their_dataset_alone_and_say_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+def test_lost_inferred_columns_stop_only_their_dataset_with_a_remedy(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1, "b": 1}, converters=[JSON]) as job:
         for topic in job.topics:
             send(job, topic, {0: [{"id": 1}]})

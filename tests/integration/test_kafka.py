@@ -1,4 +1,5 @@
-"""Kafka as it is in life, on a real broker: what a job publishes of it, what it leaves out, and what the audit says."""
+"""Kafka's irregularities on a real broker: which records a job publishes, which it skips, and the result of the
+audit."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from tests.servers.kafka import KafkaServer
 
 
 class Topics:
-    """Makes topics under names that no other test has, and talks to them."""
+    """Topics with names that no other test uses, and operations on them."""
 
     def __init__(self, server: KafkaServer) -> None:
         self.prefix = f"{uuid.uuid4().hex[:8]}."
@@ -50,7 +51,7 @@ class Topics:
             time.sleep(0.02)
 
     def forget(self, topic: str, before: int) -> None:
-        """As retention does: the partition's log begins at this offset."""
+        """Delete records as retention does: the partition's log then starts at this offset."""
         partition = TopicPartition(topic, 0, before)
         self.admin.delete_records([partition])[partition].result(30)
 
@@ -71,21 +72,21 @@ class Topics:
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value, partition=0)
-        assert producer.flush(30) == 0  # an aborted transaction has written its records, too
+        assert producer.flush(30) == 0  # an aborted transaction also has its records in the log
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 
     def compacted(self, topic: str, below: int) -> None:
-        """Waits until compaction has left fewer records than this."""
+        """Wait until compaction has left fewer records than this."""
         settings = {"group.id": "look", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
         deadline_s = time.monotonic() + 60
         while time.monotonic() < deadline_s:
             consumer = Consumer({"bootstrap.servers": self.brokers, **settings})
             consumer.assign([TopicPartition(topic, 0, 0)])
-            found = 0
+            records = 0
             while (message := consumer.poll(10)) is not None and message.error() is None:
-                found += 1
+                records += 1
             consumer.close()
-            if found < below:
+            if records < below:
                 return
             time.sleep(0.2)
         pytest.fail(f"{topic} was not compacted")
@@ -112,10 +113,11 @@ def reasons(result: RunResult) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_transaction(
+def test_job_switched_to_read_committed_waits_before_an_open_transaction(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, topics: Topics
 ) -> None:
-    """What it has read of the transaction stays, once; and it is not sent back to before it."""
+    """The records that it read from the transaction stay published once, and its position does not move back before
+    it."""
     open_one, other = topics.make("open"), topics.make("other")
     topics.produce(open_one, b"0", b"1")
     writer = Producer({"bootstrap.servers": topics.brokers, "transactional.id": open_one})
@@ -129,7 +131,7 @@ def test_a_job_that_reads_committed_records_from_now_on_waits_beside_an_open_tra
     job.write(source={"client": {}})
     waits = run(job, spark)
     assert not waits.succeeded
-    assert waits.totals.records_published == 1, "the others go on"
+    assert waits.totals.records_published == 1, "other topics continue"
     assert "an open transaction precedes the stored position" in reasons(waits)[open_one]
     status = CliRunner().invoke(app, ["status", str(job.path)])
     assert "set-watermark" not in status.output
@@ -147,20 +149,19 @@ def rows(audit: AuditResult, topic: str) -> list[AuditRow]:
 
 
 def published(job: KafkaJob, topic: str) -> list[dict[str, Any]]:
-    """A topic's published records in the order of their offsets."""
     fs = LocalFileSystem()
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for path in (job.folder / "output" / topic).rglob("*.parquet"):
         table = read_records(fs, str(path))
         table = table.set_column(
             table.schema.get_field_index("kafka_timestamp"), "ms", table["kafka_timestamp"].cast(pa.int64())
         )
-        found += table.to_pylist()
-    return sorted(found, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
+        rows += table.to_pylist()
+    return sorted(rows, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
 
 
 class Lived:
-    """One job that has seen it all, in two runs."""
+    """One job that has met all of these cases, in two runs."""
 
     def __init__(self, folder: Path, server: KafkaServer, spark: SparkSession) -> None:
         self.topics = topics = Topics(server)
@@ -192,7 +193,7 @@ class Lived:
             producer.produce(self.compacted, str(number), key=f"{number % 2}", partition=0)
             if number % 10 == 9:
                 assert producer.flush(30) == 0
-                time.sleep(0.15)  # for another segment: the newest is never compacted
+                time.sleep(0.15)  # for another segment: the newest one is never compacted
         producer.produce(self.odd, None, key=None)
         producer.produce(self.odd, b"", key=b"", headers=[("a", b"1"), ("a", None), ("b", b"")])
         for stamp in TIMES:
@@ -222,7 +223,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory, kafka_server: KafkaServer, s
     return Lived(tmp_path_factory.mktemp("lived"), kafka_server, spark)
 
 
-def test_the_audit_of_all_of_it_is_exact(lived: Lived) -> None:
+def test_audit_of_all_irregularities_is_exact(lived: Lived) -> None:
     assert lived.first.succeeded, lived.first.totals.reasons
     assert lived.second.succeeded, lived.second.totals.reasons
     assert lived.audit.exact, lived.audit
@@ -237,13 +238,13 @@ def test_aborted_records_and_control_records_are_holes(lived: Lived) -> None:
     assert [record["value"] for record in published(lived.job, lived.transacted)] == [b"kept-0"] * 3 + [b"kept-1"] * 3
 
 
-def test_a_run_that_finds_nothing_but_holes_publishes_no_file(lived: Lived) -> None:
+def test_run_over_nothing_but_holes_publishes_no_file(lived: Lived) -> None:
     (row,) = rows(lived.audit, lived.aborted)
     assert (row.watermark, row.published, row.holes) == (3, 1, 2)
     assert len(list((lived.job.folder / "output" / lived.aborted).rglob("*.parquet"))) == 1
 
 
-def test_what_compaction_removed_are_holes(lived: Lived) -> None:
+def test_compacted_offsets_are_holes(lived: Lived) -> None:
     (row,) = rows(lived.audit, lived.compacted)
     assert row.watermark == 40
     assert row.holes > 10
@@ -251,18 +252,18 @@ def test_what_compaction_removed_are_holes(lived: Lived) -> None:
     assert published(lived.job, lived.compacted)[-1]["value"] == b"39"
 
 
-def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
-    found = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
-    assert found == [(0, 0), (2, 0), (2, 1)]
+def test_partition_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
+    places = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
+    assert places == [(0, 0), (2, 0), (2, 1)]
     (state,) = [row for row in Job.from_file(lived.job.path).status().datasets if row.dataset == lived.grown]
     assert state.positions == {"0": 1, "1": 0, "2": 2}
 
 
 @pytest.mark.parametrize("dataset", ["topic", "partition"])
-def test_a_partition_added_in_mid_life_is_read_from_its_beginning_whatever_start_says(
+def test_partition_added_in_mid_life_is_read_from_its_beginning_in_spite_of_start_latest(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession, dataset: str
 ) -> None:
-    """What `start: latest` passes over is what was there at the very first sight of the topic, and nothing later."""
+    """`start: latest` skips the records of the very first planning of the topic, and none that come later."""
     topic, late = topics.make("followed"), topics.make("late")
     job = job_of(tmp_path, kafka_server, topic, source={"start": "latest", "dataset": dataset})
     topics.produce(topic, b"before us")
@@ -307,7 +308,7 @@ def test_topics_become_partitions_by_the_printed_command_with_their_incarnations
     first = job.audit()
     assert (first.exact, second.exact, first.records, second.records) == (True, True, 3, 1)
     ends = {row.partition: row.watermark for row in first.partitions}
-    assert {row.partition: row.first for row in second.partitions} == ends, "it goes on where the other stopped"
+    assert {row.partition: row.first for row in second.partitions} == ends, "it continues at the other's end"
 
 
 def incarnations(job: KafkaJob) -> dict[str, str]:
@@ -315,7 +316,7 @@ def incarnations(job: KafkaJob) -> dict[str, str]:
     return {urn: state.watermark.incarnation for urn, state in states.items() if state.watermark is not None}
 
 
-def test_null_and_empty_keys_and_values_and_headers_are_what_they_were(lived: Lived) -> None:
+def test_null_and_empty_keys_values_and_headers_stay_distinct(lived: Lived) -> None:
     null, empty, *_ = published(lived.job, lived.odd)
     assert (null["key"], null["value"], null["headers"]) == (None, None, None)
     assert (empty["key"], empty["value"]) == (b"", b"")
@@ -329,7 +330,7 @@ def test_absurd_times_are_kept_and_have_a_folder_of_their_own(lived: Lived) -> N
     assert {"1970-01-01", "2023-11-14", "time=unknown"} <= folders
 
 
-def test_the_type_of_a_timestamp_is_told(lived: Lived) -> None:
+def test_type_of_a_timestamp_is_published(lived: Lived) -> None:
     (appended,) = published(lived.job, lived.appended)
     assert appended["kafka_timestamp_type"] == "append"
     assert appended["ms"] > 1_700_000_000_000
@@ -346,7 +347,7 @@ def test_large_messages_are_read(lived: Lived) -> None:
     assert [len(record["value"]) for record in published(lived.job, lived.large)] == [8_000_000, 5]
 
 
-def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
+def test_recreated_topic_is_refused_until_an_operator_sets_its_watermark(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     again, other = topics.make("again"), topics.make("other")
@@ -362,7 +363,7 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     assert not refused.succeeded
     assert "recreated" in reasons(refused)[again]
     assert "topic id" in reasons(refused)[again]
-    assert refused.totals.records_published == 1, "the other topic goes on"
+    assert refused.totals.records_published == 1, "the other topic continues"
     assert [record["value"] for record in published(job, again)] == [b"old-0", b"old-1"]
     Job.from_file(job.path).set_watermark(again, None)
     assert run(job, spark).succeeded
@@ -373,11 +374,13 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     assert (audit.earlier_incarnations, audit.records) == (1, 7)
 
 
-def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_record(
+def test_rebuilt_store_restores_topic_ids_and_offsets_without_records(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """A topic is made again, and another has aborted transactions; the store is lost, and once more after the topic was
-    made again unnoticed."""
+    """One topic is recreated, and another has aborted transactions.
+
+    The store is lost, and lost again after the topic was recreated between runs.
+    """
     again, holed = topics.make("again"), topics.make("holed")
     job = job_of(tmp_path, kafka_server, again, holed)
     topics.produce(again, *[b"old"] * 4)
@@ -421,10 +424,10 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
 POLICIES = ("fail", "skip", "earliest", "latest", "nearest")
 
 
-def test_retention_that_passes_the_watermark(
+def test_retention_past_the_watermark_stops_the_dataset(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """Ten records are read, ten more come, and Kafka forgets the first 15."""
+    """Ten records are read, ten more arrive, and Kafka deletes the first 15."""
     topic = topics.make("expired")
     topics.grow(topic, 2)
     jobs = {
@@ -457,10 +460,10 @@ def test_retention_that_passes_the_watermark(
             assert "5 offsets have expired" in reasons(result)[topic]
 
 
-def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
+def test_watermark_past_the_end_stays_until_an_operator_sets_it(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
-    """It may have been imported from elsewhere, or Kafka lost the end. The reason has the watermark to set."""
+    """The watermark may have been imported, or Kafka lost its end; the reason states the watermark to set."""
     topic, other = topics.make("past"), topics.make("other")
     job = job_of(tmp_path, kafka_server, topic, other, source={"expired_offsets": "nearest"})
     (tmp_path / "positions.csv").write_text(f"dataset,partition,next_offset\n{topic},0,12\n")
@@ -468,7 +471,7 @@ def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
     topics.produce(topic, b"before-0", b"before-1")
     topics.produce(other, b"0")
     refused = run(job, spark)
-    assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic goes on"
+    assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic continues"
     assert """to {"0": 2} to continue at the nearest offsets""" in reasons(refused)[topic]
     (state,) = [row for row in Job.from_file(job.path).status().datasets if row.dataset == topic]
     assert state.positions == {"0": 12}
@@ -489,7 +492,7 @@ def test_a_message_larger_than_the_fetch_limit_stops_its_topic_alone(
     topics.produce(large, b"x" * 500_000)
     topics.produce(small, b"0", b"1")
     refused = run(job, spark)
-    assert (refused.succeeded, refused.totals.records_published) == (False, 2), "the other topic goes on"
+    assert (refused.succeeded, refused.totals.records_published) == (False, 2), "the other topic continues"
     assert "larger than the client settings allow" in reasons(refused)[large]
     assert "raise receive.message.max.bytes in source.client" in reasons(refused)[large]
     job = job_of(tmp_path, kafka_server, large, small)
@@ -497,7 +500,7 @@ def test_a_message_larger_than_the_fetch_limit_stops_its_topic_alone(
     assert job.audit().exact
 
 
-def test_one_topic_in_two_jobs_is_read_by_each_on_its_own(
+def test_topic_in_two_jobs_is_read_independently_by_each(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     topic = topics.make("shared")

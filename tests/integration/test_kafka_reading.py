@@ -1,4 +1,4 @@
-"""Reading from real brokers while the cluster changes under it, and what can't be read."""
+"""Reading from real brokers while the cluster changes, and records that cannot be read."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def source(server: KafkaServer, topic: str, **settings: Any) -> KafkaSource:
 
 
 def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPlan | DatasetProblem:
-    (found,) = (
+    (planned_dataset,) = (
         f
         for f in kafka.plan(bool, SourceState({state.dataset_urn: state} if state else {}))
         if not isinstance(f, SourceFact | SkippedDataset)
     )
-    return found
+    return planned_dataset
 
 
 def unit_of(kafka: KafkaSource) -> WorkUnit:
-    found = planned(kafka)
-    assert isinstance(found, DatasetPlan), found
-    (unit,) = found.work_units
+    plan = planned(kafka)
+    assert isinstance(plan, DatasetPlan), plan
+    (unit,) = plan.work_units
     return unit
 
 
@@ -95,14 +95,16 @@ def test_the_watermark_carries_the_topic_id(kafka_server: KafkaServer) -> None:
     assert len(topic_id) == 22
     assert {plan.work_units[0].low.incarnation, plan.work_units[0].expected_high.incarnation} == {topic_id}
     produce(kafka_server, topic, 1)
-    for stored in (topic_id, ""):  # a watermark without an id is one that was set by hand
+    for stored in (topic_id, ""):  # a watermark without an id was set by an operator
         state = DatasetState(topic, watermark=Watermark({"0": 2}, stored))
         again = planned(source(kafka_server, topic), state)
         assert isinstance(again, DatasetPlan)
         assert again.work_units[0].expected_high == Watermark({"0": 3}, topic_id)
 
 
-def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_told(kafka_server: KafkaServer) -> None:
+def test_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_reported(
+    kafka_server: KafkaServer,
+) -> None:
     topic = make_topic(kafka_server)
     writer = Producer({"bootstrap.servers": kafka_server.bootstrap_servers, "transactional.id": topic})
     writer.init_transactions(30)
@@ -112,10 +114,10 @@ def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_t
     assert writer.flush(30) == 0
     committed = source(kafka_server, topic)
     uncommitted = source(kafka_server, topic, client={"isolation.level": "read_uncommitted"})
-    for position, told in ((1, "an open transaction"), (2, "an open transaction"), (3, "is not in the topic")):
+    for position, reason in ((1, "an open transaction"), (2, "an open transaction"), (3, "is not in the topic")):
         problem = planned(committed, DatasetState(topic, watermark=Watermark({"0": position})))
         assert isinstance(problem, DatasetProblem)
-        assert told in problem.error
+        assert reason in problem.error
     assert isinstance(planned(uncommitted, DatasetState(topic, watermark=Watermark({"0": 1}))), DatasetPlan)
     writer.commit_transaction(30)
     plan = planned(committed, DatasetState(topic, watermark=Watermark({"0": 1})))
@@ -123,7 +125,7 @@ def test_a_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_t
     assert plan.work_units[0].expected_high.positions == {"0": 3}, "behind the transaction's end"
 
 
-def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: KafkaServer) -> None:
+def test_topic_recreated_during_reading_fails_the_work_unit(kafka_server: KafkaServer) -> None:
     topic = make_topic(kafka_server)
     produce(kafka_server, topic, 3)
     kafka = source(kafka_server, topic)
@@ -139,7 +141,7 @@ def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: K
 
 
 @pytest.mark.slow
-def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+def test_leader_killed_during_a_fetch_loses_no_record(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2, 1]})
     produce(kafka_pair, topic, RECORDS, 200)
     kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})
@@ -147,11 +149,11 @@ def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) ->
         unit = unit_of(kafka)
         extraction = extractor.extract(unit)
         batches = iter(extraction)
-        found = [next(batches)]
+        fetched = [next(batches)]
         kafka_pair.kill_broker(2)
         try:
-            found += batches
-            assert offsets(found) == list(range(RECORDS))
+            fetched += batches
+            assert offsets(fetched) == list(range(RECORDS))
             assert extraction.actual_high() == unit.expected_high
             assert list(extraction.holes()) == []
         finally:
@@ -159,7 +161,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) ->
 
 
 @pytest.mark.slow
-def test_a_broker_that_comes_back_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+def test_broker_restarted_during_a_fetch_loses_no_record(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2]})
     produce(kafka_pair, topic, RECORDS, 200)
     kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})
@@ -167,15 +169,15 @@ def test_a_broker_that_comes_back_in_the_middle_of_a_fetch(kafka_pair: KafkaServ
         unit = unit_of(kafka)
         extraction = extractor.extract(unit)
         batches = iter(extraction)
-        found = [next(batches)]
+        fetched = [next(batches)]
         kafka_pair.kill_broker(2)
         restart = threading.Thread(target=kafka_pair.start_broker, args=(2,))
         restart.start()
         try:
-            found += batches
+            fetched += batches
         finally:
             restart.join()
-        assert offsets(found) == list(range(RECORDS))
+        assert offsets(fetched) == list(range(RECORDS))
         assert extraction.actual_high() == unit.expected_high
 
 

@@ -1,5 +1,5 @@
-"""SASL and TLS on a real broker, through the command: who is let in reads exactly once, who is not is told why, and no
-secret shows."""
+"""SASL and TLS on a real broker, by the command line: accepted clients read exactly once, rejections have a reason,
+no secret leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRONG = "not-the-password-at-all"
 
 
 def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
-    """The client settings for SASL over TLS."""
+    """Return the client settings for SASL over TLS."""
     return {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -37,7 +37,7 @@ def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
 
 
 def job_of_twenty_records(folder: Path, server: KafkaServer) -> KafkaJob:
-    """A job of one topic; its file is to be written."""
+    """Produce twenty records to a topic, and return the job whose file is still to be written."""
     topic = uuid.uuid4().hex
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
@@ -56,61 +56,62 @@ def written_below(folder: Path, *but: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
+def test_password_from_the_environment_or_a_file_is_accepted_and_never_shown(
     tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that the job writes and says is looked through."""
+    """All files and output of the job are searched for the secrets."""
     monkeypatch.setenv("KAFKA_TEST_PASSWORD", KafkaServer.password)
     secret = tmp_path / "password"
     secret.write_text(KafkaServer.password + "\n")
     job = job_of_twenty_records(tmp_path, kafka_server)
-    said = ""
+    output = ""
     for password in ("${KAFKA_TEST_PASSWORD}", f"${{file:{secret}}}"):
         write(job, kafka_server, {**over_tls(kafka_server, password), "debug": "security,broker"})
         code, result, errors = job.cli("run", "--verbose")
         assert code == 0, errors[-3000:]
         assert result["totals"]["records_published"] == 20
-        said += str(result) + errors
+        output += str(result) + errors
         job.assert_exact()
         job.produce(10)
         monkeypatch.delenv("KAFKA_TEST_PASSWORD", raising=False)
-    assert KafkaServer.password not in said
+    assert KafkaServer.password not in output
     assert KafkaServer.password.encode() not in written_below(tmp_path, secret)
 
 
 @pytest.mark.slow
-def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
+def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
     tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Credentials by the command, certificates in this process: each start of a JVM takes ten seconds and more."""
+    """Credentials are tested by the command, certificates in this process, as each JVM start takes ten seconds or
+    more."""
     stranger, store = tmp_path / "stranger.pem", ["-keystore", str(tmp_path / "keys"), "-storepass", "changeit"]
     keytool("-genkeypair", *store, "-dname", "CN=stranger", "-keyalg", "EC", "-groupname", "secp256r1")
     keytool("-exportcert", *store, "-rfc", "-file", str(stranger))
     job = job_of_twenty_records(tmp_path, kafka_server)
     right = over_tls(kafka_server, KafkaServer.password)
 
-    def assert_told(error: str, found: str, said: str) -> None:
+    def assert_reported(error: str, reason: str, output: str) -> None:
         assert "no dataset could be planned" in error
         assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
-        assert found in error
+        assert reason in error
         assert "correct the security settings in source.client (sasl.mechanism" in error
         for secret in (WRONG, KafkaServer.password):
-            assert secret not in said
+            assert secret not in output
             assert secret.encode() not in written_below(tmp_path, job.path)
 
-    # It is not waited for as if nobody had answered.
+    # The run does not wait as for an unreachable broker.
     write(job, kafka_server, {**right, "sasl.password": WRONG}, request_timeout_s=1000)
     code, _, errors = job.cli("run")
     assert code == 4, errors[-3000:]
     error = errors[errors.rindex("error: no dataset could be planned") :]
-    assert_told(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
+    assert_reported(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
     assert "Traceback" not in error
 
     write(job, kafka_server, {**right, "ssl.ca.location": str(stranger)}, request_timeout_s=1000)
     with pytest.raises(SourceUnavailableError) as caught:
         Job.from_file(job.path, session=spark).run()
     # These are OpenSSL's words. librdkafka adds its own, unless the handshake fails in its very first step.
-    assert_told(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
+    assert_reported(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
 
     write(job, kafka_server, right)
     assert Job.from_file(job.path, session=spark).run().totals.records_published == 20
@@ -136,8 +137,8 @@ def test_a_refusal_is_an_error_without_the_password(
 
 def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
-    for name, found in (("none", "No such file"), ("empty", "an empty file")):
+    for name, problem in (("none", "No such file"), ("empty", "an empty file")):
         kafka = source(kafka_server, over_tls(kafka_server, f"${{file:{tmp_path}/{name}}}"))
-        with pytest.raises(ConfigurationError, match=found) as caught:
+        with pytest.raises(ConfigurationError, match=problem) as caught:
             kafka.open()
         assert str(tmp_path / name) in str(caught.value)

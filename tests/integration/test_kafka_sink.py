@@ -1,4 +1,4 @@
-"""What goes wrong at Kafka's brokers: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at Kafka brokers: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ commit_transaction: Callable[..., Any] = CatchableProducer.commit_transaction
 
 
 class Target:
-    """Topics of a test's own, behind one transactional id."""
+    """Topics of one test, behind one transactional id."""
 
     def __init__(self, brokers: str, folder: Path) -> None:
         self.brokers, self.folder, self.name = brokers, folder, f"sink-{uuid.uuid4().hex[:12]}"
@@ -53,8 +53,8 @@ class Target:
 
     def sink(self, **settings: Any) -> KafkaSink:
         topics = {"topic": f"{self.name}-{{dataset}}", "create": True, "ledger": f"{self.name}.ledger"}
-        made = {"brokers": self.brokers, "transactional_ids": 1, "format": "json", "key": "", **topics, **settings}
-        return KafkaSink.model_validate({"type": "kafka", **made})
+        section = {"brokers": self.brokers, "transactional_ids": 1, "format": "json", "key": "", **topics, **settings}
+        return KafkaSink.model_validate({"type": "kafka", **section})
 
     def prepare(
         self, urn: str, epoch: int, *numbers: int, text: str = "", bases: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class Target:
             committer.close()
 
     def seen(self, urn: str) -> list[int]:
-        """What readers of committed messages find."""
+        """Return the messages that read-committed consumers receive."""
         records = committed_records(self.brokers, [f"{self.name}-{urn}"])
         return sorted(json.loads(record.value() or b"")["n"] for record in records)
 
@@ -97,7 +97,7 @@ def refused(outcome: CommitOutcome, said: str) -> None:
     assert said in outcome.reason
 
 
-def test_a_ledger_that_was_deleted_is_never_guessed(target: Target) -> None:
+def test_deleted_ledger_is_never_guessed(target: Target) -> None:
     assert target.commit(target.prepare("a", 1, 1)) == [Committed()]
     second = target.prepare("a", 2, 2, bases=(1,))
     target.delete_topic(f"{target.name}.ledger")
@@ -113,7 +113,7 @@ def test_a_ledger_that_was_deleted_is_never_guessed(target: Target) -> None:
     assert target.seen("a") == [1]
 
 
-def test_another_target_than_the_store_knows_is_refused_and_others_are_committed(target: Target) -> None:
+def test_replaced_target_is_refused_and_others_are_committed(target: Target) -> None:
     assert target.commit(target.prepare("a", 1, 1, bases=(0,))) == [Committed()]
     put_back, other = target.prepare("a", 3, 3, bases=(2,)), target.prepare("b", 3, 3)
     outcome, committed = target.commit(put_back, other)
@@ -122,7 +122,7 @@ def test_another_target_than_the_store_knows_is_refused_and_others_are_committed
     assert (target.seen("a"), target.seen("b")) == ([1], [3])
 
 
-def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -> None:
+def test_record_refused_by_a_topic_delays_only_its_dataset(target: Target) -> None:
     large, good = target.prepare("large", 1, 1, text="x" * 2_000_000), target.prepare("good", 1, 1)
     outcome, committed = target.commit(large, good)
     refused(outcome, "can't be sent to the topic")
@@ -138,10 +138,8 @@ def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -
     assert (target.seen("missing"), target.seen("large")) == ([2], [])
 
 
-def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
-    target: Target, kafka_server: KafkaServer
-) -> None:
-    """For one of them the brokers refuse the whole transaction, and do not say which it is."""
+def test_topic_without_write_permission_delays_only_its_dataset(target: Target, kafka_server: KafkaServer) -> None:
+    """The brokers refuse the whole transaction because of one topic, without naming it."""
     user = {"sasl.username": KafkaServer.user, "sasl.password": KafkaServer.password}
     client = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", **user}
     limited = {"brokers": kafka_server.sasl_bootstrap_servers, "client": client}
@@ -165,8 +163,8 @@ def test_a_topic_that_may_not_be_written_to_holds_up_its_dataset_alone(
     assert target.seen("denied") == [1, 2]
 
 
-def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: Target) -> None:
-    """As readers of committed transactions see them, from several partitions; what others have sent there counts."""
+def test_committed_messages_of_a_topic_are_counted_and_no_others(target: Target) -> None:
+    """Committed messages count, from several partitions; messages of other producers count too."""
     admin, topic = AdminClient({"bootstrap.servers": target.brokers}), f"{target.name}-a"
     admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(20)
 
@@ -194,24 +192,22 @@ def test_the_messages_of_a_topic_of_ones_own_are_counted_and_no_others(target: T
     assert counted("c") is None, "some may be gone"
 
 
-def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_with_a_lost_answer_is_found_in_the_ledger(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[bool] = []
 
-    def loses_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
+    def losing_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
         commit_transaction(producer, *arguments)
         if not lost:
             lost.append(True)
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
 
-    monkeypatch.setattr(CatchableProducer, "commit_transaction", loses_the_first_answer)
+    monkeypatch.setattr(CatchableProducer, "commit_transaction", losing_the_first_answer)
     assert target.commit(target.prepare("a", 1, 1, 2)) == [AlreadyCommitted()]
     assert lost
     assert target.seen("a") == [1, 2]
 
 
-def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_commits_nothing(
+def test_zombie_with_its_whole_transaction_sent_is_fenced_and_commits_nothing(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, woken = target.prepare("a", 1, 1), list[Sequence[CommitOutcome]]()
@@ -228,26 +224,26 @@ def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_com
     assert target.seen("a") == [1]
 
 
-def test_no_client_stays_open_on_any_path_whoever_keeps_committers_and_errors(
+def test_no_client_stays_open_while_committers_and_errors_are_referenced(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[object] = []
+    references: list[object] = []
     began = client_threads()
 
     def each_way(act: Callable[[KafkaCommitter], object], **settings: Any) -> object:
         committer = target.sink(**settings).open_committer(target.context)
         assert isinstance(committer, KafkaCommitter)
-        kept.append(committer)
+        references.append(committer)
         assert client_threads() > began
         try:
-            found = act(committer)
+            outcome = act(committer)
         except Exception as error:  # noqa: BLE001 - it is kept, whatever it is
-            found = error
+            outcome = error
         finally:
             committer.close()
-        kept.append(found)
-        assert client_threads() == began, found
-        return found
+        references.append(outcome)
+        assert client_threads() == began, outcome
+        return outcome
 
     committed, missing, taken_back = (target.prepare(name, 1, 1) for name in ("a", "missing", "b"))
     assert each_way(lambda committer: committer.commit([committed])) == [Committed()]
@@ -265,7 +261,7 @@ def test_no_client_stays_open_on_any_path_whoever_keeps_committers_and_errors(
         assert each_way(lambda committer: committer.abort([taken_back])) is no_answer
     with pytest.raises(ConfigurationError, match="not this job's") as other_ledger:
         ledger_made(target.sink(transactional_ids=2).target(), "of another job")
-    kept.append(other_ledger)
+    references.append(other_ledger)
     assert client_threads() == began
     other = Producer({"bootstrap.servers": target.brokers})
     other.produce(f"{target.name}.ledger", b"no row", b"[]")

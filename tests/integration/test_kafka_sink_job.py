@@ -1,5 +1,5 @@
-"""Topics of one broker to topics of another, a real one, by a job file: killed at random moments, exact in the end by a
-plain consumer, and so they are after the store is lost."""
+"""Topics of one broker to topics of a real one: killed at random moments, exact by a plain consumer, also after a
+lost store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KILLS, RECORDS = 3, 300
 
 
 def write_job(job: KafkaJob, server: KafkaServer) -> None:
-    """The job file, with a sink instead of files."""
+    """Write a job file with a Kafka sink instead of files."""
     job.write(commit={"buckets": 4, "min_interval_ms": 0})
     written = yaml.safe_load(job.path.read_text())
     topics = {"topic": "copied-{dataset}", "ledger": "copied.ledger", "create": True}
@@ -35,19 +35,19 @@ def write_job(job: KafkaJob, server: KafkaServer) -> None:
     job.path.write_text(yaml.safe_dump(written))
 
 
-def found(server: KafkaServer) -> Counter[int]:
-    """How often each record is in any topic. Raises TimeoutError if a transaction is open, which holds up readers."""
+def topic_records(server: KafkaServer) -> Counter[int]:
+    """Return how often each record occurs in any topic; raise TimeoutError if an open transaction blocks readers."""
     records = committed_records(server.bootstrap_servers, [f"copied-{topic}" for topic in TOPICS])
     return Counter(json.loads(record.value() or b"")["n"] for record in records)
 
 
 def of_topic(server: KafkaServer, topic: str) -> list[bytes]:
-    """The values of all messages of committed transactions in a topic, and of those outside of any."""
+    """Return the values of all committed or non-transactional messages of a topic."""
     return [record.value() or b"" for record in committed_records(server.bootstrap_servers, [topic])]
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store_is_lost(
+def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_lost_store(
     tmp_path: Path, kafka_server: KafkaServer
 ) -> None:
     rng = random.Random(17)
@@ -59,12 +59,12 @@ def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store
             with job.start() as run:
                 begun_s = time.monotonic()
                 while run.wait(0.002) is None and time.monotonic() < begun_s + 120:
-                    if found(kafka_server).total() > before:  # some of them are committed
+                    if topic_records(kafka_server).total() > before:  # some datasets are committed
                         break
                 time.sleep(rng.random() * 0.3)
                 assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
-        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        assert topic_records(kafka_server) == dict.fromkeys(range(job.produced), 1)
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
         assert len(status.datasets) == len(TOPICS)
@@ -75,7 +75,7 @@ def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store
         assert not rebuilt.problems, rebuilt
         job.produce(RECORDS)
         job.run()
-        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        assert topic_records(kafka_server) == dict.fromkeys(range(job.produced), 1)
         job.assert_exact()
 
         other = Producer({"bootstrap.servers": kafka_server.bootstrap_servers})
@@ -84,6 +84,6 @@ def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store
         shallow, deep = job.audit(deep=False), Job.from_file(job.path).audit(deep=True)
         assert shallow.exact, shallow
         assert not deep.exact
-        (told,) = deep.altered
-        assert "topic-03" in told
-        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in told
+        (altered,) = deep.altered
+        assert "topic-03" in altered
+        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in altered

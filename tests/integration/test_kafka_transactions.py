@@ -1,4 +1,4 @@
-"""Why the Kafka sink sends what is sealed in a transaction of the committer's own, and is tried on a real broker."""
+"""Why the Kafka sink sends sealed records in a transaction of the committer, and is tested on a real broker."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ _WAIT_S = 20.0
 
 
 def producing(brokers: str, name: str) -> Producer:
-    """A producer of that transactional id, which ends what another one of it has begun."""
+    """Return a producer of that transactional id, which aborts the previous one's open transaction."""
     producer = Producer({"bootstrap.servers": brokers, "transactional.id": name, "log_level": 0})
     producer.init_transactions(_WAIT_S)
     return producer
 
 
 def sent(producer: Producer, topic: str, value: bytes) -> None:
-    """Begins a transaction with a record in it that the broker has."""
+    """Begin a transaction and send a record that the broker acknowledges."""
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
     assert producer.flush(_WAIT_S) == 0
 
 
 def values(brokers: str, topic: str) -> list[bytes]:
-    """What readers of committed records see."""
+    """Return the values that read-committed consumers receive."""
     return [message.value() or b"" for message in committed_records(brokers, [topic])]
 
 
-def test_nobody_else_can_go_on_with_a_transaction_that_a_writer_has_filled(kafka_server: KafkaServer) -> None:
-    """KIP-939 is not there: whoever comes next with the transactional id has undone it, before it can ask."""
+def test_transaction_of_a_writer_cannot_be_continued_by_another_producer(kafka_server: KafkaServer) -> None:
+    """KIP-939 is not available: the next producer of the transactional id aborts the transaction before it can query
+    it."""
     brokers, topic = kafka_server.bootstrap_servers, f"t{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": brokers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
@@ -56,7 +57,7 @@ def test_nobody_else_can_go_on_with_a_transaction_that_a_writer_has_filled(kafka
 
 @pytest.fixture
 def mock() -> Iterator[str]:
-    """The address of librdkafka's own mock of a broker."""
+    """Return the address of librdkafka's own mock broker."""
     keeper = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "replaced", "log_level": 0})
     (broker,) = keeper.list_topics(timeout=_WAIT_S).brokers.values()
     yield f"{broker.host}:{broker.port}"
@@ -76,8 +77,8 @@ def test_librdkafkas_mock_broker_neither_fences_nor_isolates(mock: str) -> None:
     assert values(mock, "topic") == [b"a zombie's", b"newer", b"undone"]
 
 
-def test_librdkafkas_mock_broker_forgets_what_is_above_five_megabytes(mock: str) -> None:
-    """So a source that is tried on it says that the low offset is still zero."""
+def test_librdkafkas_mock_broker_drops_records_above_five_megabytes(mock: str) -> None:
+    """On this broker the source still reports a low offset of zero."""
     producer = Producer({"bootstrap.servers": mock, "log_level": 0})
     for _ in range(80):
         producer.produce("large", b"x" * 100_000, partition=0)
@@ -88,4 +89,4 @@ def test_librdkafkas_mock_broker_forgets_what_is_above_five_megabytes(mock: str)
     finally:
         consumer.close()
     assert high == 80
-    assert low > 0, "though nobody has deleted anything, and no error was told"
+    assert low > 0, "without a deletion, and without an error"

@@ -1,4 +1,4 @@
-"""A ledger that somebody removes after a dataset's first commit, and before that is known to be done."""
+"""A ledger that is dropped after a dataset's first commit, before that commit is known to be done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers.postgresql import PostgresServer
 
 
 class Tables(Target):
-    """A table for each dataset, in PostgreSQL."""
+    """Tables for each dataset, in PostgreSQL."""
 
     def __init__(self, place: InPostgresql) -> None:
         self.place = place
@@ -33,7 +33,7 @@ class Tables(Target):
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_committed_again(
+def test_first_commit_is_not_repeated_after_a_kill_and_a_dropped_ledger(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     target = Tables(InPostgresql(tmp_path, postgres_server))
@@ -50,16 +50,16 @@ def test_killed_after_a_first_commit_whose_ledger_is_then_removed_it_is_not_comm
         proxy.lose_answer_to(rb"COMMIT\0")
         with job.start() as run:
             assert proxy.wait_for_loss(300), job.said()
-            stack.close()  # and nobody can ask the ledger any more
+            stack.close()  # and the ledger can no longer be queried
             run.kill()
     job.path.write_text(text)
-    assert target.ids() == expected, "it is committed, and nobody knows"
+    assert target.ids() == expected, "it is committed, and no ledger shows it"
     target.place.sql("DROP TABLE killed.distcommit_ledger")
     assert job.run() == 1, job.said()
     assert target.ids() == expected
-    (told,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
-    assert told.status == "quarantined"
-    assert "this is not the ledger" in told.reason, told
+    (dataset,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
+    assert dataset.status == "quarantined"
+    assert "this is not the ledger" in dataset.reason, dataset
     Job.from_file(job.path).accept("d1")
     job.arrive()
     assert job.run() == 0, job.said()

@@ -1,4 +1,4 @@
-"""The main job through its command line, on real Spark and a real Kafka protocol, killed and audited."""
+"""The main job by its command line, on real Spark and a real Kafka protocol, killed and audited."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spar
 
 
 @pytest.mark.slow
-def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path: Path) -> None:
-    """System calls are traced: no rename or link under the output root comes from the driver's Python or JVM, but for
-    the job's own marks."""
+def test_commit_steps_run_in_all_executors_and_never_in_the_driver(tmp_path: Path) -> None:
+    """System calls are traced: the driver's Python and JVM rename or link nothing below the output root but run
+    markers."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(40)}, commit={"buckets": 32}) as job:
         job.produce(4, days=3)
-        Job.from_file(job.path).open_store(create=True)  # so that its probes of the file system are not in the trace
+        Job.from_file(job.path).open_store(create=True)  # keeps the file system probes out of the trace
         done = subprocess.run(
             [
                 *("strace", "-ff", "-qq", "-e", "trace=rename,renameat,renameat2,link,linkat"),
@@ -65,8 +65,8 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
 
 
 @pytest.mark.slow
-def test_commit_overlaps_ingest(tmp_path: Path) -> None:
-    """With one of 100 datasets held, the other 99 are published before it ends."""
+def test_datasets_are_committed_while_others_are_ingested(tmp_path: Path) -> None:
+    """With one of 100 datasets held, the other 99 are published before the run ends."""
     release = tmp_path / "release"
     (tmp_path / "job.yaml").write_text(
         f"""
@@ -107,10 +107,12 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
     [range(1, 3), pytest.param(range(20), marks=pytest.mark.long)],
     ids=["two of three", "twenty"],
 )
-def test_the_driver_killed_at_many_points(tmp_path: Path, points: range) -> None:
-    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
-    each time the next run ends with everything published once. Of three points the first, where all of the run is
-    killed, is left to the tests of other file systems and sinks, and to the demo."""
+def test_driver_killed_at_many_points_is_exact_after_the_next_run(tmp_path: Path, points: range) -> None:
+    """SIGKILL to the driver's Python, to its JVM, or to the whole run, at points spread over the run.
+
+    Each time the next run ends with everything published once. Of three points, the first (the whole run is killed)
+    is left to the tests of other file systems and sinks, and to the demo.
+    """
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(24)}, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -135,7 +137,7 @@ def test_the_driver_killed_at_many_points(tmp_path: Path, points: range) -> None
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("victim", ["executor", "worker"])
-def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> None:
+def test_executor_killed_while_it_commits_leaves_the_run_exact(tmp_path: Path, victim: Role) -> None:
     """The run itself finishes exactly; Python workers that outlive their executor are harmless."""
     with kafka_job(tmp_path, {f"t{n:02d}": 4 for n in range(60)}, commit={"min_interval_ms": 0}) as job:
         job.produce(3, days=3)
@@ -151,7 +153,7 @@ def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> No
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_it_ends_on_one_slot(tmp_path: Path) -> None:
+def test_run_ends_on_one_slot(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
         job.produce(10, days=2)
         result = job.run("--set", "spark.master=local[1]")
@@ -175,7 +177,7 @@ print(json.dumps({"peak": peak, "published": result.totals.datasets_published, "
 @pytest.mark.parametrize(
     "many", [2000, pytest.param(5000, marks=pytest.mark.long)], ids=["two_thousand", "five_thousand"]
 )
-def test_thousands_of_datasets_and_a_driver_that_does_not_grow(tmp_path: Path, many: int) -> None:
+def test_driver_memory_does_not_grow_with_thousands_of_datasets(tmp_path: Path, many: int) -> None:
     """The driver's Python memory grows by at most 300 bytes for each dataset from 500 on, listing included."""
     peaks: dict[int, int] = {}
     for datasets in (500, many):

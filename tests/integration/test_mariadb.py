@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()
 
 
 class Database:
-    """A database of one test's own."""
+    """Database of one test."""
 
     def __init__(self, server: MariadbServer) -> None:
         self.server, self.name = server, f"d{next(_NUMBERS)}"
@@ -45,9 +45,9 @@ class Database:
 
 @pytest.fixture
 def database(mariadb_server: MariadbServer) -> Iterator[Database]:
-    made = Database(mariadb_server)
-    yield made
-    made.run(f"DROP DATABASE {made.name}")
+    own_database = Database(mariadb_server)
+    yield own_database
+    own_database.run(f"DROP DATABASE {own_database.name}")
 
 
 def ids(rows: list[dict[str, Any]]) -> list[Any]:
@@ -98,7 +98,7 @@ def test_types(database: Database) -> None:
     assert queried(database.source, "SELECT * FROM t") == batch
 
 
-def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(database: Database) -> None:
+def test_query_is_read_like_a_table_with_types_only_its_database_knows(database: Database) -> None:
     database.run(
         "CREATE TABLE t (id int PRIMARY KEY, s varchar(9), price decimal(8, 2), at timestamp(3) NULL)",
         "INSERT INTO t VALUES (1, '1%', 9.99, '2024-01-01'), (2, ':a', NULL, '2024-01-02'), (3, 'x', 1, NULL)",
@@ -128,7 +128,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(databas
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reason"),
     [
         ("SELECT id, s AS a, s AS a FROM t", "Duplicate column name"),
         ("SELECT s FROM t", "no such watermark column"),
@@ -139,7 +139,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(databas
         ("SELECT emptied() AS id", "READ ONLY"),
     ],
 )
-def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(database: Database, query: str, told: str) -> None:
+def test_unreadable_query_is_reported_and_changes_nothing(database: Database, query: str, reason: str) -> None:
     database.run(
         "CREATE TABLE t (id int PRIMARY KEY, s text)",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -148,7 +148,7 @@ def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(database: D
     )
     problem, plan = planned(database.source(queries={"q": query}))
     assert isinstance(problem, DatasetProblem)
-    assert told in problem.error
+    assert reason in problem.error
     assert isinstance(plan, DatasetPlan)
     with database.server.connect(database.name) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*), (SELECT next_not_cached_value FROM numbers) FROM t")
@@ -156,7 +156,7 @@ def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(database: D
 
 
 @pytest.mark.parametrize("declared", ["time", "year", "bit(3)", "point", "inet6"])
-def test_a_type_that_is_not_read_is_told_with_its_column(database: Database, declared: str) -> None:
+def test_unsupported_type_is_reported_with_its_column(database: Database, declared: str) -> None:
     database.run(f"CREATE TABLE t (id int PRIMARY KEY, odd {declared})")
     (problem,) = planned(database.source())
     assert isinstance(problem, DatasetProblem)
@@ -165,7 +165,7 @@ def test_a_type_that_is_not_read_is_told_with_its_column(database: Database, dec
     assert isinstance(plan, DatasetPlan)
 
 
-def test_dates_that_are_none_fail_the_work_unit(database: Database) -> None:
+def test_invalid_dates_fail_the_work_unit(database: Database) -> None:
     database.run("CREATE TABLE t (id datetime, n int)", "INSERT INTO t VALUES ('0000-00-00', 1)")
     with pytest.raises(SourceError, match="can't be a position"):
         Reader(database.source()).run()
@@ -175,7 +175,7 @@ _LAST = {"smallint": 2**15 - 1, "int unsigned": 2**32 - 1, "bigint": 2**63 - 2, 
 
 
 @pytest.mark.parametrize(("declared", "last"), _LAST.items())
-def test_a_column_is_read_up_to_the_last_number_that_it_can_have(database: Database, declared: str, last: int) -> None:
+def test_a_column_is_read_up_to_its_largest_number(database: Database, declared: str, last: int) -> None:
     database.run(f"CREATE TABLE t (id {declared} PRIMARY KEY)", f"INSERT INTO t VALUES (3), ({last})")
     reader = Reader(database.source())
     assert ids(reader.run()) == [3, last]
@@ -183,19 +183,19 @@ def test_a_column_is_read_up_to_the_last_number_that_it_can_have(database: Datab
     assert reader.problems == []
 
 
-def test_a_number_that_is_no_position_is_told(database: Database) -> None:
+def test_number_that_cannot_be_a_position_is_reported(database: Database) -> None:
     database.run("CREATE TABLE t (id bigint unsigned PRIMARY KEY)", f"INSERT INTO t VALUES (1), ({2**64 - 1})")
     reader = Reader(database.source())
     assert reader.plan() is None
     assert "can't be a position" in reader.problems[0]
 
 
-def test_a_condition_is_the_databases_own_and_others_rows_are_not_read(database: Database) -> None:
+def test_condition_is_evaluated_by_the_database_and_other_rows_are_not_read(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, s text)", "INSERT INTO t VALUES (1, 'a%'), (2, 'b'), (3, 'a')")
     assert ids(Reader(database.source(overrides={"t": {"where": "s LIKE 'a%'"}})).run()) == [1, 3]
 
 
-def test_what_the_url_says_of_the_driver_goes_before_what_is_usual(database: Database) -> None:
+def test_driver_options_in_the_url_override_the_defaults(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, s int)", "INSERT INTO t VALUES (1, 1)")
     url = database.server.url.replace("/shop", f"/{database.name}?read_timeout=1")
     sql = database.source(url=url, overrides={"t": {"where": "sleep(3) = 0"}})
@@ -214,7 +214,7 @@ def test_the_newest_group_of_ties_waits_for_a_greater_value(database: Database) 
 
 @pytest.mark.parametrize("declared", ["timestamp", "timestamp(6)", "datetime(3)"])
 def test_times_are_read_up_to_the_databases_own_time(database: Database, declared: str) -> None:
-    """Whatever the server's own time zone is."""
+    """The result does not depend on the server's own time zone."""
     database.run(f"CREATE TABLE t (id {declared} NULL, n int)")
     past = "utc_timestamp() - INTERVAL 10 SECOND"
     database.run(f"INSERT INTO t SELECT {past}, 1 UNION ALL SELECT {past}, 2 UNION ALL SELECT '2037-01-01', 9")
@@ -224,7 +224,7 @@ def test_times_are_read_up_to_the_databases_own_time(database: Database, declare
     assert Reader(database.source(lookback=3600)).run() == []
 
 
-def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(database: Database) -> None:
+def test_late_committed_number_is_lost_without_lookback_and_read_with_it(database: Database) -> None:
     database.run("CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, n int)")
     naive, careful = Reader(database.source()), Reader(database.source(lookback=2))
     with database.server.connect(database.name) as slow, slow.cursor() as cursor:
@@ -242,8 +242,8 @@ def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(da
 
 
 @pytest.mark.parametrize("of", ["CHARACTER SET utf8mb4", "COLLATE utf8mb4_general_ci"])
-def test_text_is_ordered_byte_by_byte_whatever_its_collation(database: Database, of: str) -> None:
-    """Also where a collation takes text for the same that has other spaces at its end."""
+def test_text_is_ordered_byte_by_byte_for_any_collation(database: Database, of: str) -> None:
+    """This includes collations that ignore trailing spaces."""
     texts = ["b", "A", "a", "B", "ä", "a ", "a\t", "a-b", "ab", "\ufffd", "zz", "😀"]
     database.run(f"CREATE TABLE t (id varchar(9) {of} NOT NULL)")
     for text in texts:
@@ -254,7 +254,7 @@ def test_text_is_ordered_byte_by_byte_whatever_its_collation(database: Database,
     assert ids(reader.rows) == sorted(texts)[:-1]
 
 
-def test_a_table_that_may_not_be_read_is_missing_or_locked_is_told_and_the_others_are_planned(
+def test_forbidden_missing_or_locked_table_is_reported_and_others_are_planned(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from distcommit.sources.sql import database as connections
@@ -269,16 +269,16 @@ def test_a_table_that_may_not_be_read_is_missing_or_locked_is_told_and_the_other
     sql = database.source(url=url, password="other", tables=["t0", "t1", "t2", "gone"])
     with database.server.connect(database.name) as other, other.cursor() as cursor:
         cursor.execute("LOCK TABLES t1 WRITE")
-        found = planned(sql)
-    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+        plan = planned(sql)
+    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
     assert "grant SELECT on it" in problems["t0"]
     assert "ock wait timeout" in problems["t1"]
     assert problems.keys() == {"t0", "t1", "gone"}
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
     database.run(f"DROP USER {user}@127.0.0.1")
 
 
-def test_a_work_unit_sees_one_snapshot_and_nothing_can_be_written(database: Database) -> None:
+def test_work_unit_sees_one_snapshot_and_cannot_write(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT seq, 0 FROM seq_1_to_5000")
     reader = Reader(database.source(batch_rows=500))
     plan = reader.plan()
@@ -296,7 +296,7 @@ def test_a_work_unit_sees_one_snapshot_and_nothing_can_be_written(database: Data
         connection.exec_driver_sql("DELETE FROM t")
 
 
-def test_reading_that_is_left_early_can_go_on(database: Database) -> None:
+def test_reading_stopped_early_can_be_resumed(database: Database) -> None:
     database.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_5000")
     reader = Reader(database.source(batch_rows=100))
     for _ in range(60):
@@ -305,7 +305,7 @@ def test_reading_that_is_left_early_can_go_on(database: Database) -> None:
     assert ids(reader.rows) == list(range(1, 5001))
 
 
-def test_a_wrong_password_is_told_and_not_shown(database: Database) -> None:
+def test_wrong_password_is_reported_and_not_shown(database: Database) -> None:
     with pytest.raises(TransientError, match=r"the database refuses this user or password.*Access denied") as failure:
         planned(database.source(password="hunter2-hunter2"))
     assert "hunter2" not in str(failure.value)

@@ -1,4 +1,4 @@
-"""What goes wrong at a MariaDB server: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at a MariaDB server: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.sinks.odd_input_cases import OddInputCases
 
 
 class Target(ServerTarget):
-    """A database of its own."""
+    """Target with a database of its own."""
 
     quote = "`"
     narrow_float = "float"
@@ -67,13 +67,13 @@ class Target(ServerTarget):
 
 @pytest.fixture
 def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
-    made = Target(mariadb_server, tmp_path)
-    yield made
-    made.sql(f"DROP DATABASE {made.database}")
+    own_target = Target(mariadb_server, tmp_path)
+    yield own_target
+    own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
 class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
     refused_names: ClassVar = {
         ("x" * 65,): "65 characters",
@@ -82,7 +82,7 @@ class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
     }
 
 
-# -- what the rows are
+# -- the rows
 
 
 def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
@@ -129,15 +129,13 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
-def test_rows_that_the_table_does_not_take_fail_alone(
-    target: Target, columns: str, rows: pa.RecordBatch, said: str
-) -> None:
-    target.refuses_rows(columns, rows, said)
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, message: str) -> None:
+    target.refuses_rows(columns, rows, message)
 
 
-def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Target) -> None:
-    """Why values are compared here."""
+def test_strictest_session_by_itself_changes_some_values(target: Target) -> None:
+    """This is why the sink compares values."""
     target.sql(
         "CREATE TABLE naive (t timestamp NOT NULL, d decimal(5,1), v varchar(3), s datetime(3), b binary(3))",
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
@@ -148,7 +146,7 @@ def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Targ
     assert (digits, text, moment, filled) == (Decimal("1.3"), "abc", datetime(2024, 1, 1), b"ab\0")
 
 
-def test_a_change_that_nobody_thought_of_is_told_by_the_servers_warnings(
+def test_unexpected_value_change_is_detected_by_the_server_s_warnings(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.sql("CREATE TABLE bad (n decimal(5,1))")
@@ -159,7 +157,7 @@ def test_a_change_that_nobody_thought_of_is_told_by_the_servers_warnings(
     assert target.rows("bad") == []
 
 
-def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
     naive = now.replace(tzinfo=None)
     columns: dict[str, tuple[pa.Array, Any]] = {
@@ -190,7 +188,7 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
     target.reads_back(columns)
 
 
-def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
+def test_rows_in_foreign_tables_keep_their_values(target: Target) -> None:
     target.sql(
         "CREATE TABLE a (n bigint, d decimal(5,1), v varchar(3), c char(2), t timestamp NULL, z datetime, m mediumint"
         " unsigned, w decimal(50,2)) DEFAULT CHARACTER SET latin1"
@@ -205,11 +203,11 @@ def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
     assert target.rows("a", "*") == [(1, Decimal("1.2"), "äöü", "ä", plain, plain, 2**24 - 1, Decimal(7))]
     target.sql("CREATE TABLE counted (n bigint AUTO_INCREMENT PRIMARY KEY)")
     assert target.commit(sink, target.prepare(sink, "counted", 1, numbers(5, 0))) == [Committed()]
-    assert target.rows("counted") == [(0,), (5,)], "zero is no next number"
+    assert target.rows("counted") == [(0,), (5,)], "zero is not a next number"
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
         (pa.schema([("d", pa.decimal128(38, 31))]), "no type for this column"),
@@ -218,10 +216,10 @@ def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
         (pa.schema([("\U0001f600", pa.int64())]), "cannot have a column of this name"),
     ],
 )
-def test_what_no_table_can_have_is_refused_before_a_record_is_read(
-    target: Target, schema: pa.Schema, said: str
+def test_columns_that_no_table_can_have_are_refused_before_a_record_is_read(
+    target: Target, schema: pa.Schema, message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         target.sink().check_schema(schema)
 
 
@@ -242,8 +240,8 @@ def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> No
 # -- modes
 
 
-def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
-    """By itself, ON DUPLICATE KEY changes the row of another key that has the same value in another index."""
+def test_upsert_uses_its_keys_and_no_other_index(target: Target) -> None:
+    """ON DUPLICATE KEY by itself changes the row of another key that has an equal value in another index."""
     target.sql(
         "CREATE TABLE two (n bigint PRIMARY KEY, other bigint UNIQUE)",
         "INSERT INTO two VALUES (1, 10)",
@@ -263,18 +261,18 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
     assert target.rows("counted") == [(1,), (2,), (3,)]
 
 
-# -- what the tables are
+# -- the tables
 
 
-@pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
-def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
-    target.sql(f"CREATE {made}")
+@pytest.mark.parametrize("statement", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
+def test_table_without_a_transactional_engine_is_refused(target: Target, statement: str) -> None:
+    target.sql(f"CREATE {statement}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must use the engine InnoDB")
 
 
-def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
-    """Why the engine is asked for: of the tables, and of the ledger."""
+def test_rolled_back_rows_stay_in_other_engines(target: Target) -> None:
+    """This is why the sink checks the engine of its tables and of the ledger."""
     target.sql("CREATE TABLE naive (n bigint) ENGINE = MyISAM", "BEGIN", "INSERT INTO naive VALUES (1)", "ROLLBACK")
     assert target.rows("naive") == [(1,)]
     sink = target.sink()
@@ -288,19 +286,17 @@ def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) ->
 
 
 def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) -> None:
-    """Why tables are made outside of it, and the server is asked whether there is one before COMMIT, which says
-    nothing."""
+    """This is why tables are created outside of the transaction, and the server is asked for an open one before
+    COMMIT."""
     target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
-    assert target.rows("naive") == [(1,)], "though nobody has committed it"
+    assert target.rows("naive") == [(1,)], "without a COMMIT"
     connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(TransientError, match="not committed"), transaction(connection):
         execute(connection, "CREATE TABLE y (n bigint)")
 
 
-def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_again(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A deadlock ends the whole transaction: what is executed then, the naive way, is committed by itself."""
+def test_deadlocked_transaction_leaves_nothing_and_is_retried(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deadlock ends the whole transaction: statements that are executed after it would be committed on their own."""
     target.sql("CREATE TABLE naive (n bigint)", "CREATE TABLE a (n bigint)")
     target.sql("CREATE TABLE held (n bigint PRIMARY KEY)", "INSERT INTO held VALUES (1)")
     copy, seen = Table.copy, list[pymysql.MySQLError]()
@@ -324,17 +320,17 @@ def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_ag
 
 
 @pytest.mark.parametrize("code", [1020, 1213, 1412])
-def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code: int) -> None:
-    """As it is told by the ledger's own rows, or by COMMIT."""
+def test_collision_outside_of_any_dataset_is_reported_as_a_collision(target: Target, code: int) -> None:
+    """The ledger's own rows or COMMIT report the collision."""
     connection = connected(target.url, target.server.password, "verify")
     with connection, pytest.raises(CollisionError), transaction(connection):
         raise pymysql.OperationalError(code, "in the way")
 
 
-def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as_a_whole(
+def test_transaction_lost_at_an_error_of_one_dataset_is_retried_as_a_whole(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `innodb_rollback_on_timeout`: the error by itself would say that only one dataset is concerned."""
+    """With `innodb_rollback_on_timeout` the error alone would suggest that only one dataset is affected."""
     target.sql(*(f"CREATE TABLE {name} (n bigint)" for name in ("a", "b", "c")))
     copy, seen = Table.copy, list[str]()
 
@@ -353,7 +349,7 @@ def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as
 
 
 def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.MySQLError:
-    """What the connection is told as the server undoes its transaction for that of another, heavier one."""
+    """Return the error that the connection gets when the server rolls it back for a heavier transaction."""
     with target.server.connect(target.database) as other, other.cursor() as cursor:
         execute(connection, "SELECT * FROM held FOR UPDATE")
         other.begin()
@@ -365,7 +361,7 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
         waiting.start()
         try:
             while not target.sql("SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"):
-                time.sleep(0.2)  # who asks more often than every 0.1 s is told the same for ever
+                time.sleep(0.2)  # a client that asks more often than every 0.1 s gets the same answer for ever
             with pytest.raises(pymysql.MySQLError) as caught:
                 execute(connection, "SELECT * FROM weight FOR UPDATE")
         finally:
@@ -374,9 +370,7 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
     return caught.value
 
 
-def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     copy, seen = Table.copy, []
@@ -393,7 +387,7 @@ def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
+def test_committer_overtaken_in_creating_or_widening_a_table_continues(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alter, seen = MariadbCommitter._alter, list[str]()
@@ -411,10 +405,10 @@ def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
     assert seen == ["CREATE", "ALTER"]
 
 
-def test_who_is_overtaken_by_one_that_widens_more_goes_on_with_that(
+def test_committer_overtaken_by_a_wider_change_continues_with_it(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who would make the column narrower again is refused, by the rows that the other one has put there."""
+    """A change that would make the column narrower again is refused because of the other committer's rows."""
     alter = MariadbCommitter._alter
 
     def overtaken(self: MariadbCommitter, statement: str) -> CommitOutcome | None:
@@ -474,8 +468,8 @@ def test_a_read_only_server_is_an_outage(target: Target) -> None:
     target.sql(f"DROP USER {user}@127.0.0.1")
 
 
-@pytest.mark.usefixtures("mariadb_server")  # where that can't be had, this can't
-def test_a_full_server_has_nothing_of_what_was_too_much_and_takes_the_rest(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("mariadb_server")  # where that is impossible, the test is skipped
+def test_full_server_keeps_nothing_of_the_refused_dataset_and_takes_the_others(tmp_path: Path) -> None:
     with MariadbServer("--innodb-data-file-path=ibdata1:12M", "--innodb-file-per-table=0") as server:
         target = Target(server, tmp_path)
         sink = target.sink()
@@ -492,7 +486,7 @@ def test_a_full_server_has_nothing_of_what_was_too_much_and_takes_the_rest(tmp_p
 
 
 @pytest.mark.parametrize("flushed", [0, 2])
-def test_a_server_that_commits_before_it_is_on_disk_is_refused(target: Target, flushed: int) -> None:
+def test_server_that_confirms_commits_before_they_are_durable_is_refused(target: Target, flushed: int) -> None:
     sink = target.sink()
     target.sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flushed}")
     try:
@@ -502,7 +496,7 @@ def test_a_server_that_commits_before_it_is_on_disk_is_refused(target: Target, f
         target.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 
 
-def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_connection_has_committed_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
     assert target.commit(sink, first) == [Committed()]
@@ -520,11 +514,12 @@ def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monke
     assert target.commit(sink, second) == [Committed()]
 
 
-def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
-    """Why XA alone is no proof: what is gone is unknown whichever way it went, and so is what another session holds."""
+def test_xa_does_not_distinguish_committed_from_rolled_back(target: Target) -> None:
+    """XA alone is no proof: a finished transaction is unknown whether it was committed or rolled back, and so is one
+    that another session holds."""
     unknown = []
 
-    def told(statement: str) -> None:
+    def assert_unknown(statement: str) -> None:
         with pytest.raises(pymysql.MySQLError) as caught:
             target.sql(statement)
         unknown.append(caught.value.args)
@@ -533,23 +528,23 @@ def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
     with target.server.connect(target.database) as holder, holder.cursor() as cursor:
         for statement in ("XA START 'x'", "INSERT INTO a VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):
             cursor.execute(statement)
-        told("XA COMMIT 'x'")
+        assert_unknown("XA COMMIT 'x'")
     prepared = ("XA START 'y'", "INSERT INTO a VALUES (2)", "XA END 'y'", "XA PREPARE 'y'")
     target.sql(*prepared)
     target.server.restart()
     assert len(target.sql("XA RECOVER")) == 2
     target.sql("XA COMMIT 'x'")
     target.sql("XA ROLLBACK 'y'")
-    told("XA COMMIT 'x'")
-    told("XA COMMIT 'y'")
+    assert_unknown("XA COMMIT 'x'")
+    assert_unknown("XA COMMIT 'y'")
     assert [code for code, _ in unknown] == [1397] * 3
     assert target.rows("a") == [(1,)]
 
 
-# -- another target than the store knows
+# -- a target other than the store knows
 
 
-def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
+def test_ledger_of_tables_without_marks_stays_usable(target: Target) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
@@ -557,5 +552,5 @@ def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
-    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_a == (0,), "a foreign table has no mark"
     assert of_b > (0,)

@@ -1,4 +1,4 @@
-"""XA at a MariaDB server: what the sink keeps, and what the server does by itself."""
+"""XA at a MariaDB server: what the sink guarantees, and how the server behaves by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, 
 
 
 class PreparingMariadb(PreparingTarget, Target):
-    """A database of its own."""
+    """Target with a database of its own."""
 
     commit_sent, prepare_sent = rb"\x03XA COMMIT", rb"\x03XA PREPARE"
     modules = (*SHARED, xa.__file__)
@@ -47,18 +47,18 @@ class PreparingMariadb(PreparingTarget, Target):
 
 @pytest.fixture
 def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[PreparingMariadb]:
-    made = PreparingMariadb(mariadb_server, tmp_path)
-    yield made
-    for name in made.prepared():
-        made.end(name, commit=False)
-    made.sql(f"DROP DATABASE {made.database}")
+    own_target = PreparingMariadb(mariadb_server, tmp_path)
+    yield own_target
+    for name in own_target.prepared():
+        own_target.end(name, commit=False)
+    own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
 class TestXa(TwoPhaseCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
 
-def test_what_a_session_has_prepared_is_its_own_until_it_ends(target: PreparingMariadb) -> None:
+def test_prepared_transaction_belongs_to_its_session_until_that_ends(target: PreparingMariadb) -> None:
     target.sql("CREATE TABLE a (n bigint)")
     with target.server.connect(target.database) as connection, connection.cursor() as cursor:
         for statement in ("XA START 'its'", "INSERT INTO a VALUES (1)", "XA END 'its'", "XA PREPARE 'its'"):
@@ -67,12 +67,12 @@ def test_what_a_session_has_prepared_is_its_own_until_it_ends(target: PreparingM
             cursor.execute("BEGIN")
         with pytest.raises(pymysql.err.MySQLError, match="XAER_NOTA"):
             target.sql("XA COMMIT 'its'")
-        assert prepared_at(target.server) == [("its", "")], "which is not what the error says"
+        assert prepared_at(target.server) == [("its", "")], "contrary to the error"
         assert target.rows("a") == []
     roll_back(target.server, "its", "")
 
 
-def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
+def test_writer_that_does_not_end_is_reported_and_committed_after_its_end(
     target: PreparingMariadb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xa, "tries", lambda: range(3))
@@ -82,7 +82,7 @@ def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
     def hold(connection: pymysql.Connection[Cursor]) -> None:
         held.append(connection)
 
-    with monkeypatch.context() as patched:  # a network that has let go of the client, and not of the server
+    with monkeypatch.context() as patched:  # the network dropped the client's side of the connection, not the server's
         patched.setattr(pymysql.Connection, "close", hold)
         request = target.prepare(sink, "a", 1)
     (outcome,) = target.commit(sink, request)
@@ -97,7 +97,7 @@ def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingMariadb) -> None:
+def test_table_cannot_be_dropped_while_a_transaction_is_prepared_for_it(target: PreparingMariadb) -> None:
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     for statement in ("DROP TABLE a", "TRUNCATE TABLE a", "ALTER TABLE a ADD COLUMN m int"):
@@ -107,7 +107,7 @@ def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: Preparing
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_with_a_binary_log_nothing_else_is_left_by_a_server_that_is_killed(tmp_path: Path) -> None:
+def test_killed_server_with_a_binary_log_leaves_nothing_else(tmp_path: Path) -> None:
     with MariadbServer("--log-bin=bin", "--server-id=1", "--sync-binlog=1", "--binlog-format=ROW") as server:
         target = PreparingMariadb(server, tmp_path)
         sink = target.sink()
@@ -122,7 +122,7 @@ def test_with_a_binary_log_nothing_else_is_left_by_a_server_that_is_killed(tmp_p
         assert target.prepared() == []
 
 
-def test_tags_are_refused_as_deleting_by_them_waits_for_what_is_prepared(target: PreparingMariadb) -> None:
+def test_tags_are_refused_because_deletion_by_tag_waits_for_prepared_transactions(target: PreparingMariadb) -> None:
     with pytest.raises(ValueError, match="`two_phase` goes without `tags`"):
         target.sink(tags=True)
     target.sql("CREATE TABLE a (n bigint)", "INSERT INTO a VALUES (0)")

@@ -47,10 +47,10 @@ class TestStoreOlderThanItsOutput:
             assert "the store is older than its published output" in errors
             assert "distcommit store rebuild" in errors
             assert files(tmp_path / "output") == published
-            code, found, _ = command("store rebuild", job.path, "--dry-run")
-            assert (code, found["written"], found["datasets"], found["set_aside_count"]) == (0, False, 2, 0)
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["written"]) == (0, True)
+            code, report, _ = command("store rebuild", job.path, "--dry-run")
+            assert (code, report["written"], report["datasets"], report["set_aside_count"]) == (0, False, 2, 0)
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["written"]) == (0, True)
             after = Job.from_file(job.path).status()
             assert [row.positions for row in after.datasets] == [row.positions for row in before.datasets]
             assert after.epoch > before.epoch
@@ -59,7 +59,7 @@ class TestStoreOlderThanItsOutput:
             assert job.run()["succeeded"]
             job.assert_exact()
 
-    def test_a_lost_store_is_made_anew_from_the_files(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_lost_store_is_rebuilt_from_the_published_files(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 2}) as job:
             for _ in range(2):
                 job.produce(10, days=3)
@@ -68,8 +68,8 @@ class TestStoreOlderThanItsOutput:
             with pytest.raises(StaleStoreError, match="another store of the job"):
                 run(job, spark)
             assert not (tmp_path / "store" / "store.json").exists()
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["written"], found["set_aside_count"]) == (0, True, 0)
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["written"], report["set_aside_count"]) == (0, True, 0)
             job.assert_exact()
             job.produce(3)
             run(job, spark)
@@ -90,13 +90,11 @@ class TestStoreOlderThanItsOutput:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["kind"]) == (3, "ConflictError")
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["kind"]) == (3, "ConflictError")
 
-    def test_a_sequence_published_by_half_is_set_aside_and_read_again(
-        self, tmp_path: Path, spark: SparkSession
-    ) -> None:
-        """The store is lost right after a kill in mid-commit: which files are missing is nowhere but in the files."""
+    def test_half_published_sequence_is_set_aside_and_read_again(self, tmp_path: Path, spark: SparkSession) -> None:
+        """The store is lost right after a kill in mid-commit: only the published files show which files are missing."""
         with kafka_job(tmp_path, {"a": 1, "b": 1}, source={"records_per_work_unit": 5}) as job:
             job.produce(10)
             run(job, spark)
@@ -107,15 +105,15 @@ class TestStoreOlderThanItsOutput:
             newest = sorted((tmp_path / "output" / "a").rglob("*.parquet"))[-4:]
             newest[0].unlink()  # it was never published
             shutil.rmtree(tmp_path / "store")
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["written"], found["set_aside_count"]) == (0, True, 3)
-            assert {Path(path).name for path in found["set_aside"]} == {path.name for path in newest[1:]}
-            assert {row["dataset"]: row["after"] for row in found["rows"]} == {"a": {"0": 10}, "b": {"0": 30}}
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["written"], report["set_aside_count"]) == (0, True, 3)
+            assert {Path(path).name for path in report["set_aside"]} == {path.name for path in newest[1:]}
+            assert {row["dataset"]: row["after"] for row in report["rows"]} == {"a": {"0": 10}, "b": {"0": 30}}
             assert len(files(tmp_path / "store" / "set_aside")) == 3
             run(job, spark)
             job.assert_exact()
 
-    def test_a_gap_in_what_surely_was_whole_is_a_problem_until_a_person_accepts_it(
+    def test_gap_in_a_complete_sequence_is_a_problem_until_an_operator_accepts_it(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
         with kafka_job(tmp_path, {"a": 1}, source={"records_per_work_unit": 5}) as job:
@@ -125,29 +123,29 @@ class TestStoreOlderThanItsOutput:
             run(job, spark)
             sorted((tmp_path / "output" / "a").rglob("*.parquet"))[-2].unlink()
             shutil.rmtree(tmp_path / "store")
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["written"], found["problems_count"]) == (5, False, 1)
-            assert "a partition 0: no file has offsets" in found["problems"][0]
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["written"], report["problems_count"]) == (5, False, 1)
+            assert "a partition 0: no file has offsets" in report["problems"][0]
             assert not (tmp_path / "store").exists()
-            code, found, _ = command("store rebuild", job.path, "--accept-gaps")
-            assert (code, found["written"], found["rows"][0]["gap_records"]) == (0, True, 5)
+            code, report, _ = command("store rebuild", job.path, "--accept-gaps")
+            assert (code, report["written"], report["rows"][0]["gap_records"]) == (0, True, 5)
             audit = job.audit()
             assert (audit.exact, audit.skipped, audit.records) == (True, 5, 15)
 
-    def test_a_damaged_file_is_named_and_nothing_is_written(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_damaged_file_is_named_and_nothing_is_written(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)
             (file,) = (tmp_path / "output" / "a").rglob("*.parquet")
             file.write_bytes(b"PAR1")
             shutil.rmtree(tmp_path / "store")
-            code, found, _ = command("store rebuild", job.path)
-            assert (code, found["written"]) == (5, False)
-            assert file.name in found["problems"][0]
+            code, report, _ = command("store rebuild", job.path)
+            assert (code, report["written"]) == (5, False)
+            assert file.name in report["problems"][0]
 
 
 class TestTwoJobs:
-    def test_two_jobs_can_not_share_an_output(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_two_jobs_cannot_share_an_output(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)
@@ -157,14 +155,14 @@ class TestTwoJobs:
                 run(job, spark)
             assert files(tmp_path / "output") == published
 
-    def test_two_jobs_can_not_share_their_staging(self, tmp_path: Path, spark: SparkSession) -> None:
+    def test_two_jobs_cannot_share_their_staging(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             run(job, spark)
             job.write(job="other", paths={"store": "other-store", "output": "other-output"})
             with pytest.raises(ConfigurationError, match=r"belongs to another job.*staging"):
                 run(job, spark)
 
-    def test_one_topic_in_two_jobs_with_folders_of_their_own_is_harmless(
+    def test_topic_in_two_jobs_with_separate_folders_is_harmless(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
@@ -179,7 +177,7 @@ class TestTwoJobs:
 
 
 class TestMovingHere:
-    def test_a_shadow_run_from_a_consumer_group_goes_on_where_that_is_and_is_compared(
+    def test_shadow_run_continues_at_a_consumer_group_s_offsets_and_is_compared(
         self, tmp_path: Path, spark: SparkSession
     ) -> None:
         with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
@@ -190,26 +188,26 @@ class TestMovingHere:
             job.write(job="shadow", paths={name: f"shadow-{name}" for name in ("store", "staging", "output")})
             job.path.rename(shadow)
             job.write(job="test", paths={name: name for name in ("store", "staging", "output")})
-            code, found, _ = command("migrate import-watermarks", shadow, "--kafka-group", "old-system", "--dry-run")
-            assert (code, found["datasets_set"]) == (0, 2)
+            code, report, _ = command("migrate import-watermarks", shadow, "--kafka-group", "old-system", "--dry-run")
+            assert (code, report["datasets_set"]) == (0, 2)
             assert not (tmp_path / "shadow-store").exists()
-            code, found, _ = command("migrate import-watermarks", shadow, "--kafka-group", "old-system")
-            assert {row["dataset"]: row["after"] for row in found["rows"]} == {"a": {"0": 4, "1": 10}, "b": {"0": 0}}
+            code, report, _ = command("migrate import-watermarks", shadow, "--kafka-group", "old-system")
+            assert {row["dataset"]: row["after"] for row in report["rows"]} == {"a": {"0": 4, "1": 10}, "b": {"0": 0}}
             run(job, spark, shadow)
             audit = Job.from_file(shadow).audit(deep=True)
             assert (audit.exact, audit.records) == (True, 6 + 0 + 10)
-            code, found, _ = command("migrate compare", job.path, str(shadow))
-            assert (code, found["same"], sum(row["both"] for row in found["rows"])) == (0, True, 16)
-            code, found, _ = command("migrate compare", shadow, "--kafka-group", "old-system")
+            code, report, _ = command("migrate compare", job.path, str(shadow))
+            assert (code, report["same"], sum(row["both"] for row in report["rows"])) == (0, True, 16)
+            code, report, _ = command("migrate compare", shadow, "--kafka-group", "old-system")
             assert code == 6
-            assert [(row["ours"], row["theirs"], row["ahead"]) for row in found["rows"]] == [
+            assert [(row["ours"], row["theirs"], row["ahead"]) for row in report["rows"]] == [
                 (10, 4, 6),
                 (10, 10, 0),
                 (10, 0, 10),
             ]
             next((tmp_path / "shadow-output" / "b").rglob("*.parquet")).unlink()
-            code, found, _ = command("migrate compare", job.path, str(shadow))
-            assert (code, found["same"], found["rows"][-1]["only_ours"]) == (6, False, 10)
+            code, report, _ = command("migrate compare", job.path, str(shadow))
+            assert (code, report["same"], report["rows"][-1]["only_ours"]) == (6, False, 10)
 
 
 def commit(job: KafkaJob, group: str, offsets: dict[tuple[str, int], int]) -> None:

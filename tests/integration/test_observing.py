@@ -1,4 +1,5 @@
-"""A service that is scraped as it runs jobs, and a run by itself that leaves its metrics, its trace and its lineage."""
+"""A service that is scraped while it runs jobs, and a single run that exports its metrics, its trace and its
+lineage."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def scrape(port: int) -> Series:
         return series(answer.read().decode())
 
 
-def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
+def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.prom" for name in ("first", "second")}
     for name, path in files.items():
         jobs = write_job(tmp_path, name, SOURCE, {"names": NAMES}, observing={"metrics_file": str(path)}).parent
@@ -44,22 +45,22 @@ def test_a_service_is_scraped_and_its_runs_leave_files(tmp_path: Path) -> None:
     command = ["serve", str(jobs), "--json", "--look", "0.2", "--metrics", str(port)]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in files))
-        found = scrape(port)
+        metrics = scrape(port)
         busy = RunProcess(command, tmp_path / "busy.out", tmp_path / "busy.err")
         with busy:
             assert busy.wait(120) == 2, "another service has the port"
             assert "metrics can't be served at this address" in busy.stderr.read_text()
     for name, path in files.items():
-        assert found["records_published_total", (name,)] == RECORDS * len(NAMES)
-        assert found["runs_total", (name, "succeeded")] >= 2
-        assert found["service_events_total", (f"{name}.yaml", "committed")] >= 2
+        assert metrics["records_published_total", (name,)] == RECORDS * len(NAMES)
+        assert metrics["runs_total", (name, "succeeded")] >= 2
+        assert metrics["service_events_total", (f"{name}.yaml", "committed")] >= 2
         assert series(path.read_text())["last_run_outcome", (name, "succeeded")] == 1
         assert Job.from_file(jobs / f"{name}.yaml").audit(deep=True).exact
 
 
 @contextmanager
-def taking(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A web server: its URL, and the path and body of what was posted to it."""
+def post_receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """Serve a web server; yield its URL and the list of posted paths and bodies."""
     posted: list[tuple[str, bytes]] = []
 
     class Taking(BaseHTTPRequestHandler):
@@ -88,8 +89,8 @@ def spans_of(body: bytes) -> list[Any]:
     return [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
 
 
-def test_a_run_is_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
-    with taking() as (url, posted):
+def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
+    with post_receiver() as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "log_file": str(tmp_path / "log.json")}
         path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES}, observing=asked)
         result = Job.from_file(path, session=spark).run()
@@ -122,10 +123,10 @@ def test_a_run_is_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession)
     assert lines[-1]["outcome"] == "succeeded"
 
 
-def test_what_watches_and_is_away_changes_nothing(
+def test_unreachable_telemetry_targets_change_nothing(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with taking(status=400) as (url, posted):
+    with post_receiver(status=400) as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "metrics_file": str(tmp_path / "no" / "a.prom")}
         path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES[:2]}, observing=asked)
         assert Job.from_file(path, session=spark).run().succeeded
@@ -135,7 +136,7 @@ def test_what_watches_and_is_away_changes_nothing(
     assert Job.from_file(path).audit(deep=True).exact
 
 
-def test_a_run_that_fails_says_so_and_files_take_lineage(tmp_path: Path, spark: SparkSession) -> None:
+def test_failed_run_is_exported_and_lineage_goes_to_files(tmp_path: Path, spark: SparkSession) -> None:
     events, log = tmp_path / "events.json", tmp_path / "log.json"
     (tmp_path / "broken").write_text("bad\n")
     options = {"sizes": {"bad": 5, "good": 1}, "broken": str(tmp_path / "broken"), "notes": str(tmp_path)}

@@ -1,5 +1,8 @@
-"""A fork with an optional branch whose converter breaks, by its command line: the other is committed, what it lacks is
-among its errors, and once it is mended it is fed to it again."""
+"""A fork with an optional branch whose converter fails, by its command line.
+
+The other branch is committed, and the missing records are error records that are reprocessed once the converter is
+repaired.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ RECORDS = 20
 
 
 def produce(job: KafkaJob, first: int) -> None:
-    """Sends records with the numbers from there on to each topic."""
+    """Send records to each topic, numbered from `first`."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
         for number in range(first, first + RECORDS):
@@ -43,19 +46,19 @@ def produce(job: KafkaJob, first: int) -> None:
 
 
 def numbers(folder: Path, pattern: str) -> Counter[int]:
-    """The numbers in all files there, read by other means than the audit's."""
-    found: Counter[int] = Counter()
+    """Return the numbers in all files there, read independently of the audit."""
+    counts: Counter[int] = Counter()
     for path in (folder / "output").glob(pattern):
         rows = ds.dataset(str(path), format="parquet").to_table()
         values = rows["value"].to_pylist() if "value" in rows.schema.names else None
-        found.update(rows["n"].to_pylist() if values is None else [json.loads(value)["n"] for value in values])
-    return found
+        counts.update(rows["n"].to_pylist() if values is None else [json.loads(value)["n"] for value in values])
+    return counts
 
 
 def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
-    """Of each branch what is published, error files too, and what of it is rejected."""
+    """Return the numbers published in each branch, including error files, and those rejected."""
     audit = job.audit()
-    found = {
+    content = {
         branch: (
             sum(row.published + row.rejected for row in audit.partitions if row.branch == branch),
             sum(row.rejected for row in audit.partitions if row.branch == branch),
@@ -64,19 +67,19 @@ def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
     }
     audit.partitions = []
     assert audit.exact, audit
-    return found
+    return content
 
 
 @pytest.mark.slow
-def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is_mended(tmp_path: Path) -> None:
+def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS, **BROKEN, commit={"min_interval_ms": 60_000}) as job:
         produce(job, 0)
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
         first = job.run()
-        assert all(row.requests for row in Job.from_file(job.path).report().datasets), "of what it replayed, too"
+        assert all(row.requests for row in Job.from_file(job.path).report().datasets), "including replayed records"
         all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
         assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}
-        produce(job, RECORDS)  # without the number that it breaks at
+        produce(job, RECORDS)  # without the number that it fails at
         second = job.run()
         report = Job.from_file(job.path).report()
         assert {row.dataset for row in report.datasets if row.requests} == set(job.topics)
@@ -94,7 +97,7 @@ def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is
         assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost - RECORDS)}
 
 
-def test_a_run_says_which_branch_failed_where_and_why(tmp_path: Path) -> None:
+def test_run_reports_which_branch_failed_where_and_why(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1, "b": 1}, **BROKEN) as job:
         produce(job, 0)
         totals = job.run()["totals"]

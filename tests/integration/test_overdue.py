@@ -1,4 +1,5 @@
-"""A converter that never ends, in a whole job: it fails its dataset alone, by name, and nothing is lost."""
+"""A converter that never returns, in a whole job: it fails its own dataset, which the error names, and nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ENDLESS = {"type": "python", "class": "tests.integration.breaking_converter:Endless", "options": {"number": 5000}}
 
 
-def test_a_converter_that_never_ends_fails_its_dataset_alone(tmp_path: Path, spark: SparkSession) -> None:
+def test_endless_converter_fails_only_its_dataset(tmp_path: Path, spark: SparkSession) -> None:
     flow = {**FLOW, "converters": [*FLOW["converters"], ENDLESS]}
     inbox = Inbox(tmp_path, **flow, limits={"construct_seconds": 2})
     inbox.arrive(5)
@@ -48,9 +49,11 @@ NATIVE = {**ENDLESS, "class": "tests.integration.breaking_converter:Native"}
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_converter_in_native_code_that_never_returns_fails_its_datasets_alone(tmp_path: Path) -> None:
-    """A signal does not interrupt it: the worker is killed, and the next attempt skips the work unit. One task has more
-    such work units than Spark tries a task, so that the ingest job is launched again."""
+def test_endless_native_converter_fails_only_its_datasets(tmp_path: Path) -> None:
+    """A signal does not interrupt native code: the worker is killed, and the next attempt skips the work unit.
+
+    One task has more such work units than Spark's attempts at a task, so that the ingest job is launched again.
+    """
     flow = {**FLOW, "converters": [*FLOW["converters"], NATIVE]}
     spark = {"master": "local[2,2]", "partitions": 1}
     inbox = Inbox(tmp_path, **flow, limits={"construct_seconds": 4}, spark=spark)

@@ -1,4 +1,4 @@
-"""A job of the classes that the page about parts of one's own shows, named by dotted path, killed as it commits."""
+"""A job of the custom classes that the page about custom parts shows, named by dotted path, killed while it commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINES = 30
 
 
 def write_job(folder: Path) -> Path:
-    """The job file, the logs that it reads, and the module of the page's classes."""
+    """Write the job file, the logs that it reads, and the module with the page's classes."""
     (folder / "shown.py").write_text("\n".join([*blocks("Your own source"), *blocks("Your own constructs")]))
     logs = folder / "logs"
     logs.mkdir()
@@ -49,9 +49,7 @@ def published(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_the_parts_of_the_page_are_exact_in_a_job_that_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_custom_parts_of_the_page_are_exact_in_a_killed_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_job(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")])))
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
@@ -61,13 +59,13 @@ def test_the_parts_of_the_page_are_exact_in_a_job_that_is_killed(
         strike(run, "all", signal.SIGKILL, random.Random(1))
     with RunProcess(["run", str(path), "--json"], tmp_path / "second.out", tmp_path / "second.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
-    found = Counter(
+    counts = Counter(
         (record["file"], record["line"], record["word"])
         for file in published(tmp_path)
         for record in pq.ParquetFile(file).read().to_pylist()
     )
     expected = Counter((name, line, word) for name in NAMES for line in range(LINES) for word in (f"{line:05d}", name))
-    assert found == expected
+    assert counts == expected
     with RunProcess(["audit", str(path), "--json", "--deep"], tmp_path / "audit.out", tmp_path / "audit.err") as audit:
         assert audit.wait(120) == 0, audit.stderr.read_text()[-3000:]
     assert json.loads((tmp_path / "audit.out").read_text())["exact"]

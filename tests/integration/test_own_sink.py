@@ -1,4 +1,4 @@
-"""A job whose sink is the user's own class, through the command line on real Spark, killed as it commits."""
+"""A job whose sink is a custom class, by the command line on real Spark, killed while it commits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path) -> Path:
-    """The job file; all that a task has read is committed at its end, in one batch for each bucket."""
+    """Write a job file that commits at the end of a task, in one batch for each bucket."""
     held = {name: str(folder / name) for name in ("half_way", "release")}
     job = {
         "job": "own-sink",
@@ -49,11 +49,11 @@ def write_job(folder: Path) -> Path:
 
 
 def rows(folder: Path) -> list[tuple[str, int]]:
-    """Dataset and offset of each row at the target."""
+    """Return dataset and offset of each row at the target."""
     db = sqlite3.connect(folder / "rows.db")
-    found = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
+    records = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
     db.close()
-    return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in found]
+    return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in records]
 
 
 def pending(job: Job) -> list[str]:
@@ -61,7 +61,7 @@ def pending(job: Job) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tmp_path: Path) -> None:
+def test_writer_only_sink_killed_while_writing_misses_nothing(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     tree = yaml.safe_load(path.read_text())
     lines = tmp_path / "lines"
@@ -83,7 +83,7 @@ def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tm
     everything = Counter((urn, offset) for urn in NAMES for offset in range(RECORDS))
     twice = Counter(lines_in(lines)) - everything
     assert set(lines_in(lines)) == set(everything), "nothing is missing"
-    assert twice <= Counter(early), "and twice is only what the first run showed"
+    assert twice <= Counter(early), "and only the first run's visible records are there twice"
     assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
         urn: {"0": RECORDS} for urn in NAMES
     }
@@ -92,7 +92,7 @@ def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tm
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path, seed: int) -> None:
+def test_sink_of_the_guide_is_exact_in_spite_of_kills(tmp_path: Path, seed: int) -> None:
     path, chance = write_job(tmp_path), random.Random(seed)
     tree = yaml.safe_load(path.read_text())
     target = tmp_path / "notes.db"
@@ -109,19 +109,19 @@ def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path
         with RunProcess(["run", str(path), "--json"], tmp_path / f"{attempt}.out", tmp_path / f"{attempt}.err") as run:
             assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
     db = sqlite3.connect(target)
-    found = [(urn, msgspec.json.decode(note)["offset"]) for urn, note in db.execute("SELECT dataset, note FROM notes")]
+    places = [(urn, msgspec.json.decode(note)["offset"]) for urn, note in db.execute("SELECT dataset, note FROM notes")]
     db.close()
-    assert sorted(found) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
+    assert sorted(places) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
 
 
 def lines_in(folder: Path) -> list[tuple[str, int]]:
-    """Dataset and offset of each line that is visible."""
+    """Return dataset and offset of each visible line."""
     words = (line.split() for file in folder.glob("*.lines") for line in file.read_text().splitlines())
     return [(urn, int(offset)) for urn, offset in words]
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(tmp_path: Path) -> None:
+def test_runs_killed_in_commit_and_in_replay_publish_each_record_once(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     job = Job.from_file(path)
     for attempt in ("commit", "replay"):
@@ -133,11 +133,11 @@ def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(
                 assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
             assert half_way.exists(), "no commit was seen"
             assert strike(run, "all", signal.SIGKILL, random.Random(1))
-        left = pending(job)
-        assert len(left) >= 2, "nothing was left half-way"
-        committed = {urn for urn, _ in rows(tmp_path)} & set(left)
+        open_sequences = pending(job)
+        assert len(open_sequences) >= 2, "nothing was left half-way"
+        committed = {urn for urn, _ in rows(tmp_path)} & set(open_sequences)
         assert committed, "of the datasets left pending some are at the target"
-        assert committed < set(left), "and some are not"
+        assert committed < set(open_sequences), "and some are not"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:

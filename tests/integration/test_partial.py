@@ -1,4 +1,4 @@
-"""`commit.policy: partial` by the command line: what was read before the record that fails a work unit is published."""
+"""`commit.policy: partial` by the command line: the records before one that fails a work unit are published."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOW: dict[str, Any] = {
     "commit": {"policies": [{"datasets": ["bad.*"], "policy": "partial"}]},
 }
 BAD = BATCH_RECORDS + 500
-"""Which record of a topic fails its work unit: it is in the second batch."""
+"""The record of a topic that fails its work unit: it is in the second batch."""
 
 
 def produce(job: KafkaJob, topic: str, records: int, bad: int = -1) -> None:
@@ -37,11 +37,11 @@ def produce(job: KafkaJob, topic: str, records: int, bad: int = -1) -> None:
 
 
 def positions(job: KafkaJob) -> dict[str, int]:
-    found = Job.from_file(job.path).status().datasets
-    return {row.dataset: as_offset((row.positions or {"0": -1})["0"]) for row in found}
+    datasets = Job.from_file(job.path).status().datasets
+    return {row.dataset: as_offset((row.positions or {"0": -1})["0"]) for row in datasets}
 
 
-def test_what_was_read_before_a_record_that_fails_is_published_and_the_rest_once_it_does_not(
+def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repair(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     def run() -> RunResult:
@@ -54,10 +54,10 @@ def test_what_was_read_before_a_record_that_fails_is_published_and_the_rest_once
         first = run()
         assert not first.succeeded
         assert positions(job) == {"bad": BATCH_RECORDS, "full": -1, "good": 1}, "another policy keeps nothing of it"
-        told = {reason.subject: (reason.kind, reason.text) for reason in first.totals.reasons}
-        assert {subject: kind for subject, (kind, _) in told.items()} == {"bad": "partly failed", "full": "failed"}
-        assert "is read up to" in told["bad"][1]
-        assert "a record is turned away" in told["bad"][1]
+        reasons = {reason.subject: (reason.kind, reason.text) for reason in first.totals.reasons}
+        assert {subject: kind for subject, (kind, _) in reasons.items()} == {"bad": "partly failed", "full": "failed"}
+        assert "is read up to" in reasons["bad"][1]
+        assert "a record is turned away" in reasons["bad"][1]
         audit = job.audit()
         assert (audit.exact, audit.records) == (True, BATCH_RECORDS + 1)
         again = run()
@@ -69,7 +69,7 @@ def test_what_was_read_before_a_record_that_fails_is_published_and_the_rest_once
 
 
 @pytest.mark.slow
-def test_killed_as_prefixes_are_published_each_record_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_run_killed_while_prefixes_are_published_is_exact_in_the_end(tmp_path: Path) -> None:
     topics = {f"bad{number:02d}": 1 for number in range(8)}
     with kafka_job(tmp_path, topics, **FLOW) as job:
         for topic in topics:

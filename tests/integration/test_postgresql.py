@@ -29,7 +29,7 @@ _NUMBERS = itertools.count()
 
 
 class Schema:
-    """A schema of one test's own."""
+    """Schema of one test."""
 
     def __init__(self, server: PostgresServer) -> None:
         self.server, self.name = server, f"s{next(_NUMBERS)}"
@@ -46,21 +46,21 @@ class Schema:
                 connection.execute(statement.encode())
 
     def wait_for_end_of_second(self) -> None:
-        """Returns once the second that it is for the server is over: until then nobody reads rows of it."""
+        """Wait until the server's present second is over; until then no reader returns rows of it."""
         self.run("SELECT pg_sleep_until(date_trunc('second', clock_timestamp()) + interval '1 second')")
 
     def source(self, **settings: Any) -> SqlSource:
         password = settings.pop("password", self.server.password)
-        made = source(self.server.url, password=password, schema=self.name, **settings)
-        travelled: SqlSource = pickle.loads(pickle.dumps(made))
+        sql_source = source(self.server.url, password=password, schema=self.name, **settings)
+        travelled: SqlSource = pickle.loads(pickle.dumps(sql_source))
         return travelled
 
 
 @pytest.fixture
 def schema(postgres_server: PostgresServer) -> Iterator[Schema]:
-    made = Schema(postgres_server)
-    yield made
-    made.run(f"DROP SCHEMA {made.name} CASCADE")
+    own_schema = Schema(postgres_server)
+    yield own_schema
+    own_schema.run(f"DROP SCHEMA {own_schema.name} CASCADE")
 
 
 def ids(rows: list[dict[str, Any]]) -> list[Any]:
@@ -117,7 +117,7 @@ def test_types(schema: Schema) -> None:
     assert queried(schema.source, f"SELECT * FROM {schema.name}.t") == batch
 
 
-def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema: Schema) -> None:
+def test_query_is_read_like_a_table_with_types_only_its_database_knows(schema: Schema) -> None:
     name = schema.name
     schema.run(
         "CREATE DOMAIN price AS numeric(8, 2)",
@@ -154,7 +154,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reason"),
     [
         ("SELECT id, s AS a, s AS a FROM {t}", "two columns of one name"),
         ("SELECT s FROM {t}", "no such watermark column"),
@@ -171,7 +171,7 @@ def test_a_query_is_read_as_a_table_is_with_what_only_its_database_knows(schema:
         ),
     ],
 )
-def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(schema: Schema, query: str, told: str) -> None:
+def test_unreadable_query_is_reported_and_changes_nothing(schema: Schema, query: str, reason: str) -> None:
     schema.run(
         "CREATE TABLE t (id int PRIMARY KEY, s text)",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -181,7 +181,7 @@ def test_what_can_not_be_read_of_a_query_is_told_and_changes_nothing(schema: Sch
     text = query.format(t=f"{schema.name}.t", schema=schema.name)
     problem, plan = planned(schema.source(queries={"q": text}))
     assert isinstance(problem, DatasetProblem)
-    assert told in problem.error
+    assert reason in problem.error
     assert isinstance(plan, DatasetPlan)
     assert_unchanged(schema)
 
@@ -193,7 +193,7 @@ def assert_unchanged(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize("then", ["", "COMMIT; ", "ROLLBACK; BEGIN READ WRITE; "])
-def test_not_even_a_query_that_nobody_has_looked_at_changes_anything(schema: Schema, then: str) -> None:
+def test_unchecked_query_cannot_change_anything(schema: Schema, then: str) -> None:
     from distcommit.sources.sql.queries import Query
     from distcommit.sources.sql.query_columns import query_columns
     from distcommit.sources.sql.rules import TableRules
@@ -213,7 +213,7 @@ def test_not_even_a_query_that_nobody_has_looked_at_changes_anything(schema: Sch
 
 
 @pytest.mark.parametrize("declared", ["numeric", "interval", "int[]", "point", "timetz", "tsvector"])
-def test_a_type_that_is_not_read_is_told_with_its_column(schema: Schema, declared: str) -> None:
+def test_unsupported_type_is_reported_with_its_column(schema: Schema, declared: str) -> None:
     schema.run(f"CREATE TABLE t (id int PRIMARY KEY, odd {declared})")
     (problem,) = planned(schema.source())
     assert isinstance(problem, DatasetProblem)
@@ -223,7 +223,7 @@ def test_a_type_that_is_not_read_is_told_with_its_column(schema: Schema, declare
 
 
 @pytest.mark.parametrize(("declared", "last"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 2)])
-def test_a_column_is_read_up_to_the_last_number_that_it_can_have(schema: Schema, declared: str, last: int) -> None:
+def test_a_column_is_read_up_to_its_largest_number(schema: Schema, declared: str, last: int) -> None:
     schema.run(f"CREATE TABLE t (id {declared} PRIMARY KEY)", f"INSERT INTO t VALUES ({-last}), ({last})")
     reader = Reader(schema.source())
     assert ids(reader.run()) == [-last, last]
@@ -231,8 +231,9 @@ def test_a_column_is_read_up_to_the_last_number_that_it_can_have(schema: Schema,
     assert reader.problems == []
 
 
-def test_a_transaction_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
-    """The trap of sequences: a number is taken when a row is made, and seen when its transaction commits."""
+def test_late_committed_transaction_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
+    """This is the trap of sequences: a number is assigned when a row is inserted, and visible when its transaction
+    commits."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY)")
     naive, careful = Reader(schema.source()), Reader(schema.source(lookback=10))
     with schema.connect() as slow:
@@ -271,10 +272,10 @@ def test_times_are_read_up_to_the_databases_own_time(schema: Schema, declared: s
     ("declared", "present"),
     [("timestamp(0)", "timezone('UTC', clock_timestamp())"), ("timestamptz", "clock_timestamp()")],
 )
-def test_rows_of_one_second_are_all_read_however_late_in_it_they_come(
+def test_rows_of_one_second_are_all_read_also_if_inserted_late_in_it(
     schema: Schema, declared: str, present: str
 ) -> None:
-    """Of whole seconds, as the column's type or whoever writes them has them."""
+    """Whole seconds come from the column's type or from the writer."""
     schema.run(f"CREATE TABLE t (id {declared}, n int)")
     row = f"INSERT INTO t SELECT date_trunc('second', {present}), "
     reader, number = Reader(schema.source()), 0
@@ -288,7 +289,7 @@ def test_rows_of_one_second_are_all_read_however_late_in_it_they_come(
     assert [row["n"] for row in reader.rows] == list(range(number))
 
 
-def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
+def test_late_committed_time_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id timestamptz DEFAULT now(), n int)")
     naive, careful = Reader(schema.source()), Reader(schema.source(lookback=600))
     with schema.connect() as slow:
@@ -306,14 +307,14 @@ def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(sche
     assert [row["n"] for row in careful.rows] == [1, 2]
 
 
-def test_a_time_that_python_does_not_have_fails_the_work_unit(schema: Schema) -> None:
+def test_time_outside_python_s_range_fails_the_work_unit(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('-infinity', 1), ('infinity', 2)")
     reader = Reader(schema.source())
     with pytest.raises(SourceError, match="rejected a statement"):
         reader.run()
 
 
-def test_text_is_ordered_byte_by_byte_whatever_its_collation(schema: Schema) -> None:
+def test_text_is_ordered_byte_by_byte_for_any_collation(schema: Schema) -> None:
     schema.run('CREATE TABLE t (id text COLLATE "und-x-icu" NOT NULL)')
     schema.run("INSERT INTO t VALUES ('b'), ('A'), ('a'), ('B'), ('ä'), ('a-b'), ('ab'), ('😀'), ('\ufffd'), ('zz')")
     reader = Reader(schema.source(records_per_dataset=3))
@@ -331,12 +332,12 @@ def test_partitions_are_read_with_their_parent_and_views_by_name(schema: Schema)
         "CREATE VIEW seen AS SELECT id FROM t",
         "INSERT INTO t VALUES (1, 1), (2, 2), (3, 1)",
     )
-    found = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
-    assert sorted(each.dataset_urn for each in found if isinstance(each, DatasetPlan)) == ["seen", "t"]
+    plan = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
+    assert sorted(each.dataset_urn for each in plan if isinstance(each, DatasetPlan)) == ["seen", "t"]
     assert ids(Reader(schema.source()).run()) == [1, 2]
 
 
-def test_text_that_is_padded_is_a_position_without_that(schema: Schema) -> None:
+def test_padded_text_is_a_position_without_its_padding(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id char(3) NOT NULL)")
     schema.run("INSERT INTO t VALUES ('b'), ('a'), ('ab'), (E'a\\t'), ('abc'), ('z')")
     for settings in ({}, {"tables": [], "queries": {"t": f"SELECT id FROM {schema.name}.t"}}):
@@ -348,8 +349,8 @@ def test_text_that_is_padded_is_a_position_without_that(schema: Schema) -> None:
         assert reader.watermark.positions == {"": "z"}
 
 
-def test_tables_that_inherit_are_read_with_their_parent_whose_key_holds_for_none_of_them(schema: Schema) -> None:
-    """Also where they are in another schema that the connection looks into."""
+def test_inheriting_tables_are_read_with_their_parent_whose_key_does_not_apply_to_them(schema: Schema) -> None:
+    """This includes children in another schema of the connection's search path."""
     other = f"{schema.name}_other"
     schema.run(
         f"CREATE SCHEMA {other}",
@@ -359,8 +360,8 @@ def test_tables_that_inherit_are_read_with_their_parent_whose_key_holds_for_none
     )
     try:
         url = f"{schema.server.url}?options=-csearch_path%3D{schema.name}%2C{other}"
-        found = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
-        assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t"]
+        plan = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
+        assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t"]
         reader = Reader(schema.source())
         assert ids(reader.run()) == [1]
         schema.run(f"INSERT INTO {other}.t_child VALUES (2), (3)")
@@ -369,7 +370,7 @@ def test_tables_that_inherit_are_read_with_their_parent_whose_key_holds_for_none
         schema.run(f"DROP SCHEMA {other} CASCADE")
 
 
-def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_planned(
+def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
     schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from distcommit.sources.sql import database
@@ -386,16 +387,16 @@ def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_pl
     with schema.connect() as other:
         other.autocommit = False
         other.execute("LOCK TABLE t1")
-        found = planned(sql)
-    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+        plan = planned(sql)
+    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
     assert "permission denied" in problems["t0"]
     assert "lock timeout" in problems["t1"]
-    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
 
 
 @pytest.mark.parametrize("times_end", ["clock", "newest"])
-def test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so(
+def test_first_run_by_times_skips_no_later_row_or_reports_it(
     schema: Schema, caplog: pytest.LogCaptureFixture, times_end: str
 ) -> None:
     schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('2024-01-01Z', 1), ('2024-01-02Z', 2)")
@@ -410,17 +411,17 @@ def test_a_first_run_of_times_jumps_over_none_that_come_later_or_says_so(
     if plan := reader.plan():
         reader.read(plan)
     numbers = [row["n"] for row in reader.rows]
-    said = "rows that are inserted later with times between the two are never read" in caplog.text
-    assert (numbers, said) == (([1, 2], True) if times_end == "clock" else ([1, 2, 3], False))
+    is_reported = "rows that are inserted later with times between the two are never read" in caplog.text
+    assert (numbers, is_reported) == (([1, 2], True) if times_end == "clock" else ([1, 2, 3], False))
     assert not reader.plan() or times_end == "clock"
 
 
-def test_a_wrong_password_is_told_as_such(schema: Schema) -> None:
+def test_wrong_password_is_reported_as_the_cause(schema: Schema) -> None:
     with pytest.raises(TransientError, match="the database refuses this user or password"):
         planned(schema.source(password="hunter2-hunter2"))
 
 
-def test_all_that_is_asked_of_a_table_is_of_one_snapshot_and_nothing_can_be_written(schema: Schema) -> None:
+def test_all_queries_of_a_table_see_one_snapshot_and_cannot_write(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id int PRIMARY KEY)")
     database, counts = schema.source()._database(), []
     with closing(database), database.reading() as connection:
@@ -450,7 +451,7 @@ def test_a_work_unit_sees_one_snapshot(schema: Schema) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*ServerCursor:pytest.PytestUnraisableExceptionWarning")
-def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) -> None:
+def test_server_killed_during_reading_loses_nothing(schema: Schema) -> None:
     schema.run("CREATE TABLE t (id int PRIMARY KEY, s text)")
     schema.run("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i", "CHECKPOINT")
     reader = Reader(schema.source(batch_rows=100))
@@ -472,22 +473,22 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
     extractor.close()
     assert again == 20000
     del batches, failure
-    gc.collect()  # a cursor of a connection that is gone can't be closed, and psycopg says so
+    gc.collect()  # a cursor of a lost connection cannot be closed, and psycopg reports that
 
 
-def test_a_server_that_is_killed_while_tables_are_planned_is_no_problem_of_each_table(schema: Schema) -> None:
+def test_server_killed_during_planning_is_one_outage_and_not_a_problem_of_each_table(schema: Schema) -> None:
     schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
-    found = schema.source(table_patterns=["t."]).plan(lambda urn: True, SourceState())
-    assert isinstance(next(found), DatasetPlan)
+    plan = schema.source(table_patterns=["t."]).plan(lambda urn: True, SourceState())
+    assert isinstance(next(plan), DatasetPlan)
     schema.server.kill()
     try:
         with pytest.raises(TransientError, match="can't be reached"):
-            list(found)
+            list(plan)
     finally:
         schema.server.restart()
 
 
-def test_a_wrong_password_is_told_and_not_shown(schema: Schema) -> None:
+def test_wrong_password_is_reported_and_not_shown(schema: Schema) -> None:
     sql = schema.source(password="hunter2-hunter2")
     extractor = sql.open()
     for act in (lambda: planned(sql), lambda: list(extractor.extract(_unit()))):
@@ -504,13 +505,13 @@ def _unit() -> Any:
 
 
 def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
-    """Each writer commits at once; a lookback as large as what all of them may have open keeps every row."""
+    """Each writer commits at once; a lookback as large as all open numbers together loses no row."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY, writer int)")
-    writers, each = 3, 150
+    writers, rows_of_writer = 3, 150
 
     def write(writer: int) -> None:
         with schema.connect() as connection:
-            for _ in range(each):
+            for _ in range(rows_of_writer):
                 connection.execute("INSERT INTO t (writer) VALUES (%s)", (writer,))
 
     threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
@@ -522,4 +523,4 @@ def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
     for thread in threads:
         thread.join()
     reader.run()
-    assert ids(reader.rows) == list(range(1, writers * each + 1 - writers))
+    assert ids(reader.rows) == list(range(1, writers * rows_of_writer + 1 - writers))

@@ -1,4 +1,4 @@
-"""What goes wrong at a PostgreSQL server: each problem is one dataset's own, is told, and leaves nothing half there."""
+"""Failures at a PostgreSQL server: each concerns one dataset, is reported, and leaves nothing half committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.sinks.odd_input_cases import OddInputCases
 
 
 class Target(ServerTarget):
-    """A schema of its own, which its statements are in."""
+    """Target with a schema of its own, in which its statements run."""
 
     forgotten = "target_oid"
     raised = psycopg.OperationalError
@@ -62,13 +62,13 @@ class Target(ServerTarget):
 
 @pytest.fixture
 def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
-    made = Target(postgres_server, tmp_path)
-    yield made
-    made.sql(f"DROP SCHEMA {made.schema} CASCADE")
+    own_target = Target(postgres_server, tmp_path)
+    yield own_target
+    own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
 class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
     keeps_negative_zero = True
     keeps_negative_zero_in_json = False
@@ -81,7 +81,7 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
     }
 
 
-# -- what the rows are
+# -- the rows
 
 
 BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
@@ -107,15 +107,13 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
-def test_rows_that_the_table_does_not_take_fail_alone(
-    target: Target, columns: str, rows: pa.RecordBatch, said: str
-) -> None:
-    target.refuses_rows(columns, rows, said)
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD_ROWS, ids=[each[0] for each in BAD_ROWS])
+def test_rows_refused_by_the_table_fail_alone(target: Target, columns: str, rows: pa.RecordBatch, message: str) -> None:
+    target.refuses_rows(columns, rows, message)
 
 
-def test_binary_copy_by_itself_takes_a_float_for_another_number(target: Target) -> None:
-    """Why types are compared here: the server does not."""
+def test_binary_copy_by_itself_misreads_a_float(target: Target) -> None:
+    """This is why the sink compares types: the server does not."""
     target.sql("CREATE TABLE naive (n bigint)")
     with target.server.connect() as connection, connection.cursor() as cursor:
         naive = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(sql.Identifier(target.schema, "naive"))
@@ -125,7 +123,7 @@ def test_binary_copy_by_itself_takes_a_float_for_another_number(target: Target) 
     assert target.rows("naive") == [(4609434218613702656,)]
 
 
-def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+def test_each_type_is_read_back_unchanged(target: Target) -> None:
     now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
     columns: dict[str, tuple[pa.Array, Any]] = {
         "bool": (pa.array([True, None]), True),
@@ -165,22 +163,22 @@ def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
     target.sql("CREATE TABLE without (n bigint)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
-    assert isinstance(outcome, RetryLater), "until somebody makes the index"
+    assert isinstance(outcome, RetryLater), "until the index is created"
     assert "no unique or exclusion constraint" in outcome.reason
 
 
-# -- what the tables are
+# -- the tables
 
 
-@pytest.mark.parametrize("made", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
-def test_what_does_not_keep_rows_is_refused(target: Target, made: str) -> None:
-    target.sql(f"CREATE {made}")
+@pytest.mark.parametrize("statement", ["UNLOGGED TABLE bad (n bigint)", "VIEW bad AS SELECT 1 AS n"])
+def test_relation_that_does_not_keep_rows_is_refused(target: Target, statement: str) -> None:
+    target.sql(f"CREATE {statement}")
     sink = target.sink()
     refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "must be an ordinary table")
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "keys": ["n"], "version": "v"}], ids=["append", "upsert"])
-def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[str, Any]) -> None:
+def test_trigger_that_drops_rows_is_detected(target: Target, settings: dict[str, Any]) -> None:
     target.sql("CREATE TABLE bad (n bigint UNIQUE, v bigint)")
     body = "BEGIN IF NEW.n = 2 THEN RETURN NULL; END IF; RETURN NEW; END"
     target.sql(f"CREATE FUNCTION leaves() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
@@ -192,8 +190,8 @@ def test_a_trigger_that_leaves_rows_out_is_found(target: Target, settings: dict[
     assert target.rows("bad") == []
 
 
-def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Target) -> None:
-    """A unique index that is no primary key takes any number of them."""
+def test_rows_without_a_key_are_refused_and_not_treated_as_equal(target: Target) -> None:
+    """A unique index that is not a primary key accepts any number of them."""
     target.sql("CREATE TABLE a (n bigint UNIQUE, v bigint)")
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     rows = pa.record_batch({"n": pa.array([1, None, None], pa.int64()), "v": [1, 2, 3]})
@@ -202,13 +200,13 @@ def test_rows_without_a_key_are_refused_and_not_taken_for_the_same(target: Targe
 
 
 def waits(target: Target) -> bool:
-    """Whether a committer waits for a lock."""
+    """Return whether a committer waits for a lock."""
     asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit' AND wait_event_type = 'Lock'"
     return target.sql(asked) != [(0,)]
 
 
 def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str = "SELECT") -> list[Any]:
-    """What comes of an action that waits for the transaction of a statement, which goes on then, and is committed."""
+    """Return the result of an action that waits for the transaction of a statement, which is then committed."""
     with target.server.connect() as other, ThreadPoolExecutor(1) as pool:
         for statement in ("BEGIN", f"SET search_path TO {target.schema}", first):
             other.execute(statement.encode())
@@ -220,8 +218,8 @@ def beside(target: Target, act: Callable[[], list[Any]], first: str, then: str =
         return acting.result()
 
 
-def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> None:
-    """Of two that make a table where there is none the server refuses one, also where it says IF NOT EXISTS."""
+def test_table_under_creation_by_another_session_is_waited_for(target: Target) -> None:
+    """Of two concurrent CREATE TABLE statements the server refuses one, even with IF NOT EXISTS."""
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "first", 1))
     request = target.prepare(sink, "a", 1)
@@ -232,8 +230,8 @@ def test_a_table_that_somebody_else_is_making_is_waited_for(target: Target) -> N
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_nothing_is_committed_without_its_ledger_row_that_somebody_has_just_deleted(target: Target) -> None:
-    """As one committer may have, of a row that says nothing any more since what was taken back is allowed again."""
+def test_commit_fails_if_its_ledger_row_was_just_deleted(target: Target) -> None:
+    """Another committer may delete such a row once it is obsolete, because a revoked commit is allowed again."""
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     committer = sink.open_committer(target.context)
@@ -274,8 +272,8 @@ def test_without_rights_a_dataset_waits_for_them(target: Target) -> None:
     target.sql(f"DROP OWNED BY {user}; DROP ROLE {user}")
 
 
-def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target: Target) -> None:
-    """`/dev/full` in the place of the table's file: there is no room for its rows, and for others there is."""
+def test_full_disk_keeps_nothing_of_the_refused_dataset_and_takes_the_others(target: Target) -> None:
+    """`/dev/full` replaces the table's file: its rows have no room, those of other tables have."""
     target.sql("CREATE TABLE large (n bigint)")
     ((path, data),) = target.sql("SELECT pg_relation_filepath('large'), current_setting('data_directory')")
     sink, file = target.sink(), Path(data, path)
@@ -294,8 +292,8 @@ def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target:
     assert target.rows("large") == [(1,), (2,), (3,)]
 
 
-def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> None:
-    """`synchronous_commit = off` answers before anything is written: a crash would take what counts as committed."""
+def test_commits_are_durable_in_spite_of_the_role_s_settings(target: Target) -> None:
+    """`synchronous_commit = off` answers before anything is written: a crash would lose commits that count as done."""
     target.sql("CREATE TABLE a (n bigint, s text DEFAULT current_setting('synchronous_commit'))")
     target.sql("ALTER ROLE reader SET synchronous_commit = off")
     try:
@@ -306,8 +304,8 @@ def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> 
     assert {setting for _, setting in target.rows("a", "n, s")} == {"on"}
 
 
-def test_commit_of_a_failed_transaction_says_nothing_by_itself(target: Target) -> None:
-    """Why the tag of COMMIT is looked at."""
+def test_commit_of_a_failed_transaction_raises_nothing_by_itself(target: Target) -> None:
+    """This is why the tag of COMMIT is checked."""
 
     def fails(connection: psycopg.Connection) -> None:
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -325,9 +323,7 @@ def test_commit_of_a_failed_transaction_says_nothing_by_itself(target: Target) -
         fails(connection)
 
 
-def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     copy, seen = Table.copy, []
@@ -346,7 +342,7 @@ def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(target: Target) -> None:
+def test_column_used_by_a_view_is_not_widened_and_takes_values_that_fit(target: Target) -> None:
     target.sql("CREATE TABLE a (n integer)", "CREATE VIEW b AS SELECT n FROM a")
     sink = target.sink(evolve="add_columns")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
@@ -354,12 +350,14 @@ def test_a_column_that_a_view_needs_is_not_widened_and_takes_what_it_holds(targe
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
-# -- another target than the store knows
+# -- a target other than the store knows
 
 
-def test_a_table_costs_four_calls_whether_it_is_new_or_not(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a savepoint and its COPY. A run may be the first of thousands of tables, each with a long way to the
-    server: a look for it, what makes and locks it, its columns, and the ledger's row."""
+def test_new_and_existing_tables_cost_four_calls(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls come beside a savepoint and its COPY: a lookup, create and lock, the columns, and the ledger's row.
+
+    A run may be the first of thousands of tables, each with a long round trip to the server.
+    """
     sink, execute, calls = target.sink(), psycopg.Connection.execute, list[object]()
 
     def counted(connection: psycopg.Connection, query: Any, *more: Any, **options: Any) -> Any:

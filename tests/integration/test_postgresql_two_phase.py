@@ -1,4 +1,4 @@
-"""Two-phase commit at a PostgreSQL server: what the sink keeps, and what `tpc_*` of psycopg leave unsaid."""
+"""Two-phase commit at a PostgreSQL server: what the sink guarantees, and what psycopg's `tpc_*` leave unreported."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, 
 
 @pytest.fixture
 def server(preparing_server: PostgresServer) -> PostgresServer:
-    """One that lets transactions be prepared."""
+    """Return a server that lets transactions be prepared."""
     return preparing_server
 
 
 @contextmanager
 def connected(server: PostgresServer) -> Iterator[psycopg.Connection]:
-    """One that has transactions of its own."""
+    """Connect without autocommit."""
     with closing(server.connect()) as connection:  # by itself it commits where a block ends, which is refused
         connection.autocommit = False
         yield connection
@@ -37,7 +37,7 @@ def connected(server: PostgresServer) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def table(server: PostgresServer) -> Iterator[None]:
-    """An empty table, and nothing prepared."""
+    """Create an empty table with nothing prepared."""
     with server.connect() as connection:
         connection.execute("CREATE TABLE rows (id int)")
     yield
@@ -49,7 +49,7 @@ def table(server: PostgresServer) -> Iterator[None]:
 
 
 def prepared(server: PostgresServer, name: str, row: int) -> None:
-    """What a writer would leave: a prepared transaction with a row."""
+    """Prepare a transaction with a row, as a writer would."""
     with connected(server) as connection:
         connection.tpc_begin(name)
         connection.execute("INSERT INTO rows VALUES (%s)", (row,))
@@ -67,7 +67,7 @@ def rows(server: PostgresServer) -> list[int]:
 
 
 @pytest.mark.usefixtures("table")
-def test_a_failed_transaction_is_prepared_without_a_word_and_is_not_there(server: PostgresServer) -> None:
+def test_failed_transaction_is_prepared_silently_and_does_not_exist(server: PostgresServer) -> None:
     with connected(server) as connection:
         connection.tpc_begin("mine")
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -85,13 +85,13 @@ def test_rolling_back_after_a_name_was_taken_rolls_back_the_other_ones(server: P
         with pytest.raises(psycopg.errors.DuplicateObject):
             connection.tpc_prepare()
         assert in_doubt(server) == {"same"}
-        connection.tpc_rollback()  # as one does after an error
-    assert in_doubt(server) == set(), "what the first one had prepared is gone"
+        connection.tpc_rollback()  # as is usual after an error
+    assert in_doubt(server) == set(), "the first prepared transaction is gone"
     assert rows(server) == []
 
 
 @pytest.mark.usefixtures("table")
-def test_one_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: PostgresServer) -> None:
+def test_transaction_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: PostgresServer) -> None:
     for name, row in (("committed", 1), ("rolled back", 2)):
         prepared(server, name, row)
     with connected(server) as connection:
@@ -101,11 +101,11 @@ def test_one_that_is_not_in_doubt_may_be_committed_or_rolled_back(server: Postgr
     for name in ("committed", "rolled back"):
         with connected(server) as connection, pytest.raises(psycopg.errors.UndefinedObject):
             connection.tpc_commit(name)
-    assert rows(server) == [1], "only what it has written tells"
+    assert rows(server) == [1], "only its rows show the outcome"
 
 
 @pytest.mark.usefixtures("table")
-def test_what_a_killed_writer_has_prepared_stays_and_keeps_its_locks(server: PostgresServer) -> None:
+def test_prepared_transaction_of_a_killed_writer_stays_and_keeps_its_locks(server: PostgresServer) -> None:
     prepared(server, "killed", 1)
     server.restart()
     assert in_doubt(server) == {"killed"}
@@ -116,15 +116,15 @@ def test_what_a_killed_writer_has_prepared_stays_and_keeps_its_locks(server: Pos
 
 
 @pytest.mark.usefixtures("table")
-def test_two_of_one_dataset_are_not_atomic(server: PostgresServer) -> None:
+def test_two_prepared_transactions_of_a_dataset_are_not_atomic(server: PostgresServer) -> None:
     for name, row in (("first work unit", 1), ("second work unit", 2)):
         prepared(server, name, row)
     with connected(server) as connection:
         connection.tpc_commit("first work unit")
-    assert rows(server) == [1], "a reader sees half of it, for as long as nobody comes back"
+    assert rows(server) == [1], "a reader sees half of it until recovery"
 
 
-def test_a_server_as_it_is_set_up_prepares_nothing(postgres_server: PostgresServer) -> None:
+def test_server_with_default_settings_prepares_nothing(postgres_server: PostgresServer) -> None:
     with connected(postgres_server) as connection:
         connection.tpc_begin("mine")
         connection.execute("SELECT 1")
@@ -133,7 +133,7 @@ def test_a_server_as_it_is_set_up_prepares_nothing(postgres_server: PostgresServ
 
 
 class PreparingPostgresql(PreparingTarget, Target):
-    """A schema of its own."""
+    """Target with a schema of its own."""
 
     commit_sent, prepare_sent = rb"COMMIT PREPARED", rb"PREPARE TRANSACTION"
     modules = (*SHARED, two_phase.__file__)
@@ -154,18 +154,18 @@ class PreparingPostgresql(PreparingTarget, Target):
 
 @pytest.fixture
 def target(preparing_server: PostgresServer, tmp_path: Path) -> Iterator[PreparingPostgresql]:
-    made = PreparingPostgresql(preparing_server, tmp_path)
-    yield made
-    for name in made.prepared():
-        made.end(name, commit=False)
-    made.sql(f"DROP SCHEMA {made.schema} CASCADE")
+    own_target = PreparingPostgresql(preparing_server, tmp_path)
+    yield own_target
+    for name in own_target.prepared():
+        own_target.end(name, commit=False)
+    own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
 class TestTwoPhase(TwoPhaseCases):
-    """As any database."""
+    """Run the tests that all databases share."""
 
 
-def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingPostgresql) -> None:
+def test_table_cannot_be_dropped_while_a_transaction_is_prepared_for_it(target: PreparingPostgresql) -> None:
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -173,7 +173,7 @@ def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: Preparing
     assert target.commit(sink, request) == [Committed()]
 
 
-def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPostgresql) -> None:
+def test_partly_visible_commit_is_revoked_by_its_tags(target: PreparingPostgresql) -> None:
     sink = target.sink(tags=True)
     assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
     request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
@@ -189,16 +189,16 @@ def test_what_is_visible_in_part_is_taken_back_by_its_tags(target: PreparingPost
     assert {what for what, _ in target.sql("SELECT what, epoch FROM distcommit_prepared")} == {"newest"}
 
 
-def test_a_transaction_that_has_failed_is_not_taken_for_prepared(
+def test_failed_transaction_is_not_taken_for_prepared(
     target: PreparingPostgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fails_in_silence)
+    monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fail_silently)
     with pytest.raises(TransientError, match="was not prepared"):
         target.prepare(target.sink(), "a", 1)
     assert target.prepared() == []
 
 
-def _fails_in_silence(committer: two_phase.TwoPhasePostgresql, *_: object) -> None:
+def _fail_silently(committer: two_phase.TwoPhasePostgresql, *_: object) -> None:
     with contextlib.suppress(psycopg.errors.DivisionByZero):
         committer._connection.execute("SELECT 1 / 0")
 
@@ -212,7 +212,7 @@ def test_a_server_that_prepares_nothing_is_refused_before_a_record_is_read(
     target.sql(f"DROP SCHEMA {target.schema} CASCADE")
 
 
-def test_a_server_that_has_prepared_as_many_as_it_can_says_so(tmp_path: Path) -> None:
+def test_server_at_its_limit_of_prepared_transactions_reports_it(tmp_path: Path) -> None:
     with PostgresServer("max_prepared_transactions=1") as server:
         target = PreparingPostgresql(server, tmp_path)
         sink = target.sink()

@@ -22,7 +22,7 @@ from tests.cluster.readers import run_readers
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nobody_sees_a_part_while_runs_commit_and_are_killed(tmp_path: Path) -> None:
+def test_readers_see_whole_commits_while_runs_commit_and_are_killed(tmp_path: Path) -> None:
     result = run_readers(tmp_path, lambda _: None, datasets=30, rounds=3, readers=2, seed=7)
     assert result.is_whole, result
     assert result.in_commit
@@ -37,10 +37,9 @@ def test_nobody_sees_a_part_while_runs_commit_and_are_killed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc", "jsonl"])
-def test_spark_reads_what_is_committed_and_nothing_that_lies_beside_it(
-    spark: SparkSession, tmp_path: Path, form: str
-) -> None:
-    """Of a dataset in folders by day, with a column that came later, as it is now and as it was."""
+def test_spark_reads_committed_files_and_no_others(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    """The dataset has folders by day and a column that came later; it is read at the newest and at an older
+    snapshot."""
     (tmp_path / "in").mkdir()
     job = {
         "job": "read",

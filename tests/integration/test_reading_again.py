@@ -1,5 +1,7 @@
-"""What runs could not read of files, tables, lists of a REST server and of Spark's readers, with
-`task.retry_across_runs`: the next run reads it by itself, up to where it was to end, whoever is killed meanwhile."""
+"""`task.retry_across_runs` for files, tables, REST lists and Spark's readers.
+
+The next run reads the failed range again, up to its planned end, in spite of kills in between.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,10 @@ NOW_S = 1_700_000_000
 
 
 class Read(ABC):
-    """What a job reads: datasets of records with a number `n`, each the same; `waits`: whether the newest record waits
-    for one after it."""
+    """Input of a job: datasets with equal records numbered by `n`.
+
+    `waits`: whether the newest record waits for a later one.
+    """
 
     waits = False
     converters: Sequence[dict[str, Any]] = ()
@@ -45,11 +49,11 @@ class Read(ABC):
     @property
     @abstractmethod
     def source(self) -> dict[str, Any]:
-        """The section of the job file."""
+        """Return the `source` section of the job file."""
 
     @abstractmethod
     def put(self, numbers: range) -> None:
-        """Adds these to each dataset."""
+        """Add these records to each dataset."""
 
 
 class Files(Read):
@@ -126,7 +130,7 @@ OTHERS = [kind for kind in KINDS if kind != "files"]
 
 
 class AgainJob:
-    """A job that reads again by itself what it could not read."""
+    """Job that retries failed ranges in later runs."""
 
     def __init__(self, read: Read) -> None:
         self.read, self.folder, self.path = read, read.folder, read.folder / "job.yaml"
@@ -148,17 +152,17 @@ class AgainJob:
         return Job.from_file(self.path, session=spark).run()
 
     def whole(self, numbers: range) -> list[int]:
-        """What is published of these once all of them are read."""
+        """Return the numbers that are published once all of these records are read."""
         return [*numbers[: -1 if self.read.waits else None]]
 
     def published(self) -> dict[str, list[int]]:
-        """What the output has of each dataset, by pyarrow alone; the audit says as many, each once."""
+        """Return the published numbers of each dataset, by pyarrow alone; the audit must confirm each of them once."""
         paths = {name: (self.folder / "output" / name).rglob("*.parquet") for name in DATASETS}
         read = {name: [ds.dataset(str(path)).to_table()["n"].to_pylist() for path in paths[name]] for name in DATASETS}
-        found = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
+        content = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
         audit = Job.from_file(self.path).audit(deep=True)
-        assert (audit.exact, audit.records) == (True, sum(map(len, found.values())))
-        return found
+        assert (audit.exact, audit.records) == (True, sum(map(len, content.values())))
+        return content
 
     def assert_published(self, numbers: range) -> None:
         assert self.published() == dict.fromkeys(DATASETS, self.whole(numbers))
@@ -166,26 +170,28 @@ class AgainJob:
 
 @pytest.fixture
 def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> AgainJob:
-    """One whose first run could not read what there was then; more has come since, and nothing is broken any more."""
-    made = AgainJob(KINDS[request.param](tmp_path, request))
-    made.read.put(range(10))
-    made.write(broken=True)
-    assert made.run(spark).totals.datasets_failed == len(DATASETS)
-    made.assert_published(range(0))
-    made.read.put(range(10, 20))
-    made.write(broken=False)
-    return made
+    """Return a job whose first run failed to read its input; more records have arrived since, and the input is
+    repaired."""
+    again_job = AgainJob(KINDS[request.param](tmp_path, request))
+    again_job.read.put(range(10))
+    again_job.write(broken=True)
+    assert again_job.run(spark).totals.datasets_failed == len(DATASETS)
+    again_job.assert_published(range(0))
+    again_job.read.put(range(10, 20))
+    again_job.write(broken=False)
+    return again_job
 
 
 @pytest.mark.parametrize("job", KINDS, indirect=True)
-def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob, spark: SparkSession) -> None:
-    for known in (range(10), range(20)):
+def test_failed_range_is_read_up_to_its_planned_end(job: AgainJob, spark: SparkSession) -> None:
+    for numbers in (range(10), range(20)):
         assert job.run(spark).succeeded
-        job.assert_published(known)
+        job.assert_published(numbers)
 
 
 class KeyedTables(Tables):
-    """The first six are committed as a whole, the others (`parts`) as far as they can be read: by three rows."""
+    """Tables of which the first six are committed as a whole and the others (`parts`) as far as they are readable:
+    by three rows."""
 
     parts = frozenset(DATASETS[6:])
 
@@ -203,10 +209,10 @@ class KeyedTables(Tables):
         pytest.param("never", set(), marks=LONG),
     ],
 )
-def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
+def test_failed_range_of_a_table_is_retried_from_its_watermark_by_policy(
     tmp_path: Path, spark: SparkSession, retry: str, by_themselves: set[str]
 ) -> None:
-    """From the watermark as the failed run has left it, which a dataset that is committed in part has moved."""
+    """The range begins at the watermark after the failed run, which a partially committed dataset has moved."""
     job = AgainJob(KeyedTables(tmp_path))
     policies = [{"datasets": sorted(KeyedTables.parts), "policy": "partial"}]
     settings: dict[str, dict[str, Any]] = {"commit": {"policies": policies}, "task": {"retry_across_runs": retry}}
@@ -226,7 +232,7 @@ def test_of_tables_it_is_read_by_itself_from_where_it_stands_as_the_policy_says(
 @pytest.mark.parametrize(
     "job", ["files", *(pytest.param(kind, marks=pytest.mark.long) for kind in OTHERS)], indirect=True
 )
-def test_killed_in_the_commit_of_what_is_read_again_it_ends_there_and_the_next_run_goes_on(
+def test_retry_killed_in_its_commit_ends_at_the_planned_end_and_the_next_run_continues(
     job: AgainJob, spark: SparkSession
 ) -> None:
     run = partial(run_of, job.path, "killed")

@@ -1,4 +1,4 @@
-"""Converters by a schema registry, on a real one; records come from confluent-kafka's own serializers."""
+"""Converters that use a real schema registry; confluent-kafka's own serializers produce the records."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def converter(kind: str, server: RegistryServer | str, **settings: Any) -> Conve
     url = server if isinstance(server, str) else server.url
     client = settings.pop("client", {"max.retries": 0})
     section = {"type": kind, "registry": {"url": url, "client": client}, **settings}
-    made: Converter = pickle.loads(pickle.dumps(validated("converter", section)))
-    _MADE.append(made)
-    return made
+    instance: Converter = pickle.loads(pickle.dumps(validated("converter", section)))
+    _MADE.append(instance)
+    return instance
 
 
 def batch_of(values: list[bytes | None]) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array(values, pa.binary()), "offset": pa.array(range(len(values)), pa.int64())})
 
 
-def converted(made: Converter, values: list[bytes | None]) -> tuple[list[list[dict[str, Any]]], dict[int, str]]:
-    """The pieces that come of values, which are held against their rows, and what was turned away."""
+def converted(instance: Converter, values: list[bytes | None]) -> tuple[list[list[dict[str, Any]]], dict[int, str]]:
+    """Convert values; return the pieces, checked against their rows, and the rejected records."""
     pieces, rejected = [], dict[int, str]()
-    for piece in made.convert(batch_of(values)):
+    for piece in instance.convert(batch_of(values)):
         piece.records.validate(full=True)
         rejected |= piece.rejected
         assert piece.rows is not None
@@ -86,13 +86,13 @@ def converted(made: Converter, values: list[bytes | None]) -> tuple[list[list[di
 
 
 def test_avro_comes_as_typed_columns(registry_server: RegistryServer, topic: str) -> None:
-    made = converter("avro", registry_server)
-    assert made.convert_schema(batch_of([]).schema) is None
+    avro = converter("avro", registry_server)
+    assert avro.convert_schema(batch_of([]).schema) is None
     records = avro_records(registry_server.url, topic, ORDER, VALUES)
-    pieces, rejected = converted(made, [*records, None])
+    pieces, rejected = converted(avro, [*records, None])
     assert rejected == {}
     assert pieces == [[*VALUES, {"id": None, "price": None, "note": None}]]
-    (piece,) = made.convert(batch_of([records[0], None]))
+    (piece,) = avro.convert(batch_of([records[0], None]))
     assert piece.records.schema.field("price").type == pa.decimal128(9, 2)
     assert piece.records.schema.metadata == {b"schema_id": str(int.from_bytes(records[0][1:5], "big")).encode()}
 
@@ -100,17 +100,17 @@ def test_avro_comes_as_typed_columns(registry_server: RegistryServer, topic: str
 def test_null_values_before_any_record_have_the_columns_of_their_topic_s_newest_schema(
     registry_server: RegistryServer, topic: str
 ) -> None:
-    """Else a work unit that begins with tombstones would fail at the next construct that names a column."""
+    """Otherwise a work unit that begins with tombstones would fail at the next construct that names a column."""
     avro_records(registry_server.url, topic, ORDER, VALUES)
-    made = converter("avro", registry_server)
+    avro = converter("avro", registry_server)
     for dataset in (topic, f"{topic}@3"):
-        made.begin_work_unit(dataset)
-        assert converted(made, [None]) == ([[{"id": None, "price": None, "note": None}]], {})
-    made.begin_work_unit("a-topic-that-nobody-registered")
-    assert converted(made, [None]) == ([[{}]], {}), "nothing of the dataset before"
+        avro.begin_work_unit(dataset)
+        assert converted(avro, [None]) == ([[{"id": None, "price": None, "note": None}]], {})
+    avro.begin_work_unit("a-topic-that-nobody-registered")
+    assert converted(avro, [None]) == ([[{}]], {}), "nothing of the dataset before"
 
 
-def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: RegistryServer, topic: str) -> None:
+def test_unreadable_record_is_rejected_with_its_reason(registry_server: RegistryServer, topic: str) -> None:
     good = avro_records(registry_server.url, topic, ORDER, VALUES)
     wrong_kind = register(registry_server.url, f"{topic}-json", json.dumps(ANY_JSON), "JSON")
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"]}]}
@@ -142,61 +142,59 @@ def test_several_schemas_in_a_batch_come_in_pieces(registry_server: RegistryServ
     assert pieces == [[VALUES[0], VALUES[2]], [{**VALUES[1], "n": 1}, {**VALUES[3], "n": 1}]]
 
 
-def test_pin_reads_all_as_one_schema_and_turns_away_what_does_not_fit(
-    registry_server: RegistryServer, topic: str
-) -> None:
+def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
     new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
     foreign = avro_records(registry_server.url, f"{topic}-other", OTHER, [{"id": "a"}])
     pinned = {"schema": {"subject": f"{topic}-value", "version": 2}, "evolution": "pin"}
-    made = converter("avro", registry_server, **pinned)
-    said = made.convert_schema(batch_of([]).schema)
-    assert said is not None
-    assert said.names == ["offset", "id", "price", "note", "n"]
-    pieces, rejected = converted(made, [old[0], new[1], foreign[0], None])
+    avro = converter("avro", registry_server, **pinned)
+    schema = avro.convert_schema(batch_of([]).schema)
+    assert schema is not None
+    assert schema.names == ["offset", "id", "price", "note", "n"]
+    pieces, rejected = converted(avro, [old[0], new[1], foreign[0], None])
     nulls = dict.fromkeys(["id", "price", "note", "n"])
     assert [each for piece in pieces for each in piece] == [{**VALUES[0], "n": 7}, {**VALUES[1], "n": 1}, nulls]
     assert list(rejected) == [2]
     assert "field id is string" in rejected[2]
-    assert all(piece.records.schema == said for piece in made.convert(batch_of([old[0], new[1], None])))
-    assert made.convert_schema(batch_of([]).schema) == next(iter(made.convert(batch_of([])))).records.schema
+    assert all(piece.records.schema == schema for piece in avro.convert(batch_of([old[0], new[1], None])))
+    assert avro.convert_schema(batch_of([]).schema) == next(iter(avro.convert(batch_of([])))).records.schema
     only_nulls = converter("avro", registry_server, **pinned).convert(batch_of([None]))
-    assert next(iter(only_nulls)).records.schema == said
+    assert next(iter(only_nulls)).records.schema == schema
 
 
 def test_fail_fails_at_another_schema(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
     new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
-    made = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="fail")
-    assert converted(made, [old[0]]) == ([VALUES[:1]], {})
+    avro = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="fail")
+    assert converted(avro, [old[0]]) == ([VALUES[:1]], {})
     with pytest.raises(RecordError, match="schema differs from the pinned schema"):
-        converted(made, [old[0], new[0]])
+        converted(avro, [old[0], new[0]])
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_a_pinned_schema_that_can_not_be_used_is_told_before_anything_runs(
+def test_unusable_pinned_schema_is_reported_before_the_run(
     registry_server: RegistryServer, topic: str, version: int
 ) -> None:
     register(registry_server.url, f"{topic}-value", json.dumps(ANY_JSON), "JSON")
-    made = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": version}, evolution="pin")
+    avro = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": version}, evolution="pin")
     with pytest.raises(ConfigurationError, match="the pinned schema can't be used"):
-        made.convert_schema(batch_of([]).schema)
+        avro.convert_schema(batch_of([]).schema)
 
 
-def test_a_field_of_a_column_s_name_is_told(registry_server: RegistryServer, topic: str) -> None:
+def test_field_with_a_column_s_name_is_reported(registry_server: RegistryServer, topic: str) -> None:
     same = {**ORDER, "fields": [{"name": "offset", "type": "long"}]}
     records = avro_records(registry_server.url, topic, same, [{"offset": 1}])
     with pytest.raises(ConfigurationError, match="two columns would have one name"):
         list(converter("avro", registry_server).convert(batch_of([records[0]])))
 
 
-def test_the_column_may_stay_and_be_another(registry_server: RegistryServer, topic: str) -> None:
+def test_source_column_may_stay_and_may_be_another(registry_server: RegistryServer, topic: str) -> None:
     (record,) = avro_records(registry_server.url, topic, "string", ["a"])
     batch = pa.record_batch({"key": [record], "value": [b"v"]})
     (piece,) = converter("avro", registry_server, column="key", keep_column=False).convert(batch)
     assert piece.records.to_pylist() == [{"value": b"v", "key": "a"}]
-    kept = converter("avro", registry_server, keep_column=True)
-    pieces, _ = converted(kept, [avro_records(registry_server.url, topic, ORDER, VALUES)[0]])
+    keeping = converter("avro", registry_server, keep_column=True)
+    pieces, _ = converted(keeping, [avro_records(registry_server.url, topic, ORDER, VALUES)[0]])
     assert set(pieces[0][0]) == {"value", "id", "price", "note"}
 
 
@@ -245,7 +243,7 @@ def test_protobuf_s_first_message_is_named_in_two_ways(registry_server: Registry
     assert pieces == [[{"sku": "", "count": n} for n in range(3)]]
 
 
-def test_many_protobuf_messages_among_which_some_are_none(registry_server: RegistryServer, topic: str) -> None:
+def test_invalid_protobuf_messages_among_many_are_rejected(registry_server: RegistryServer, topic: str) -> None:
     number = register(registry_server.url, f"{topic}-value", PROTO, "PROTOBUF")
     values = [framed(number, b"\0\x10" + (b"\x05" if n % 7 else b"")) for n in range(5000)]
     pieces, rejected = converted(converter("protobuf", registry_server), [*values])
@@ -254,7 +252,7 @@ def test_many_protobuf_messages_among_which_some_are_none(registry_server: Regis
 
 
 def protobuf_class(**fields: int) -> Any:
-    """A message class that confluent-kafka's serializer takes, with int64 fields, a Timestamp and a wrapper."""
+    """Return a message class for confluent-kafka's serializer, with int64 fields, a Timestamp and a wrapper."""
     from google.protobuf import descriptor_pool, message_factory
 
     name = f"m{uuid.uuid4().hex}"
@@ -266,8 +264,8 @@ def protobuf_class(**fields: int) -> Any:
     message.field.add(name="at", number=90, type=11, label=1, type_name=".google.protobuf.Timestamp")
     message.field.add(name="w", number=91, type=11, label=1, type_name=".google.protobuf.Int32Value")
     pool = descriptor_pool.DescriptorPool()
-    for known in (timestamp_pb2, wrappers_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for imported in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{name}.Event"))
 
@@ -289,17 +287,21 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
     more = 'syntax = "proto3"; message A { int64 x = 1; string y = 2; }'
     other = 'syntax = "proto3"; message A { string x = 1; }'
     numbers = [register(registry_server.url, f"{topic}-{n}", each, "PROTOBUF") for n, each in enumerate((more, other))]
-    made = converter("protobuf", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="pin")
-    said = made.convert_schema(batch_of([]).schema)
-    assert said is not None
-    assert said.names == ["offset", "x"]
-    pieces, rejected = converted(made, [framed(numbers[0], b"\0\x08\x05\x12\x01a"), framed(numbers[1], b"\0\x0a\x01a")])
+    protobuf = converter(
+        "protobuf", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="pin"
+    )
+    schema = protobuf.convert_schema(batch_of([]).schema)
+    assert schema is not None
+    assert schema.names == ["offset", "x"]
+    pieces, rejected = converted(
+        protobuf, [framed(numbers[0], b"\0\x08\x05\x12\x01a"), framed(numbers[1], b"\0\x0a\x01a")]
+    )
     assert pieces == [[{"x": 5}]]
     assert "field 1 (A.x) is of another kind" in rejected[1]
 
 
 @pytest.mark.parametrize("text", ['syntax = "proto3"; import "none.proto"; message A {}', 'syntax = "proto3";'])
-def test_protobuf_that_can_not_be_compiled_turns_its_records_away(
+def test_protobuf_schema_that_cannot_be_compiled_rejects_its_records(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
     from distcommit.constructs.registry.client import RegisteredSchema
@@ -345,18 +347,18 @@ def test_json_schema(registry_server: RegistryServer, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         ({"$ref": "#/definitions/none"}, "which is not there"),
     ],
 )
-def test_a_json_schema_without_columns_turns_its_records_away(
-    registry_server: RegistryServer, topic: str, broken: Any, said: str
+def test_json_schema_without_columns_rejects_its_records(
+    registry_server: RegistryServer, topic: str, broken: Any, message: str
 ) -> None:
     schema = {**JSON, "properties": {**JSON["properties"], "price": broken}}  # type: ignore[dict-item]
     number = register(registry_server.url, f"{topic}-value", json.dumps(schema), "JSON")
     _, rejected = converted(converter("json_schema", registry_server), [framed(number, b"{}")])
-    assert said in rejected[0]
+    assert message in rejected[0]
 
 
 def test_json_schema_pinned(registry_server: RegistryServer, topic: str) -> None:
@@ -365,8 +367,10 @@ def test_json_schema_pinned(registry_server: RegistryServer, topic: str) -> None
         for kind, more in (("number", {}), ("integer", {"y": {"type": "string"}}), ("string", {}))
     ]
     numbers = [register(registry_server.url, f"{topic}-{n}", json.dumps(each), "JSON") for n, each in enumerate(texts)]
-    made = converter("json_schema", registry_server, schema={"subject": f"{topic}-0", "version": 1}, evolution="pin")
-    pieces, rejected = converted(made, [framed(number, b'{"x": 1, "y": "a"}') for number in numbers])
+    json_schema = converter(
+        "json_schema", registry_server, schema={"subject": f"{topic}-0", "version": 1}, evolution="pin"
+    )
+    pieces, rejected = converted(json_schema, [framed(number, b'{"x": 1, "y": "a"}') for number in numbers])
     assert pieces == [[{"x": 1.0}], [{"x": 1.0}]]
     assert "x is string" in rejected[2]
 
@@ -384,29 +388,29 @@ def client_of(guard: GuardedRegistry, credentials: str) -> dict[str, Any]:
     return {"ssl.ca.location": str(guard.ca_file), "basic.auth.user.info": credentials, "max.retries": "0"}
 
 
-def test_tls_and_a_password_that_stays_in_its_file_and_one_question_for_each_id(
+def test_tls_and_password_file_work_and_each_schema_id_is_requested_once(
     registry_server: RegistryServer, guard: GuardedRegistry, topic: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text(f"{guard.credentials}\n")
     (record, *_) = avro_records(registry_server.url, topic, ORDER, VALUES)
-    made = converter("avro", guard.url, client=client_of(guard, f"${{file:{secret}}}"))
-    assert guard.credentials not in repr(made)
+    avro = converter("avro", guard.url, client=client_of(guard, f"${{file:{secret}}}"))
+    assert guard.credentials not in repr(avro)
     for _ in range(3):
-        pieces, rejected = converted(made, [record, framed(2_000_000_000, b""), record])
+        pieces, rejected = converted(avro, [record, framed(2_000_000_000, b""), record])
         assert pieces == [[VALUES[0]] * 2]
         assert list(rejected) == [1]
     number = int.from_bytes(record[1:5], "big")
     schemas = [path for path in guard.asked if not path.startswith("/subjects?")]
     assert sorted(schemas) == sorted([f"/schemas/ids/{number}", "/schemas/ids/2000000000"])
     assert len(guard.asked) == 3, "whether the registry is empty is asked once"
-    made.close()
-    made.close()
-    converted(made, [record, framed(2_000_000_000, b"")])
-    assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # it may be known by now
+    avro.close()
+    avro.close()
+    converted(avro, [record, framed(2_000_000_000, b"")])
+    assert len([path for path in guard.asked if path.startswith("/schemas/")]) == 3  # another test may have cached it
 
 
-def test_wrong_credentials_and_unknown_certificates_are_told_without_the_secret(
+def test_wrong_credentials_and_unknown_certificates_are_reported_without_the_secret(
     guard: GuardedRegistry,
 ) -> None:
     refused = converter("avro", guard.url, client=client_of(guard, "reader:wrong-secret"))
@@ -427,7 +431,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_that(topic: str) -> None:
+def test_unreachable_or_silent_registry_is_transient_and_not_cached(topic: str) -> None:
     (port,) = free_ports(1)
     away = converter("avro", f"http://127.0.0.1:{port}/apis/ccompat/v7")
     with pytest.raises(TransientError, match="does not answer"):
@@ -439,7 +443,7 @@ def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_t
         assert converted(away, [record]) == ([VALUES[:1]], {})
 
 
-def test_settings_that_the_client_can_not_use_are_told_without_secrets(
+def test_settings_that_the_client_cannot_use_are_reported_without_secrets(
     registry_server: RegistryServer, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -455,7 +459,7 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"evolution": "pin"}, "requires a schema"),
         ({"schema": {"subject": "a", "version": 1}}, "schema must only be set with evolution: pin or fail"),
@@ -466,14 +470,14 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
         ({"registry": {"url": "http://x", "client": {"a": "${file:b}"}}}, "must be absolute"),
     ],
 )
-def test_settings_are_checked_before_anything_runs(settings: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_settings_are_checked_before_anything_runs(settings: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
 
 
-def test_a_column_that_is_no_binary_is_refused() -> None:
-    made = converter("avro", "http://127.0.0.1:1")
+def test_column_that_is_not_binary_is_refused() -> None:
+    avro = converter("avro", "http://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="can't use the type"):
-        made.convert_schema(pa.schema([("value", pa.string())]))
+        avro.convert_schema(pa.schema([("value", pa.string())]))
     with pytest.raises(ConfigurationError, match="do not have"):
-        made.convert_schema(pa.schema([("other", pa.binary())]))
+        avro.convert_schema(pa.schema([("other", pa.binary())]))

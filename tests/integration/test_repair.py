@@ -1,4 +1,4 @@
-"""`distcommit store repair` killed from outside in its midst: the same command goes on, and all is there once."""
+"""`distcommit store repair`, killed in its midst: the repeated command finishes, and each record is published once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def job_that_has_run(folder: Path, spark: SparkSession) -> Iterator[KafkaJob]:
 
 
 def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
-    """One more run, of which some datasets are sealed, and none of their files published: where their folders belong
-    there was something else. The staged files of these."""
+    """Run once more so that some datasets are sealed with no file published, because a file blocks their folders.
+
+    Return the staged files of these datasets.
+    """
     job.produce(DAYS, days=DAYS)
     folders = [job.folder / "output" / topic for topic in STUCK]
     for path in folders:
@@ -49,7 +51,7 @@ def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
 
 
 def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
-    """Starts a repair, and kills all of its processes in the middle of what it does, if it can be caught there."""
+    """Start a repair and, if it is caught in the middle of its work, kill all of its processes."""
     out = job.folder / "repair"
     with RunProcess(
         ["store", "repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")
@@ -71,7 +73,7 @@ def mended(job: KafkaJob, problem: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_repair_killed_during_replay_is_finished_by_the_repeated_command(spark: SparkSession, tmp_path: Path) -> None:
     with job_that_has_run(tmp_path, spark) as job:
         for _ in range(TRIES):
             staged = half_published(job, spark)
@@ -89,7 +91,7 @@ def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_
 
 
 @pytest.mark.slow
-def test_killed_as_it_rebuilds_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_repair_killed_during_rebuild_is_finished_by_the_repeated_command(spark: SparkSession, tmp_path: Path) -> None:
     with job_that_has_run(tmp_path, spark) as job:
         half_published(job, spark)
         newest = max((tmp_path / "store" / "log" / "bucket=00000").glob("*.seg"))

@@ -1,5 +1,7 @@
-"""Jobs whose publisher replaces, by the command line, killed in the middle of their commits: of a snapshot only the
-newest is there, of daily partitions the newest of each day."""
+"""Jobs with a replacing publisher, by the command line, killed in mid-commit.
+
+Only the newest snapshot is visible, and of daily partitions the newest version of each day.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ NOW_S = 1_700_000_000
 
 
 def snapshot_job(folder: Path, **sections: Any) -> Path:
-    """A job that reads tables, each a file that others write anew now and then."""
+    """Write a job that reads tables, each a file that is rewritten from time to time."""
     path = folder / "job.yaml"
     source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/all.jsonl"], "format": "jsonl"}
     job = {
@@ -45,7 +47,7 @@ def snapshot_job(folder: Path, **sections: Any) -> Path:
 
 
 def write_tables(folder: Path, version: int) -> None:
-    """Each table as it is now: `10 + version` rows, and one that is no record."""
+    """Write a version of each table: `10 + version` rows, and one invalid record."""
     for table in range(TABLES):
         path = folder / "in" / f"t{table:02d}" / "all.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,7 @@ def write_tables(folder: Path, version: int) -> None:
 
 
 def killed(path: Path, number: int) -> bool:
-    """A run dies as soon as it has sealed something; whether it was not quicker."""
+    """Kill a run as soon as it has sealed a dataset, and return whether it was caught."""
     return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
@@ -66,29 +68,29 @@ def ran(path: Path, command: str = "run", *arguments: str) -> None:
 
 
 def published(folder: Path, below: str = "*") -> Counter[tuple[str, int]]:
-    """What a reader sees who knows nothing of commits: by table, the versions of its rows."""
-    found: Counter[tuple[str, int]] = Counter()
+    """Return the versions of each table's rows, as a reader without knowledge of commits sees them."""
+    versions: Counter[tuple[str, int]] = Counter()
     for path in (folder / "output").glob(f"{below}/**/*.parquet"):
         table = path.relative_to(folder / "output").parts[0]
         if table != "_rejected":
-            found.update((table, version) for version in ds.dataset(str(path)).to_table()["version"].to_pylist())
-    return found
+            versions.update((table, version) for version in ds.dataset(str(path)).to_table()["version"].to_pylist())
+    return versions
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_midst(tmp_path: Path) -> None:
+def test_repeated_snapshots_replace_each_other_in_spite_of_kills(tmp_path: Path) -> None:
     path, kills = snapshot_job(tmp_path), 0
     write_tables(tmp_path, 1)
     ran(path)
     for version in (2, 3):
         write_tables(tmp_path, version)
         kills += killed(path, version)
-        ran(path)  # replays what was sealed, and reads what was not
-        found = Job.from_file(path).audit(deep=True)
-        rows, found.partitions = found.partitions, []
-        assert found.exact, found
-        assert found.records + found.rejected_records == TABLES * (11 + version), "of the newest, and an error for each"
+        ran(path)  # replays the sealed sequences, and reads the other datasets
+        audit = Job.from_file(path).audit(deep=True)
+        rows, audit.partitions = audit.partitions, []
+        assert audit.exact, audit
+        assert audit.records + audit.rejected_records == TABLES * (11 + version), "of the newest, and an error for each"
         assert sum(row.replaced for row in rows) == TABLES * sum(11 + older for older in range(1, version))
     assert kills, "no run was killed in the middle of its commit"
     ran(path)
@@ -100,29 +102,29 @@ def test_snapshots_that_are_read_again_take_each_others_place_killed_in_their_mi
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_what_was_turned_away_of_the_newest_snapshot_is_added_to_it(tmp_path: Path) -> None:
+def test_rejected_records_of_the_newest_snapshot_are_added_to_it(tmp_path: Path) -> None:
     path = snapshot_job(tmp_path)
     for version in (1, 2):
         write_tables(tmp_path, version)
         ran(path)
     path = snapshot_job(tmp_path, converters=[], row_checkers=[])
     ran(path, "dataset reprocess", "t00")
-    found = Job.from_file(path).audit(deep=True)
-    assert found.exact, found
-    assert (found.records, found.rejected) == (TABLES * 13, TABLES - 1)
+    audit = Job.from_file(path).audit(deep=True)
+    assert audit.exact, audit
+    assert (audit.records, audit.rejected) == (TABLES * 13, TABLES - 1)
 
 
 def days(folder: Path) -> dict[str, Counter[int]]:
-    """By day, the versions of its records, as a reader sees them who knows nothing of commits."""
-    found: dict[str, Counter[int]] = {}
+    """Return the versions of each day's records, as a reader without knowledge of commits sees them."""
+    versions: dict[str, Counter[int]] = {}
     for path in (folder / "output" / "t").rglob("*.parquet"):
         rows = ds.dataset(str(path)).to_table()["version"].to_pylist()
-        found.setdefault(str(path.parent.relative_to(folder / "output" / "t")), Counter()).update(rows)
-    return found
+        versions.setdefault(str(path.parent.relative_to(folder / "output" / "t")), Counter()).update(rows)
+    return versions
 
 
 def produce_days(job: KafkaJob, version: int, *numbers: int) -> None:
-    """Whole days anew: 20 records of each, in turn."""
+    """Produce whole days again: 20 records of each, in turn."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for _ in range(20):
         for number in numbers:
@@ -133,7 +135,7 @@ def produce_days(job: KafkaJob, version: int, *numbers: int) -> None:
 
 
 @pytest.mark.slow
-def test_days_that_come_anew_take_the_place_of_those_days_killed_in_their_midst(tmp_path: Path) -> None:
+def test_repeated_days_replace_those_days_in_spite_of_kills(tmp_path: Path) -> None:
     flow: dict[str, Any] = {
         "sink": {"partition_by": {"granularity": "day"}, "publish": "replace_partitions"},
         "converters": [{"type": "json", "fields": {"version": "int64"}}],
@@ -147,13 +149,13 @@ def test_days_that_come_anew_take_the_place_of_those_days_killed_in_their_midst(
             produce_days(job, version, *numbers)
             kills += killed(job.path, version)
             job.run()
-            found = job.audit()
-            rows, found.partitions = found.partitions, []
-            assert found.exact, found
-            assert found.records + sum(row.replaced for row in rows) == job.produced
+            versions = job.audit()
+            rows, versions.partitions = versions.partitions, []
+            assert versions.exact, versions
+            assert versions.records + sum(row.replaced for row in rows) == job.produced
         assert kills, "no run was killed in the middle of its commit"
         job.run()
-        seen = [dict(found) for _, found in sorted(days(tmp_path).items())]
+        seen = [dict(versions) for _, versions in sorted(days(tmp_path).items())]
         assert seen == [{1: 20}, {3: 20}, {3: 20}, {2: 20}]
         (tmp_path / "store").rename(tmp_path / "lost")
         assert Job.from_file(job.path).rebuild().written
@@ -161,4 +163,9 @@ def test_days_that_come_anew_take_the_place_of_those_days_killed_in_their_midst(
         job.run()
         assert job.audit().exact
         job.run()
-        assert [dict(found) for _, found in sorted(days(tmp_path).items())] == [{4: 20}, {3: 20}, {3: 20}, {2: 20}]
+        assert [dict(versions) for _, versions in sorted(days(tmp_path).items())] == [
+            {4: 20},
+            {3: 20},
+            {3: 20},
+            {2: 20},
+        ]

@@ -1,5 +1,7 @@
-"""The page of a run in a real browser: nothing in it runs but its own script, and it can be used by keyboard, on a
-phone and by those who do not see it; and the pages of a real job, killed and run again."""
+"""The run report in a real browser: only its own script runs, and it is usable by keyboard, phone and screen reader.
+
+The pages of a real job that is killed and run again are tested as well.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where the page of a run with hostile names is, as a file."""
+    """Write the report of a run with hostile names, and return its URL."""
     folder = tmp_path_factory.mktemp("page")
     report = Job.from_file(make_reported_job(folder / "job")).report()
     (folder / "report.html").write_text(report_page(report), encoding="utf-8")
@@ -49,37 +51,37 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def rows_of(page: Page, column: int) -> list[str]:
-    """What stands in a column of the datasets that are shown."""
-    found = page.evaluate(
+    """Return the shown cells of a column of the datasets."""
+    cells = page.evaluate(
         "(column) => [...document.getElementById('dataset-rows').rows].filter((row) => !row.hidden)"
         ".map((row) => row.cells[column].textContent)",
         column,
     )
-    return [str(each) for each in found]
+    return [str(each) for each in cells]
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
-def test_axe_finds_nothing_that_bars_anybody(browser: Browser, report: str, size: tuple[int, int], dark: bool) -> None:
+def test_axe_finds_no_accessibility_violation(browser: Browser, report: str, size: tuple[int, int], dark: bool) -> None:
     with shown(browser, report, size, dark=dark) as page:
         assert violations(page) == []
 
 
-def test_no_name_and_no_message_runs_or_becomes_a_part_of_the_page(browser: Browser, report: str) -> None:
-    told: list[str] = []
+def test_hostile_names_and_messages_stay_text_on_the_page(browser: Browser, report: str) -> None:
+    messages: list[str] = []
     with shown(browser, "about:blank") as page:
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
-        page.on("dialog", lambda dialog: told.append(dialog.message))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
         page.goto(report)
         names = rows_of(page, 0)
         for name in HOSTILE[:5]:
             assert name in names
         assert page.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
         assert page.evaluate("performance.getEntriesByType('resource').length") == 0
-    assert told == [], "neither an error, nor what its policy refuses"
+    assert messages == [], "neither an error, nor what its policy refuses"
 
 
-def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report: str) -> None:
+def test_page_is_not_wider_than_a_phone(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
         small = page.evaluate(
@@ -89,7 +91,7 @@ def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report
         assert small == 0
 
 
-def test_on_a_phone_nothing_has_to_be_moved_aside_to_see_why(browser: Browser, report: str) -> None:
+def test_reasons_are_visible_on_a_phone_without_scrolling_sideways(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
         why = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
         assert why is not None
@@ -97,19 +99,19 @@ def test_on_a_phone_nothing_has_to_be_moved_aside_to_see_why(browser: Browser, r
         assert why["x"] + why["width"] <= PHONE[0]
         page.fill("#filter-name", "shop-3")
         seen = "[...document.querySelectorAll('#dataset-rows tr')].filter((row) => row.hidden && row.offsetHeight)"
-        assert page.evaluate(f"{seen}.length") == 0, "what is filtered away takes no room"
+        assert page.evaluate(f"{seen}.length") == 0, "hidden rows take no room"
 
 
-def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str) -> None:
+def test_datasets_are_searched_and_sorted_by_keyboard(browser: Browser, report: str) -> None:
     with shown(browser, report) as page:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to content"
         everything = rows_of(page, 0)
         page.focus("#filter-name")
         page.keyboard.type("shop-3")
-        found = rows_of(page, 0)
-        assert found == [name for name in everything if "shop-3" in name]
-        assert page.inner_text("#filter-told") == f"{len(found)} of {len(everything)} shown"
+        shown_names = rows_of(page, 0)
+        assert shown_names == [name for name in everything if "shop-3" in name]
+        assert page.inner_text("#filter-told") == f"{len(shown_names)} of {len(everything)} shown"
         for _ in range(5):  # the outcome, the table, its first three columns
             page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Records"
@@ -121,7 +123,7 @@ def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str
         assert page.evaluate("document.activeElement.textContent") == "Records", "the focus stays"
 
 
-def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path) -> None:
+def test_served_pages_link_to_each_other(browser: Browser, tmp_path: Path) -> None:
     job = Job.from_file(make_reported_job(tmp_path / "job"))
     refused: list[str] = []
     with served(job) as server, shown(browser, server.url) as page:
@@ -134,8 +136,8 @@ def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path)
     assert refused == []
 
 
-def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Browser, tmp_path: Path) -> None:
-    """The store's records are put as the run would put them."""
+def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: Path) -> None:
+    """The test writes the store's records as the run would."""
     folder = tmp_path / "job"
     job = Job.from_file(make_reported_job(folder, ended=False))
     store = job.open_store(create=False)
@@ -164,7 +166,7 @@ def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Brows
         page.clock.run_for(6_000)
         page.wait_for_selector("h1 .status.failed")
         assert page.inner_text("#told") == "The run has ended."
-        assert all("shop-2" in name for name in rows_of(page, 0)), "what was typed stays"
+        assert all("shop-2" in name for name in rows_of(page, 0)), "typed text stays"
         assert "row_count" in page.inner_text("#quality-part")
 
 
@@ -196,15 +198,15 @@ def command(job_file: Path, *words: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(found, dict)
-    return found
+    progress = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(progress, dict)
+    return progress
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_ended(tmp_path: Path) -> None:
-    """Of a hundred datasets one is held, and the run killed once the others are published."""
+def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None:
+    """One of a hundred datasets is held, and the run is killed once the others are published."""
     release, job_file = tmp_path / "release", tmp_path / "job.yaml"
     job_file.write_text(JOB.format(release=release))
     job, deadline_s = Job.from_file(job_file), time.monotonic() + 120
@@ -230,8 +232,8 @@ def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_end
     release.touch()
     assert command(job_file, "run")["succeeded"]
     page = tmp_path / "report.html"
-    told = command(job_file, "report", "-o", str(page))
-    assert (told["status"], told["datasets"], told["epoch"] > epoch) == ("COMMITTED", 1, True)
+    reported = command(job_file, "report", "-o", str(page))
+    assert (reported["status"], reported["datasets"], reported["epoch"] > epoch) == ("COMMITTED", 1, True)
     text = page.read_text(encoding="utf-8")
     assert f"<bdi>{HELD}</bdi>" in text
     assert text.count('<path class="commit" d="M') >= 1, "when it was committed"
@@ -239,5 +241,5 @@ def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_end
     rows = ds.dataset(tmp_path / "output", format="parquet", exclude_invalid_files=False)
     files = [file for file in rows.files if HELD in file]
     offsets = Counter(ds.dataset(files, format="parquet").to_table(columns=["offset"]).column("offset").to_pylist())
-    assert offsets == Counter(range(100)), "each record of what was held once"
+    assert offsets == Counter(range(100)), "each held record once"
     assert rows.count_rows() == 99 + 100

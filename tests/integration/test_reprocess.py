@@ -1,4 +1,5 @@
-"""What was turned away of a topic is fed again by the command, killed in its midst; and what it refuses."""
+"""`distcommit dataset reprocess` of a topic's rejected records, killed in its midst, and the requests that it
+refuses."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def produce(job: KafkaJob, topic: str, *values: bytes, partition: int = 0) -> No
     job.produced += len(values)
 
 
-def turned_away(job: KafkaJob) -> None:
-    """Of dataset `bad` every third record has text where a number is wanted, and one is no JSON at all."""
+def produce_rejected_records(job: KafkaJob) -> None:
+    """Produce records of dataset `bad`: every third has text instead of a number, and one is not JSON."""
     produce(job, "good", b'{"n":1}')
     produce(job, "bad", *(b'{"n":1}' if n % 3 else b'{"n":"two"}' for n in range(RECORDS)), b"not json")
     code, result, errors = job.cli("run")
@@ -51,7 +52,7 @@ def turned_away(job: KafkaJob) -> None:
 
 
 def killed_once(job: KafkaJob, pattern: str, what: str) -> None:
-    """The command dies as soon as such a file is there."""
+    """Kill the command as soon as such a file exists."""
     command = ["dataset", "reprocess", str(job.path), what, "--json"]
     with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
         deadline_s = time.monotonic() + 120
@@ -72,9 +73,9 @@ def rejected(job: KafkaJob) -> int:
         ("output/_rejected/bad/_*", "--all"),
     ],
 )
-def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
+def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
-        turned_away(job)
+        produce_rejected_records(job)
         job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
         killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
@@ -92,7 +93,7 @@ def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern
         assert len(list(tmp_path.glob("output/_rejected/bad/*.parquet"))) == 1
 
 
-def test_what_kafka_gave_comes_back_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+def test_reprocessed_records_keep_kafka_s_columns(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         produce(job, "bad", b'{"n":1}', b'{"n":"two"}')
         assert Job.from_file(job.path, session=spark).run().succeeded
@@ -112,7 +113,7 @@ def test_what_kafka_gave_comes_back_as_it_was(tmp_path: Path, spark: SparkSessio
 def test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """A row of another partition is compared by the run that had read it, also once it was rejected again."""
+    """The run that reads a row of another partition compares it, also once it was rejected again."""
     flow: dict[str, Any] = {
         "converters": [{"type": "json", "fields": {"k": "string", "v": "string"}}],
         "on_rejected": "divert",
@@ -136,11 +137,11 @@ def test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed_twice(
 
 
 def data(folder: Path) -> list[Path]:
-    """Published files of records, the oldest first."""
+    """Return the published files of records, the oldest first."""
     return sorted((folder / "output" / "bad").rglob("*.parquet"), key=lambda path: path.name)
 
 
-def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Path, spark: SparkSession) -> None:
+def test_refused_reprocess_is_reported_and_changes_nothing(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         with pytest.raises(ConfigurationError, match="the store does not exist"):
             Job.from_file(job.path).reprocess("bad")
@@ -177,22 +178,22 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
 
 
 def stop(store: JobStore, urn: str) -> None:
-    """A run that could not read it has stopped the dataset."""
+    """Stop the dataset by a run that could not read it."""
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
     log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
-    found = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    log.settle(partial(next_record.unread, epoch=epoch, found=found, stop_after=1))
+    failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
+    log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1))
 
 
 @pytest.mark.slow
-def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
+def test_records_of_an_open_sequence_are_not_reprocessed(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
-        turned_away(job)
+        produce_rejected_records(job)
         killed_once(job, "output/_rejected/bad/_*", "bad")
         store = Job.from_file(job.path).open_store(create=False)
         status = {row.dataset: row.status for row in Job.from_file(job.path).status().datasets}["bad"]
-        if status == "pending":  # else it was quicker
+        if status == "pending":  # otherwise it was not caught in time
             with pytest.raises(ConflictError, match=r"between its sequences.*pending"):
                 Job.from_file(job.path).reprocess("bad")
             operator_actions.quarantine(store, "bad", "me")

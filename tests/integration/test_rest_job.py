@@ -1,5 +1,5 @@
-"""Lists of a REST server by a job file: runs that are killed in the middle of their commit while records come, exact in
-the end by plain Python and by the audit."""
+"""Lists of a REST server by a job file: runs are killed in mid-commit while records arrive, exact by plain Python
+and the audit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBER = {"field": "id", "type": "integer", "since": "since", "lookback": 0}
 
 
 class RestJob:
-    """A job on lists of groups of records of one number; the newest group waits."""
+    """Job on lists whose records come in groups of equal numbers; the newest group waits."""
 
     def __init__(self, folder: Path, server: RestServer, **source: Any) -> None:
         self.folder, self.path, self.server = folder, folder / "job.yaml", server
@@ -45,7 +45,7 @@ class RestJob:
         self.path.write_text(yaml.safe_dump(config))
 
     def add(self, count: int, **of: Any) -> None:
-        """Adds so many records to each list."""
+        """Add that many records to each list."""
         for name, records in self.records.items():
             begin = len(records)
             records += [(number // 3, f"{name}-{number}") for number in range(begin, begin + count)]
@@ -59,11 +59,11 @@ class RestJob:
         return Counter(each for records in self.records.values() for each in records if each[0] < records[-1][0])
 
     def published(self) -> Counter[tuple[int, str]]:
-        found: Counter[tuple[int, str]] = Counter()
+        records: Counter[tuple[int, str]] = Counter()
         for path in (self.folder / "output").glob("*/**/*.parquet"):
             rows = ds.dataset(str(path)).to_table()
-            found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-        return found
+            records.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+        return records
 
 
 def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, rest_server: RestServer) -> None:
@@ -80,7 +80,7 @@ def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, 
     assert Job.from_file(job.path).audit().gaps
 
 
-def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
+def test_list_with_a_problem_keeps_its_watermark_and_others_are_published(
     tmp_path: Path, spark: SparkSession, rest_server: RestServer
 ) -> None:
     job = RestJob(tmp_path, rest_server)
@@ -106,7 +106,7 @@ def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
     assert Job.from_file(job.path).audit(deep=True).exact
 
 
-def test_the_job_file_that_is_to_be_copied_runs(
+def test_example_job_file_runs(
     tmp_path: Path, spark: SparkSession, rest_server: RestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tickets = [{"id": n, "title": f"t{n}", "updated_at": f"2024-01-31T12:00:{n // 2:02d}Z"} for n in range(9)]
@@ -118,13 +118,13 @@ def test_the_job_file_that_is_to_be_copied_runs(
     path = PACKAGE_ROOT / "conf" / "rest-to-parquet.yaml"
     for _ in range(2):
         assert Job.from_file(path, overrides=[*paths, *here], session=spark).run().succeeded
-    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("tickets", "comments")}
-    assert found["tickets"]["id"].to_pylist() == list(range(9))
-    assert found["comments"]["id"].to_pylist() == list(range(5))
+    tables = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("tickets", "comments")}
+    assert tables["tickets"]["id"].to_pylist() == list(range(9))
+    assert tables["comments"]["id"].to_pylist() == list(range(5))
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_reading_and_of_a_commit_each_record_is_there_once(
+def test_runs_killed_while_reading_and_in_mid_commit_publish_each_record_once(
     tmp_path: Path, rest_server: RestServer
 ) -> None:
     job, kills = RestJob(tmp_path, rest_server), 0

@@ -1,4 +1,4 @@
-"""`distcommit dataset expire` as people type it, killed in the middle of its commit and given again."""
+"""`distcommit dataset expire` by the command line, killed in the middle of its commit and repeated."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TOPICS = {f"t{number:02d}": 1 for number in range(8)}
 
 
 def age_of_first_day() -> str:
-    """An age by which the first day of the records is over, and the second is not."""
+    """Return an age that the first day of the records exceeds and the second does not."""
     ends_ms = (FIRST_DAY_MS // DAY_MS + 1) * DAY_MS
     return f"{int((time.time() * 1000 - ends_ms) / 3_600_000)}h"
 
 
 @pytest.mark.slow
-def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_expire_killed_in_its_commit_is_finished_by_the_repeated_command(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}) as job:
         job.produce(4, days=2)
         here = Job.from_file(job.path, session=spark)
@@ -55,10 +55,10 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
+def test_expire_of_rejected_records_killed_in_mid_work_is_finished_by_the_repeated_command(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Of each topic two records are no JSON; one of them was turned away long ago."""
+    """Two records of each topic are not JSON; one of them was rejected long ago."""
     converters = [{"type": "json", "fields": {"n": "int64"}}]
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, converters=converters, on_rejected="divert") as job:
         here, age = Job.from_file(job.path, session=spark), age_of_first_day()
@@ -83,7 +83,7 @@ def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
 
 
 def produce_bad(job: KafkaJob) -> None:
-    """A record that is no JSON, to each topic, on the first day."""
+    """Produce a record that is not JSON, on the first day, to each topic."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
         producer.produce(topic, "no JSON", partition=0, timestamp=FIRST_DAY_MS)
@@ -91,7 +91,7 @@ def produce_bad(job: KafkaJob) -> None:
     assert producer.flush(60) == 0
 
 
-def test_only_files_that_are_added_or_replaced_by_partition_are_retained(tmp_path: Path) -> None:
+def test_expire_is_only_for_files_that_are_appended_or_replaced_by_partition(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"t": 1}, sink={"partition_by": None, "publish": "replace"}) as job:
         with pytest.raises(ConfigurationError, match=r"sink\.publish: replace"):
             Job.from_file(job.path).retain("1d", dry_run=True)

@@ -1,5 +1,7 @@
-"""Rows of tables that are left out, or turned away and fed again, by a job that is killed in the middle of its commit:
-each is where it belongs with all of its columns, and the audit tells how many are where."""
+"""Filtered, rejected and reprocessed rows of tables, in a job that is killed in the middle of its commit.
+
+Each row is in its place with all columns, and the audit reports how many are where.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ CHECK = {"type": "regex", "column": "name", "pattern": "[a-z]+"}
 
 
 def rows(begin: int, end: int) -> list[tuple[int, str, str | None]]:
-    """Of six rows one is left out, and one turned away."""
+    """Return rows; of six, one is filtered and one rejected."""
     names, reasons = ("a", "b", "c", "d", "e", "F"), ("late", None, "none", "late", None, "torn")
     return [(n, names[n % 6], reasons[n % 6]) for n in range(begin, end)]
 
 
 class Tables:
-    """A job on tables that have a column of a name that error files use."""
+    """Job on tables that have a column with a name that error files use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path, self.file, self.count = folder, folder / "job.yaml", folder / "tables.db", 0
@@ -61,11 +63,11 @@ class Tables:
         self.count += count
 
     def killed(self, name: str) -> bool:
-        """A run, killed once its commit has begun; whether it was."""
+        """Kill a run once its commit has begun, and return whether it was caught."""
         return killed_in_commit(self.path, partial(run_of, self.path, name))
 
     def require(self, rejected: int, filtered: int) -> None:
-        """Of each table so many are turned away and left out, and all others are published as they are."""
+        """Assert how many rows of each table are rejected and filtered, and that all others are published unchanged."""
         audit = Job.from_file(self.path).audit(deep=True)
         assert (audit.exact, audit.partitions) == (True, [])
         assert audit.counted == [CountedRow(table, "main", rejected, {"filter": filtered}) for table in TABLES]
@@ -73,13 +75,13 @@ class Tables:
         bad = [] if not rejected else [row for row in rows(0, self.count) if row[1] == "F"]
         good = [row for row in rows(0, self.count) if row[2] != "none" and row not in bad]
         for table in TABLES:
-            found = ds.dataset(sorted(map(str, (self.folder / "output" / table).rglob("*.parquet")))).to_table()
-            assert found.schema.names == ["id", "name", "error_reason"]
-            assert sorted(tuple(row.values()) for row in found.to_pylist()) == good
+            content = ds.dataset(sorted(map(str, (self.folder / "output" / table).rglob("*.parquet")))).to_table()
+            assert content.schema.names == ["id", "name", "error_reason"]
+            assert sorted(tuple(row.values()) for row in content.to_pylist()) == good
 
 
 @pytest.mark.slow
-def test_each_row_is_where_it_belongs_with_all_of_its_columns_however_runs_are_killed(
+def test_published_filtered_and_reprocessed_rows_keep_all_columns_in_spite_of_kills(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     job, kills = Tables(tmp_path), 0

@@ -20,10 +20,10 @@ def _uploads(bucket: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store completes an upload, the run does not hear of it, and is killed."""
+    """The store completes an upload, the run does not receive the answer, and is killed."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     bucket = s3_server.make_bucket()
@@ -49,5 +49,5 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         assert result["totals"]["sequences_replayed"] == snapshot.pending
         job.assert_exact()
         assert _uploads(bucket) == []
-        said = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
-        assert s3_server.environment["AWS_SECRET_ACCESS_KEY"] not in said
+        output = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
+        assert s3_server.environment["AWS_SECRET_ACCESS_KEY"] not in output

@@ -1,5 +1,8 @@
-"""Schemas that change while topics are read, those of a real registry and those that a converter makes: compatible ones
-go on, others are diverted or stop their dataset alone, and what was published is recorded with the sequence."""
+"""Schemas that change while topics are read, from a real registry or from a converter.
+
+Compatible changes are published; others divert their records or stop their dataset. Published schemas are recorded
+with the sequence.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +56,9 @@ def send(job: KafkaJob, topic: str, records: Iterable[bytes], partition: int = 0
 
 
 def schema_ids(job: KafkaJob) -> dict[str, list[int]]:
-    code, found, errors = job.cli("status")
+    code, status, errors = job.cli("status")
     assert code in (0, 1), errors[-3000:]
-    return {row["dataset"]: row["schemas"].get("avro", []) for row in found["datasets"]}
+    return {row["dataset"]: row["schemas"].get("avro", []) for row in status["datasets"]}
 
 
 def id_of(record: bytes) -> int:
@@ -63,7 +66,7 @@ def id_of(record: bytes) -> int:
 
 
 def united(files: list[str]) -> pa.Table:
-    """All of them, as pyarrow reads them by what it makes of their schemas."""
+    """Unite the tables by the schemas that pyarrow reads from them."""
     return ds.dataset(
         files, schema=pa.unify_schemas(map(pq.read_schema, files), promote_options="permissive")
     ).to_table()
@@ -74,7 +77,7 @@ def counted(orders: pa.Table) -> list[int]:
 
 
 @pytest.mark.slow
-def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
+def test_each_dataset_follows_its_policy_and_its_published_schema(
     tmp_path: Path, registry_server: RegistryServer
 ) -> None:
     run = uuid.uuid4().hex[:8]
@@ -116,7 +119,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one]}
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 2)
-        assert audit.records + audit.rejected == job.produced - 2, "of one dataset nothing went on"
+        assert audit.records + audit.rejected == job.produced - 2, "one dataset published nothing"
 
         files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
         kinds = [str(pq.read_schema(path).field("id").type) for path in files]
@@ -138,7 +141,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         code, log, _ = job.cli("store log", "--dataset", evolves)
         assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log
 
-        # A person lets both in.
+        # An operator admits both.
         job.write(converters=[section(registry_server, on_incompatible="accept")])
         job.run()
         code, result, errors = job.cli("dataset reprocess", diverts)
@@ -152,9 +155,7 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
 
 
 @pytest.mark.slow
-def test_work_units_that_are_read_at_once_are_held_against_each_other(
-    tmp_path: Path, registry_server: RegistryServer
-) -> None:
+def test_schemas_of_concurrent_work_units_are_compared(tmp_path: Path, registry_server: RegistryServer) -> None:
     run = uuid.uuid4().hex[:8]
     with kafka_job(
         tmp_path,
@@ -195,17 +196,15 @@ SCHEMA = {"type": "schema", "datasets": POLICIES}
 
 
 def kinds_of(folder: Path) -> set[tuple[str, ...]]:
-    """Name and type of the columns of each file of a topic that are not Kafka's."""
+    """Return name and type of the columns of a topic's files that are not Kafka's."""
     schemas = [pq.read_schema(path) for path in folder.rglob("*.parquet")]
     return {tuple(f"{f.name} {f.type}" for f in schema if f.name not in BATCH_SCHEMA.names) for schema in schemas}
 
 
 @pytest.mark.slow
-def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_is_killed(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, spark: SparkSession) -> None:
     names = ("evolves", "diverts", "pins", "stops", "fails", "accepts")
-    many = [f"more-{number}" for number in range(30)]  # so that the commit lasts
+    many = [f"more-{number}" for number in range(30)]  # so that the commit takes long enough
     with kafka_job(
         tmp_path,
         dict.fromkeys([*names, *many], 1),
@@ -231,7 +230,7 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
         assert "on_incompatible is fail" in reasons["fails"]
         audit = job.audit()
         assert (audit.exact, audit.rejected) == (True, 1), audit
-        assert audit.records + audit.rejected == job.produced - 4, "of two datasets nothing went on"
+        assert audit.records + audit.rejected == job.produced - 4, "two datasets published nothing"
         first, text = ("id int64", "name string"), ("id string", "name string")
         assert {name: kinds_of(tmp_path / "output" / name) for name in names} == {
             "evolves": {first, ("id int64", "new bool")},
@@ -241,17 +240,17 @@ def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_i
             "fails": {first},
             "accepts": {first, text},
         }
-        known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(job.path).status().datasets}
-        assert {name: known[name] for name in names} == {
+        versions = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(job.path).status().datasets}
+        assert {name: versions[name] for name in names} == {
             "evolves": 2,
             "diverts": 1,
             "pins": 1,
             "stops": 1,
             "fails": 1,
-            "accepts": 3,  # the first one was let in again, behind the other
+            "accepts": 3,  # the first one was admitted again, after the other
         }
 
-        # A person lets the others in.
+        # An operator admits the others.
         job.write(converters=[SHAPING, {"type": "schema", "on_incompatible": "accept"}])
         assert Job.from_file(job.path, session=spark).run().succeeded
         assert Job.from_file(job.path, session=spark).reprocess("diverts").succeeded

@@ -1,4 +1,4 @@
-"""A secret in each setting that may hold one is in nothing that a failing run leaves behind."""
+"""A failing run leaves none of its secrets behind, for each setting that may hold one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
-    given, left = tmp_path / "given", tmp_path / "left"
-    for folder in (given, left, left / "events", left / "notes"):
+    given, leavings = tmp_path / "given", tmp_path / "left"
+    for folder in (given, leavings, leavings / "events", leavings / "notes"):
         folder.mkdir()
     (given / "secret").write_text(f"{IN_FILE}\n", encoding="utf-8")
     in_file = f"${{file:{given}/secret}}"
@@ -42,14 +42,14 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
         "source": {
             "type": "python",
             "class": "tests.integration.leaking_source:LeakingSource",
-            "options": {"label": PLANTED["option"], "ps": f"{left}/ps", "notes": f"{left}/notes"},
+            "options": {"label": PLANTED["option"], "ps": f"{leavings}/ps", "notes": f"{leavings}/notes"},
         },
-        "paths": {name: str(left / name) for name in ("store", "staging", "output")},
+        "paths": {name: str(leavings / name) for name in ("store", "staging", "output")},
         "spark": {
             "master": "local[2,4]",
             "conf": {
                 "spark.eventLog.enabled": "true",
-                "spark.eventLog.dir": f"file://{left}/events",
+                "spark.eventLog.dir": f"file://{leavings}/events",
                 "spark.hadoop.fs.x.secret": PLANTED["conf"],
                 "spark.hadoop.fs.x.account": in_file,
                 "spark.hadoop.fs.x.label": PLANTED["plain"],
@@ -58,7 +58,7 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
         "task": {"attempts": 1},
         "alerts": {
             "after_failed_runs": 1,
-            "commands": [{"command": ["sh", "-c", f"cat > {left}/alert.json"]}],
+            "commands": [{"command": ["sh", "-c", f"cat > {leavings}/alert.json"]}],
             "webhooks": [{"url": f"http://127.0.0.1:9/{PLANTED['hook']}", "headers": {"X": PLANTED["header"]}}],
         },
     }
@@ -66,24 +66,26 @@ def test_failing_run_leaves_no_planted_secret_behind(tmp_path: Path) -> None:
     job.write_text(yaml.safe_dump(tree), encoding="utf-8")
     override = ("--set", f"source.options.label={PLANTED['override']}")
     for words in (("run", str(job)), ("run", "--verbose", *override, str(job))):
-        done = command(*words, cwd=left)
+        done = command(*words, cwd=leavings)
         assert done.returncode == 1, done.stderr
-        (left / f"output-of-{len(list(left.iterdir()))}").write_text(done.stdout + done.stderr, encoding="utf-8")
+        (leavings / f"output-of-{len(list(leavings.iterdir()))}").write_text(
+            done.stdout + done.stderr, encoding="utf-8"
+        )
     for name in ("status", "runs", "dataset list", "store verify"):
-        done = command(*name.split(), *override, str(job), "--json", cwd=left)
-        (left / f"shown-by-{name}").write_text(done.stdout + done.stderr, encoding="utf-8")
-    alert = json.loads((left / "alert.json").read_text())
+        done = command(*name.split(), *override, str(job), "--json", cwd=leavings)
+        (leavings / f"shown-by-{name}").write_text(done.stdout + done.stderr, encoding="utf-8")
+    alert = json.loads((leavings / "alert.json").read_text())
     assert alert["job"] == "leaks"
     assert "***" in alert["reason"] + " ".join(alert["commands"])
-    assert b"SparkSubmit" in (left / "ps").read_bytes()
-    assert any((left / "events").iterdir())
+    assert b"SparkSubmit" in (leavings / "ps").read_bytes()
+    assert any((leavings / "events").iterdir())
     secrets = {name: value.encode() for name, value in {**PLANTED, "file": IN_FILE}.items()}
-    found = [
-        (name, str(path.relative_to(left)), line[:300])
-        for path in left.rglob("*")
+    leaks = [
+        (name, str(path.relative_to(leavings)), line[:300])
+        for path in leavings.rglob("*")
         if path.is_file()
         for line in path.read_bytes().splitlines()
         for name, secret in secrets.items()
         if secret in line
     ]
-    assert not found
+    assert not leaks

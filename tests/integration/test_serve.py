@@ -1,4 +1,4 @@
-"""A service of two jobs in one Spark session that is ended in the middle of both their commits, and started again."""
+"""A service of two jobs in one Spark session, ended in the middle of both their commits and started again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.unit.app.job_file.test_alerts import script
 JOBS = ("first", "second")
 NAMES = [f"dataset-{number:02d}" for number in range(12)]
 RECORDS = 3
-"""Of each dataset of `NamedSource`."""
+"""Records of each dataset of `NamedSource`."""
 
 
 def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **changes: Any) -> Path:
-    """A job file in the folder `jobs`."""
+    """Write a job file in the folder `jobs`."""
     job = {
         "job": name,
         "source": {"type": "python", "class": source, "options": options},
@@ -43,7 +43,7 @@ def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **c
 
 
 def write_paused(folder: Path, name: str, **changes: Any) -> Path:
-    """One whose worker pauses as it comes to the sixth dataset of its one bucket."""
+    """Write a job whose worker pauses at the sixth dataset of its one bucket."""
     options = {"names": NAMES, "at": str(folder / name / "output" / NAMES[6])}
     options |= {what: str(folder / f"{name}-{what}") for what in ("half_way", "release")}
     return write_job(folder, name, "tests.integration.paused_source:PausedSource", options, **changes)
@@ -69,7 +69,7 @@ def published(folder: Path) -> set[str]:
 
 
 def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
-    """What DuckDB finds in a job's output: records, those that differ, datasets."""
+    """Return DuckDB's counts of a job's output: records, distinct records, datasets."""
     files = f"{folder}/{name}/output/dataset-*/**/*.parquet"
     query = 'SELECT count(*), count(DISTINCT (d, partition, "offset")), count(DISTINCT d) FROM'
     of_folder = (
@@ -81,15 +81,17 @@ def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("told", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
-def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
+def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
+    how: signal.Signals, tmp_path: Path
+) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent
     command = ["serve", str(jobs), "--json", "--look", "0.2"]
     with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
         until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
-        if told is signal.SIGTERM:
-            assert strike(run, "driver", told, random.Random(1))
+        if how is signal.SIGTERM:
+            assert strike(run, "driver", how, random.Random(1))
             assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
             assert sorted(each["job"] for each in events(run) if each["what"] == "cancelled") == [
                 "first.yaml",
@@ -100,9 +102,9 @@ def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: sign
     for name in JOBS:
         job = Job.from_file(jobs / f"{name}.yaml")
         assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-        assert job.runs().runs[0].status == ("FAILED" if told is signal.SIGKILL else "CANCELLED")
+        assert job.runs().runs[0].status == ("FAILED" if how is signal.SIGKILL else "CANCELLED")
         (tmp_path / f"{name}-release").touch()
-    assert published(tmp_path) == there, "nobody is left who publishes"
+    assert published(tmp_path) == there, "no process is left that publishes"
     with RunProcess(command, tmp_path / "last.out", tmp_path / "last.err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in JOBS))
         assert strike(run, "driver", signal.SIGINT, random.Random(1))
@@ -116,9 +118,9 @@ def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: sign
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whatever_becomes_of_runs_others_go_on_in_the_same_session(tmp_path: Path) -> None:
-    """One hangs in the middle of its commit and is told to end, one fails each time, workers are killed, and one is
-    paused and triggered from another process; a session that is killed itself ends the service."""
+def test_failed_runs_do_not_disturb_other_runs_in_the_same_session(tmp_path: Path) -> None:
+    """One run hangs in mid-commit and is cancelled, one job fails each time, workers are killed, and one job is
+    paused and triggered from another process. A killed session ends the service."""
     good = write_job(tmp_path, "good", "tests.integration.named_source:NamedSource", {"names": NAMES})
     write_paused(tmp_path, "overlong", schedule={"interval_s": 1, "cancel_after_s": 3})
     hook = script(tmp_path, f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")
@@ -159,7 +161,9 @@ def cli(*words: object) -> int:
         ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
     ],
 )
-def test_what_can_not_be_served_is_refused_before_spark_starts(files: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_jobs_that_cannot_be_served_are_refused_before_spark_starts(
+    files: dict[str, str], why: str, tmp_path: Path
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with RunProcess(["serve", str(tmp_path)], tmp_path / "out", tmp_path / "err") as run:

@@ -1,4 +1,4 @@
-"""The servers that other tests stand on: they answer, and they are gone afterwards, also after a crash."""
+"""The servers that other tests use: they answer, and they are gone afterwards, also after a crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.servers.spark import SparkCluster
 def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or read
+    except (FileNotFoundError, ProcessLookupError):  # the process ended before its file was opened or read
         return False
 
 
@@ -65,7 +65,7 @@ time.sleep(600)
         time.sleep(0.01)
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_server_that_does_not_start_reports_why(tmp_path: Path) -> None:
     with (
         ServerProcess("broken", ["sh", "-c", "echo no disk; exit 1"], tmp_path / "log") as process,
         pytest.raises(ServerUnavailableError, match="broken ended while it started: no disk"),
@@ -159,7 +159,7 @@ def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:
+def test_command_prints_the_server_s_address_and_ends_it(tmp_path: Path) -> None:
     jars("kafka")
     command = [sys.executable, "-m", "tests.servers", "kafka"]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Settings that give stored state its meaning: changed in the job file, refused, carried over by what is printed."""
+"""Fixed settings: changed in the job file, refused, and migrated by the printed command."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def run(job: KafkaJob, spark: SparkSession, *overrides: str) -> RunResult:
 
 
 def typed(command: str) -> tuple[int, str]:
-    """A command as a person types it after what was printed; its exit code, and what it says without line breaks."""
+    """Run a printed command; return its exit code and its output without line breaks."""
     program, *arguments = shlex.split(command)
     assert program == "distcommit"
     done = CliRunner().invoke(app, arguments)
     return done.exit_code, " ".join((done.stdout + done.stderr).split())
 
 
-def printed_command(said: str) -> str:
-    (command,) = re.findall(r"`(distcommit migrate import-watermarks [^`]+)`", said)
+def printed_command(output: str) -> str:
+    (command,) = re.findall(r"`(distcommit migrate import-watermarks [^`]+)`", output)
     return str(command)
 
 
@@ -51,14 +51,14 @@ def overrides_in(command: str) -> list[str]:
 
 
 def published(*outputs: Path) -> Counter[tuple[str, int, int]]:
-    """How often each offset is published in some outputs together: topic, partition, offset."""
-    found: Counter[tuple[str, int, int]] = Counter()
+    """Return how often topic, partition and offset are published in all of these outputs."""
+    offsets: Counter[tuple[str, int, int]] = Counter()
     for output in outputs:
         for path in output.rglob("*.parquet"):
             topic = path.relative_to(output).parts[0].partition("@")[0]
             rows: list[dict[str, Any]] = read_records(LocalFileSystem(), str(path)).to_pylist()
-            found.update((topic, row["kafka_partition"], row["kafka_offset"]) for row in rows)
-    return found
+            offsets.update((topic, row["kafka_partition"], row["kafka_offset"]) for row in rows)
+    return offsets
 
 
 def files(folder: Path) -> set[str]:
@@ -66,7 +66,7 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("before", "after"), [("topic", "partition"), ("partition", "topic")])
-def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_command(
+def test_changed_dataset_rule_is_refused_and_migrated_by_the_printed_command(
     tmp_path: Path, spark: SparkSession, before: str, after: str
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"dataset": before}) as job:
@@ -82,15 +82,15 @@ def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_co
             "dataset release {} a retry",
             "store rebuild",
         ):
-            code, said = typed(f"distcommit {command if '{}' in command else command + ' {}'}".format(job.path))
-            assert code == 2, said
-            assert "source.dataset" in said
-            assert f"expected source.dataset: {before}; found source.dataset: {after}" in said
+            code, output = typed(f"distcommit {command if '{}' in command else command + ' {}'}".format(job.path))
+            assert code == 2, output
+            assert "source.dataset" in output
+            assert f"expected source.dataset: {before}; found source.dataset: {after}" in output
         assert typed(f"distcommit status {job.path}")[0] == 0, "looking is allowed"
         assert files(tmp_path / "output") == at_first
-        command = printed_command(said)
-        code, said = typed(command)
-        assert code == 0, said
+        command = printed_command(output)
+        code, output = typed(command)
+        assert code == 0, output
         new = overrides_in(command)
         assert run(job, spark, *new).totals.records_published == 15
         assert run(job, spark, *new).totals.records_published == 0
@@ -99,13 +99,13 @@ def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_co
         assert typed(shlex.join(["distcommit", "audit", "--deep", str(job.path), *sets(new)]))[0] == 0
         counts = published(tmp_path / "output", tmp_path / "output-2")
         assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
-        code, said = typed(command)
-        assert (code, "kept" in said) == (0, True), "again, it sets nothing back"
+        code, output = typed(command)
+        assert (code, "kept" in output) == (0, True), "again, it sets nothing back"
         assert run(job, spark, *new).totals.records_published == 0
 
 
 @pytest.mark.parametrize(("before", "after"), [("topic", "partition"), ("partition", "topic")])
-def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
+def test_printed_command_renames_datasets_and_back_again(
     tmp_path: Path, spark: SparkSession, before: str, after: str
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"dataset": before}) as job:
@@ -114,21 +114,21 @@ def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
         for rule in (after, before, after):
             job.produce(5)
             job.write(source={"dataset": rule})
-            code, said = typed(f"distcommit run {job.path}")
-            assert code == 2, said
-            (command,) = re.findall(r"`(distcommit store rebucket [^`]+)`", said)
-            code, said = typed(str(command))
-            assert code == 0, said
-            assert f"source.dataset {rule}" in said
+            code, output = typed(f"distcommit run {job.path}")
+            assert code == 2, output
+            (command,) = re.findall(r"`(distcommit store rebucket [^`]+)`", output)
+            code, output = typed(str(command))
+            assert code == 0, output
+            assert f"source.dataset {rule}" in output
             assert typed(str(command))[0] == 0, "again, there is nothing to do"
             assert run(job, spark).totals.records_published == 15
-            code, said = typed(f"distcommit audit --deep {job.path}")
-            assert code == 0, said
+            code, output = typed(f"distcommit audit --deep {job.path}")
+            assert code == 0, output
         counts = published(tmp_path / "output")
         assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
 
 
-def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_them(
+def test_store_lost_after_datasets_were_renamed_is_rebuilt_with_the_new_names(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
@@ -136,10 +136,10 @@ def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_the
         run(job, spark)
         job.write(source={"dataset": "partition"})
         assert typed(f"distcommit store rebucket {job.path}")[0] == 0
-        job.produce(5)  # of which nothing is read before the store is lost
+        job.produce(5)  # nothing of it is read before the store is lost
         shutil.rmtree(tmp_path / "store")
-        code, said = typed(f"distcommit store rebuild {job.path}")
-        assert code == 0, said
+        code, output = typed(f"distcommit store rebuild {job.path}")
+        assert code == 0, output
         assert run(job, spark).totals.records_published == 15
         assert typed(f"distcommit audit --deep {job.path}")[0] == 0
         counts = published(tmp_path / "output")
@@ -154,22 +154,20 @@ def test_a_change_by_set_is_refused_and_in_the_printed_command(tmp_path: Path, s
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
         run(job, spark)
-        code, said = typed(f"distcommit run {job.path} --set source.dataset=partition")
+        code, output = typed(f"distcommit run {job.path} --set source.dataset=partition")
         assert code == 2
-        command = printed_command(said)
+        command = printed_command(output)
         assert "source.dataset=partition" in overrides_in(command)
         assert typed(command)[0] == 0
         assert run(job, spark, *overrides_in(command)).totals.records_published == 0
 
 
-def test_a_store_without_a_record_takes_the_present_settings_with_its_next_run(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_store_without_recorded_settings_records_them_in_its_next_run(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
         run(job, spark)
         (document,) = (tmp_path / "store" / "settings").iterdir()
-        document.unlink()  # as a store is that an older version has filled
+        document.unlink()  # as a store that an older version filled
         run(job, spark)
         (again,) = (tmp_path / "store" / "settings").iterdir()
         assert again.name == document.name
@@ -191,7 +189,7 @@ def test_another_cluster_is_refused_before_anything_is_planned(tmp_path: Path, s
         assert run(job, spark).totals.records_published == 2, "brokers may be named in another way"
 
 
-def test_what_only_changes_how_new_files_look_or_what_is_read_may_change(tmp_path: Path, spark: SparkSession) -> None:
+def test_settings_of_new_files_and_of_the_selection_may_change(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 2}) as job:
         job.produce(5)
         run(job, spark)
@@ -220,7 +218,7 @@ def test_store_staging_and_output_may_be_moved_together(tmp_path: Path, spark: S
 
 
 class TestTakingOver:
-    """`migrate import-watermarks NEW.yaml --from OLD.yaml`, where something is in the way."""
+    """`migrate import-watermarks NEW.yaml --from OLD.yaml` where something prevents it."""
 
     @pytest.fixture
     def job(self, tmp_path: Path, spark: SparkSession) -> Any:
@@ -244,22 +242,22 @@ class TestTakingOver:
             ]
         )
 
-    def test_a_dry_run_touches_neither(self, job: KafkaJob, tmp_path: Path) -> None:
+    def test_dry_run_changes_neither_job(self, job: KafkaJob, tmp_path: Path) -> None:
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        code, said = typed(self.command(job, "--dry-run"))
-        assert (code, "2 watermarks would be set" in said) == (0, True), said
+        code, output = typed(self.command(job, "--dry-run"))
+        assert (code, "2 watermarks would be set" in output) == (0, True), output
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     def test_a_job_does_not_take_over_from_itself(self, job: KafkaJob) -> None:
-        code, said = typed(f"distcommit migrate import-watermarks {job.path} --from {job.path}")
-        assert (code, "from its own store" in said) == (2, True), said
+        code, output = typed(f"distcommit migrate import-watermarks {job.path} --from {job.path}")
+        assert (code, "from its own store" in output) == (2, True), output
 
     def test_a_live_run_of_the_other_job_is_not_disturbed(self, job: KafkaJob) -> None:
         store = Job.from_file(job.path).open_store(create=False)
         with JobLock(store.fs, store.roots.store, "r", 30, SystemClock()):
             assert typed(self.command(job))[0] == 3
 
-    def test_a_run_of_the_other_job_that_is_paused_can_seal_nothing_afterwards(self, job: KafkaJob) -> None:
+    def test_paused_run_of_the_other_job_can_seal_nothing_after_the_takeover(self, job: KafkaJob) -> None:
         store = Job.from_file(job.path).open_store(create=False)
         epoch = begin_run(store, "paused")
         for bucket in range(store.buckets):
@@ -269,15 +267,15 @@ class TestTakingOver:
         assert min(fences) > epoch
         assert Job.from_file(job.path).audit().exact
 
-    def test_another_number_of_buckets_is_refused_and_given_by_the_printed_command(
+    def test_other_number_of_buckets_is_refused_and_adopted_by_the_printed_command(
         self, job: KafkaJob, spark: SparkSession
     ) -> None:
-        code, said = typed(f"distcommit run {job.path} --set commit.buckets=3")
-        assert code == 2, said
-        (command,) = re.findall(r"`(distcommit store rebucket JOB.yaml --buckets 3)`", said)
+        code, output = typed(f"distcommit run {job.path} --set commit.buckets=3")
+        assert code == 2, output
+        (command,) = re.findall(r"`(distcommit store rebucket JOB.yaml --buckets 3)`", output)
         assert typed(command.replace("JOB.yaml", str(job.path)))[0] == 0
         job.write(commit={"buckets": 3})
         job.produce(2)
         assert run(job, spark).totals.records_published == 4
         job.assert_exact()
-        assert typed(self.command(job))[0] == 0, "another job goes on from its newest generation"
+        assert typed(self.command(job))[0] == 0, "another job continues from its newest generation"

@@ -15,10 +15,10 @@ from tests.servers.smb import SmbServer, renaming_request
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+def test_run_killed_in_its_commit_is_finished_by_the_next_run(
     tmp_path: Path, smb_server: SmbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server renames a staged file, the run does not hear of it, and is killed."""
+    """The server renames a staged file, the run does not receive the answer, and is killed."""
     smb_server.log_in(monkeypatch)
     commit = {"min_interval_ms": 0, "durability": "none", "buckets": 4}
     with (
@@ -42,5 +42,5 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         result = job.run()
         assert result["totals"]["sequences_replayed"] == snapshot.pending
         job.assert_exact()
-        said = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
-        assert smb_server.environment["FSSPEC_SMB_PASSWORD"] not in said
+        output = "".join(path.read_text(errors="replace") for path in tmp_path.glob("run-*"))
+        assert smb_server.environment["FSSPEC_SMB_PASSWORD"] not in output

@@ -1,4 +1,5 @@
-"""Why the data source has no `pushFilters`: Spark 4.3 gives wrong rows then. Once this fails, it may have."""
+"""Why the data source has no `pushFilters`: Spark 4.3 returns wrong rows with it. Once this test fails, it can be
+added."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ SWITCH = "spark.sql.python.filterPushdown.enabled"
 
 
 class Numbers(DataSource):
-    """0 to 9; it pushes `n > ...` down."""
+    """The numbers 0 to 9, with push-down of `n > ...`."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,7 +42,7 @@ class Numbers(DataSource):
         return Reader()
 
 
-def test_spark_keeps_what_one_query_has_pushed_down_for_the_next(spark: SparkSession) -> None:
+def test_spark_reuses_a_query_s_pushed_filters_in_the_next_query(spark: SparkSession) -> None:
     spark.dataSource.register(Numbers)
     spark.conf.set(SWITCH, "true")
     try:

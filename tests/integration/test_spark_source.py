@@ -1,5 +1,7 @@
-"""What Spark's own readers read, by a job file: Parquet as snapshots, tables of PostgreSQL over JDBC by a watermark
-column. Killed in the middle of their commits, exact in the end by plain Python."""
+"""Spark's own readers as sources: Parquet as snapshots, and PostgreSQL over JDBC by a watermark column.
+
+Runs are killed in mid-commit; plain Python verifies the output.
+"""
 
 from __future__ import annotations
 
@@ -56,15 +58,17 @@ def put(folder: Path, table: str, file: str, ids: Sequence[int | None], text: st
 
 
 def published(folder: Path, *, newest: bool = False) -> Counter[tuple[str, int, str]]:
-    """What a reader sees who knows nothing of commits: table, id and text of each row. With `newest` only of the file
-    of each table whose name has the highest epoch, as what was replaced stays until the next run."""
-    found: Counter[tuple[str, int, str]] = Counter()
+    """Return table, id and text of each row, as a reader without knowledge of commits sees them.
+
+    With `newest`, only the file with the highest epoch of each table, as replaced files stay until the next run.
+    """
+    counts: Counter[tuple[str, int, str]] = Counter()
     paths = sorted((folder / "output").glob("*/**/*.parquet"))
     for path in {each.parent if newest else each: each for each in paths}.values():
         rows = ds.dataset(str(path)).to_table()
         table = path.relative_to(folder / "output").parts[0]
-        found.update(zip([table] * len(rows), rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-    return found
+        counts.update(zip([table] * len(rows), rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+    return counts
 
 
 def run(path: Path, spark: SparkSession) -> RunResult:
@@ -76,13 +80,13 @@ def problems(result: RunResult) -> str:
 
 
 def shown(path: Path) -> list[str]:
-    """The command that `status` shows for the one dataset that could not be planned, from its name on."""
+    """Return the command that `status` prints for the one dataset that could not be planned, from its name on."""
     (trouble,) = (each for each in Job.from_file(path).status().troubles if each.id == "PLAN_FAILED")
     return shlex.split(trouble.command)[1:]
 
 
 def killed(path: Path, number: int) -> bool:
-    """A run dies as soon as it has sealed something; whether it was not quicker."""
+    """Kill a run as soon as it has sealed a dataset, and return whether it was caught."""
     return killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
 
 
@@ -92,9 +96,7 @@ def ran(path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_each_run_takes_the_place_of_the_one_before_also_where_nothing_is_left(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_each_run_replaces_the_previous_one_also_with_an_empty_snapshot(tmp_path: Path, spark: SparkSession) -> None:
     put(tmp_path, "t0", "a.parquet", [1, 2, 2], "old")
     path = spark_job(tmp_path, parquet(tmp_path, ["t0", "gone"]))
     for ids in ([7, 8], []):
@@ -102,10 +104,10 @@ def test_each_run_takes_the_place_of_the_one_before_also_where_nothing_is_left(
         assert "PATH_NOT_FOUND" in problems(result), "the other dataset's problem is its own"
         put(tmp_path, "t0", "a.parquet", ids, "new")
     run(path, spark)
-    run(path, spark)  # deletes what the one before has retired
+    run(path, spark)  # deletes the superseded files of the previous run
     assert published(tmp_path) == Counter()
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
@@ -129,7 +131,7 @@ def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_command_that_is_shown(
+def test_changed_options_and_a_reset_column_stop_a_dataset_until_the_printed_command(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     source = {**parquet(tmp_path, ["t0"]), "watermark": "id", "lookback": 0}
@@ -153,7 +155,7 @@ def test_other_options_and_a_column_that_went_back_stop_a_dataset_until_the_comm
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(tmp_path: Path) -> None:
+def test_parquet_snapshots_are_complete_and_newest_in_spite_of_kills(tmp_path: Path) -> None:
     path, kills = spark_job(tmp_path, parquet(tmp_path)), 0
     for version in range(3):
         for table in TABLES:
@@ -163,14 +165,12 @@ def test_snapshots_of_parquet_are_whole_and_the_newest_however_runs_are_killed(t
     ran(path)
     assert published(tmp_path, newest=True) == Counter((table, n, "v2") for table in TABLES for n in range(1002))
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "what was staged is gone"
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 @pytest.mark.slow
-def test_tables_of_postgresql_are_read_over_jdbc_each_row_once_however_runs_are_killed(
-    tmp_path: Path, postgres_server: PostgresServer
-) -> None:
-    """By times, in another time zone than the database's and the machine's, with the password from a file."""
+def test_jdbc_rows_are_published_once_in_spite_of_kills(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    """Times in a zone other than the database's and the machine's; the password comes from a file."""
     try:
         (driver,) = jars("postgresql-jdbc").glob("postgresql*.jar")
     except ServerUnavailableError as error:

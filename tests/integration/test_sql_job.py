@@ -1,5 +1,5 @@
-"""Tables of SQLite and MariaDB by a job file: runs that are killed in the middle of their commit while rows come, exact
-in the end by plain Python."""
+"""Tables of SQLite and MariaDB by a job file: runs are killed in mid-commit while rows arrive, exact by plain
+Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLES = [f"t{number:02d}" for number in range(20)]
 
 
 class SqlJob:
-    """A job on 20 tables: those with an even number have a key, the others groups of rows with the same value."""
+    """Job on 20 tables: those with even numbers have a key, the others groups of rows with equal values."""
 
     def __init__(self, folder: Path, **source: Any) -> None:
         self.folder, self.path, self.file = folder, folder / "job.yaml", folder / "tables.db"
@@ -57,16 +57,16 @@ class SqlJob:
             self.write(f"CREATE TABLE {table} (id {key}, s TEXT)")
 
     def database(self) -> dict[str, str]:
-        """What the source says of it."""
+        """Return the database's settings for the source."""
         return {"url": f"sqlite:///{self.file}"}
 
     def write(self, statement: str, rows: Sequence[tuple[Any, ...]] = ((),)) -> None:
-        """Executes a statement for each row, all in one transaction."""
+        """Execute a statement for each row, in one transaction."""
         with closing(sqlite3.connect(self.file)) as connection, connection:
             connection.executemany(statement, rows)
 
     def add(self, rows: int) -> None:
-        """Adds so many rows to each table."""
+        """Add that many rows to each table."""
         for number, table in enumerate(TABLES):
             begin = len(self.rows[table])
             new = [(row // 3 if number % 2 else row * 2, f"{table}-{row}") for row in range(begin, begin + rows)]
@@ -77,7 +77,7 @@ class SqlJob:
         return RunProcess(["run", str(self.path), "--json"], self.folder / f"{name}.out", self.folder / f"{name}.err")
 
     def expected(self) -> Counter[tuple[int, str]]:
-        """All rows, but for the newest group of a table without a key."""
+        """Return all rows except the newest group of a table without a key."""
         return Counter(
             row
             for number, table in enumerate(TABLES)
@@ -86,18 +86,18 @@ class SqlJob:
         )
 
     def published(self) -> Counter[tuple[int, str]]:
-        found: Counter[tuple[int, str]] = Counter()
+        records: Counter[tuple[int, str]] = Counter()
         for path in (self.folder / "output").glob("t*/**/*.parquet"):
             rows = ds.dataset(str(path)).to_table()
             assert {text.partition("-")[0] for text in rows["s"].to_pylist()} == {
                 path.relative_to(self.folder).parts[1]
             }
-            found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
-        return found
+            records.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+        return records
 
 
 class MariadbJob(SqlJob):
-    """The same on a database of its own on a server."""
+    """SQL job on a MariaDB database of its own."""
 
     def __init__(self, folder: Path, server: MariadbServer) -> None:
         self.server, self.name = server, f"job_{folder.name.strip('_')}"[:60].lower()
@@ -116,8 +116,7 @@ class MariadbJob(SqlJob):
 
 
 class QueryJob(SqlJob):
-    """The same rows, but each dataset is a query that joins its table with another one; those of even numbers name a
-    key."""
+    """SQL job whose datasets are queries that join their table with another one; even-numbered ones name a key."""
 
     def __init__(self, folder: Path, **source: Any) -> None:
         queries = {table: self.query(table) for table in TABLES}
@@ -131,7 +130,7 @@ class QueryJob(SqlJob):
         return f"SELECT {table}.id, {table}.s, last.word FROM {table} CROSS JOIN last ORDER BY {table}.s DESC; -- 'all'"
 
     def change(self, table: str, query: str) -> None:
-        """Puts another query in the place of one."""
+        """Replace one dataset's query."""
         config = yaml.safe_load(self.path.read_text())
         config["source"]["queries"][table] = query
         self.path.write_text(yaml.safe_dump(config))
@@ -157,10 +156,12 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     path.unlink()
     audit = Job.from_file(job.path).audit()
     assert not audit.exact
-    assert [told.partition(": it is gone")[0] for told in audit.altered] == [str(path.relative_to(tmp_path / "output"))]
+    assert [altered.partition(": it is gone")[0] for altered in audit.altered] == [
+        str(path.relative_to(tmp_path / "output"))
+    ]
 
 
-def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_path: Path, spark: SparkSession) -> None:
     job = SqlJob(tmp_path)
     job.add(9)
     assert Job.from_file(job.path, session=spark).run().succeeded
@@ -179,10 +180,10 @@ def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_pat
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
     before = job.published()
     Job.from_file(job.path, session=spark).run()
-    assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "it begins anew"
+    assert job.published() - before == Counter([(0, "t00-0"), (2, "t00-1"), (4, "t00-2")]), "read again from scratch"
 
 
-def test_the_job_file_that_is_to_be_copied_reads_postgresql(
+def test_example_job_file_reads_postgresql(
     tmp_path: Path, spark: SparkSession, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with postgres_server.connect() as connection:
@@ -201,28 +202,26 @@ def test_the_job_file_that_is_to_be_copied_reads_postgresql(
     with postgres_server.connect() as connection:
         connection.execute("DROP TABLE sales_orders, sales_places")
     names = ("sales_orders", "sales_places", "large_orders")
-    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in names}
-    assert found["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
-    assert found["sales_places"]["id"].to_pylist() == list(range(1, 1501))
-    assert found["large_orders"].drop(["updated_at"]).to_pylist() == [
+    tables = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in names}
+    assert tables["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
+    assert tables["sales_places"]["id"].to_pylist() == list(range(1, 1501))
+    assert tables["large_orders"].drop(["updated_at"]).to_pylist() == [
         {"order_id": 1, "customer": "A", "total": Decimal("9.99")}
     ]
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_runs_killed_in_mid_commit_publish_each_row_once_in_the_end(tmp_path: Path) -> None:
     killed_and_audited(SqlJob(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_of_queries_too_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+def test_query_rows_are_published_once_in_spite_of_kills(tmp_path: Path) -> None:
     killed_and_audited(QueryJob(tmp_path))
 
 
-def test_a_query_that_is_changed_stops_its_dataset_until_the_command_that_is_shown(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_changed_query_stops_its_dataset_until_the_printed_command(tmp_path: Path, spark: SparkSession) -> None:
     job = QueryJob(tmp_path)
     job.add(9)
     assert Job.from_file(job.path, session=spark).run().succeeded
@@ -259,7 +258,7 @@ def test_a_large_table_is_read_by_several_work_units(tmp_path: Path, spark: Spar
     assert job.published() == job.expected()
 
 
-def test_a_writer_and_status_know_of_what_a_dataset_is_an_extract(tmp_path: Path, spark: SparkSession) -> None:
+def test_writer_and_status_know_the_table_that_a_dataset_extracts(tmp_path: Path, spark: SparkSession) -> None:
     job = SqlJob(tmp_path, tables=["u"], table_patterns=[], schema="main", table_type="snapshot_append")
     job.write("CREATE TABLE u (id INTEGER NOT NULL, shop TEXT NOT NULL, PRIMARY KEY (shop, id))")
     job.write("INSERT INTO u VALUES (?, ?)", [(1, "a"), (1, "b"), (2, "a")])
@@ -270,13 +269,13 @@ def test_a_writer_and_status_know_of_what_a_dataset_is_an_extract(tmp_path: Path
     (row,) = ran.status().datasets
     assert row.extract == Extract("main", "u", TableType.SNAPSHOT_APPEND, (), ("id",))
     with closing(sqlite3.connect(notes)) as connection:
-        found = sorted(json.loads(note)["keys"] for (note,) in connection.execute("SELECT note FROM notes"))
-    assert found == [["a", 1], ["b", 1]]
+        keys = sorted(json.loads(note)["keys"] for (note,) in connection.execute("SELECT note FROM notes"))
+    assert keys == [["a", 1], ["b", 1]]
 
 
 @contextmanager
-def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
-    """All rows of a table get a new version in one transaction, again and again."""
+def constantly_updated(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
+    """Give all rows of a table a new version in one transaction, again and again."""
     has_ended = Event()
 
     def change() -> None:
@@ -296,7 +295,7 @@ def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Itera
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_are_killed(
+def test_postgresql_snapshots_are_consistent_and_newest_in_spite_of_kills(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     tables, path, kills = [f"snap_{number}" for number in range(8)], tmp_path / "job.yaml", 0
@@ -314,7 +313,7 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
         for table in tables:
             rows = "SELECT i, 0 AS version FROM generate_series(1, 2000) i"
             connection.execute(f"CREATE TABLE {table} AS {rows}".encode())
-    with changed_all_the_time(postgres_server, tables):
+    with constantly_updated(postgres_server, tables):
         for attempt in range(3):
             kills += killed_in_commit(path, partial(run_of, path, f"killed-{attempt}"))
     assert kills, "no run was killed in the middle of its commit"
@@ -328,22 +327,22 @@ def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_a
             connection.execute(f"DROP TABLE {table}".encode())
     for table in tables:
         paths = sorted((tmp_path / "output" / table).glob("**/*.parquet"))
-        found = [ds.dataset(str(each)).to_table() for each in paths]
-        for each in found:  # what was replaced is there until the next run: each is whole, and of one moment
+        snapshots = [ds.dataset(str(each)).to_table() for each in paths]
+        for each in snapshots:  # replaced files stay until the next run: each is complete and shows one moment
             assert sorted(each["i"].to_pylist()) == list(range(1, 2001))
             assert len(set(each["version"].to_pylist())) == 1
-        assert found[-1]["version"][0].as_py() == versions[table]
+        assert snapshots[-1]["version"][0].as_py() == versions[table]
     assert Job.from_file(path).audit(deep=True).exact
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_of_mariadb_too_each_row_is_there_once_in_the_end(tmp_path: Path, mariadb_server: MariadbServer) -> None:
+def test_mariadb_rows_are_published_once_in_spite_of_kills(tmp_path: Path, mariadb_server: MariadbServer) -> None:
     killed_and_audited(MariadbJob(tmp_path, mariadb_server))
 
 
 def killed_and_audited(job: SqlJob) -> None:
-    """Four runs that are killed once their commit has begun, and one that is not."""
+    """Kill four runs once their commit has begun, complete a fifth, and audit."""
     kills = 0
     for attempt in range(4):
         job.add(30)

@@ -23,19 +23,22 @@ from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 
 
 def published(folder: Path) -> list[int]:
-    """The number of each row that is published, in its own dataset."""
-    found: list[int] = []
+    """Return the number of each published row, and check its dataset."""
+    numbers: list[int] = []
     for path in (folder / "output").rglob("*.parquet"):
         table = pq.read_table(path, partitioning=None)
         assert set(table["shop"].to_pylist()) == {path.relative_to(folder / "output").parts[0]}
-        found += table["n"].to_pylist()
-    return sorted(found)
+        numbers += table["n"].to_pylist()
+    return sorted(numbers)
 
 
 @pytest.mark.slow
-def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
-    """First the query dies after a commit that its checkpoint does not know; then a dataset can't be published, and the
-    query ends with its others committed. Each time it is started again."""
+def test_repeated_micro_batch_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
+    """First the query dies after a commit that its checkpoint does not know.
+
+    Then a dataset cannot be published, and the query ends with the others committed. The query is started again each
+    time.
+    """
     job = Job.from_file(write_job(tmp_path))
     for batch in range(2):
         produce(tmp_path, batch * 100, 100)
@@ -71,8 +74,8 @@ def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, 
     assert [path.name for path in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "spools are gone"
 
 
-def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSession) -> None:
-    """With a source of its own, a job takes a micro-batch as the sign to read what is new there."""
+def test_micro_batch_triggers_a_run_of_a_job_with_its_own_source(tmp_path: Path, spark: SparkSession) -> None:
+    """A job with a source of its own takes a micro-batch as the signal to read new records there."""
     with kafka_job(tmp_path, {"a": 2}) as job:
         job.produce(5)
         produce(tmp_path, 0, 1)
@@ -83,7 +86,7 @@ def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSessi
         job.assert_exact()
 
 
-def test_what_is_no_micro_batch_of_a_query_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_frame_that_is_not_a_micro_batch_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     job = Job.from_file(write_job(tmp_path))
     with pytest.raises(ConfigurationError, match="not called by a streaming query"):
         job.on_batch(spark.range(3).selectExpr("'a' AS shop", "id AS n"), 0)
@@ -94,7 +97,7 @@ def test_what_is_no_micro_batch_of_a_query_is_refused(tmp_path: Path, spark: Spa
 @pytest.mark.parametrize(
     ("column", "says"), [("store", "no column that names the dataset"), ("n", "does not name each row's dataset")]
 )
-def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, column: str, says: str) -> None:
+def test_column_without_a_dataset_name_is_refused(tmp_path: Path, spark: SparkSession, column: str, says: str) -> None:
     job = Job.from_file(write_job(tmp_path), [f"source.dataset_column={column}"])
     produce(tmp_path, 0, 5)
     with pytest.raises(StreamingQueryException, match=says):
@@ -104,8 +107,8 @@ def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, col
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_a_query_killed_in_mid_commit(tmp_path: Path, times: int) -> None:
-    """SIGKILL while datasets are sealed and not closed; the query is started again until it has read all."""
+def test_query_killed_in_mid_commit_is_exact_after_its_restart(tmp_path: Path, times: int) -> None:
+    """SIGKILL while datasets are sealed and not closed; the query is started again until it has read everything."""
     path = write_job(tmp_path)
     for batch in range(6):
         produce(tmp_path, batch * 120, 120)

@@ -1,5 +1,5 @@
-"""What Spark's streaming writers in Python are told, and when: what keeps `df.writeStream.format("distcommit")` from
-being there (conf/README.md)."""
+"""Which calls Spark's Python streaming writers get, and when: why `df.writeStream.format("distcommit")` does not
+exist (conf/README.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tell(folder: str, event: str, **facts: Any) -> None:
 
 
 class Telling(DataSource):
-    """Keeps nothing, and tells what it is asked."""
+    """Writer that stores nothing and records its calls."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,8 +49,8 @@ class TellingWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         keys = ("streaming.sql.batchId", "sql.streaming.queryId")
-        told = {key: context.getLocalProperty(key) if context else None for key in keys}
-        tell(self.folder, "write", rows=sum(batch.num_rows for batch in iterator), told=told)
+        properties = {key: context.getLocalProperty(key) if context else None for key in keys}
+        tell(self.folder, "write", rows=sum(batch.num_rows for batch in iterator), told=properties)
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -61,13 +61,13 @@ class TellingWriter(DataSourceStreamArrowWriter):
 
 
 @pytest.mark.parametrize("kind", [DataSourceStreamWriter, DataSourceStreamArrowWriter])
-def test_no_state_of_a_writer_is_ever_asked_for_or_given_back(kind: type[DataSourceStreamWriter]) -> None:
-    """So a sink's writers have none either (conf/own-parts.md)."""
+def test_spark_neither_requests_nor_restores_a_streaming_writer_s_state(kind: type[DataSourceStreamWriter]) -> None:
+    """This is why a sink's writers have none either (conf/own-parts.md)."""
     assert {name for name in dir(kind) if not name.startswith("_")} == {"write", "commit", "abort"}
 
 
 @pytest.mark.slow
-def test_the_drivers_side_is_told_of_a_batch_only_once_all_is_written_and_has_no_session(
+def test_driver_side_is_called_only_after_all_tasks_wrote_and_has_no_session(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -83,14 +83,16 @@ def test_the_drivers_side_is_told_of_a_batch_only_once_all_is_written_and_has_no
         .start(str(tmp_path / "told"))
     )
     query.awaitTermination(60)
-    told = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
-    assert [each["event"] for each in told] == ["made", "write", "made", "commit"] * 2
-    assert [each["batch"] for each in told if each["event"] == "commit"] == [0, 1]
-    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in told), "a run could be launched there"
-    options = {key for each in told if each["event"] == "made" for key in each["options"]}
+    calls = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
+    assert [each["event"] for each in calls] == ["made", "write", "made", "commit"] * 2
+    assert [each["batch"] for each in calls if each["event"] == "commit"] == [0, 1]
+    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in calls), "a run could be launched there"
+    options = {key for each in calls if each["event"] == "made" for key in each["options"]}
     assert options == {"checkpointlocation", "path"}, "neither the batch nor the query is named before tasks write"
-    assert len({each["pid"] for each in told if each["event"] in ("made", "commit")}) == 2, (
+    assert len({each["pid"] for each in calls if each["event"] in ("made", "commit")}) == 2, (
         "one could fence for the other"
     )
-    written = [each["told"] for each in told if each["event"] == "write"]
-    assert [found["streaming.sql.batchId"] for found in written] == ["0", "1"], "by a property that is not documented"
+    written = [each["told"] for each in calls if each["event"] == "write"]
+    assert [properties["streaming.sql.batchId"] for properties in written] == ["0", "1"], (
+        "by a property that is not documented"
+    )

@@ -1,4 +1,5 @@
-"""`distcommit run` on Spark where something can't be published: each dataset by its own fault, a whole job by one."""
+"""`distcommit run` on Spark with unpublishable datasets: independent datasets fail alone, `scope: job` holds all
+back."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
     return Job.from_file(job.path, session=spark).run()
 
 
-def in_the_way(job: KafkaJob, topic: str) -> Path:
-    """A file where the dataset's folder has to be."""
+def block_folder(job: KafkaJob, topic: str) -> Path:
+    """Create a file where the dataset's folder must be."""
     path = job.folder / "output" / topic
     path.parent.mkdir(exist_ok=True)
     path.write_text("not a folder")
     return path
 
 
-def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
+def test_permanently_failing_datasets_are_quarantined_and_released_together(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 1}, replay={"max_attempts": 2}) as job:
         assert run(job, spark).succeeded
         job.produce(3)
-        files = [in_the_way(job, topic) for topic in TOPICS]
+        files = [block_folder(job, topic) for topic in TOPICS]
         first = run(job, spark)
         assert first.totals.sequences_left == 3
         rows = Job.from_file(job.path).status().datasets
@@ -52,7 +53,7 @@ def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
         assert [event.phase for event in noting.of(PhaseEnded)] == ["recover", "plan"]
         last = Job.from_file(job.path).status().last_run
         assert last is not None
-        assert (last.outcome, {told.subject for told in last.quarantined.kept}) == ("incomplete", set(TOPICS))
+        assert (last.outcome, {reason.subject for reason in last.quarantined.kept}) == ("incomplete", set(TOPICS))
         rows = Job.from_file(job.path).status().datasets
         assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
         for file in files:
@@ -63,7 +64,7 @@ def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
         job.assert_exact()
 
 
-def test_a_whole_job_is_held_back_by_a_dataset_that_can_not_be_planned_and_everybody_is_told(
+def test_whole_job_held_back_by_an_unplannable_dataset_is_reported_everywhere(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 4, "scope": "job"}) as job:
@@ -92,7 +93,7 @@ def test_a_whole_job_is_held_back_by_a_quarantined_dataset_until_it_is_released(
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 4}, replay={"max_attempts": 1}) as job:
         assert run(job, spark).succeeded
         job.produce(3)
-        file = in_the_way(job, "b")
+        file = block_folder(job, "b")
         for _ in range(2):
             run(job, spark)
         job.produce(2)

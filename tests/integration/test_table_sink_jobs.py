@@ -1,4 +1,4 @@
-"""Kafka topics to tables by a job file: killed at random moments, exact in the end by the database's plain client."""
+"""Kafka topics to tables by a job file: killed at random moments, exact by the database's plain client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEDGER, _PROOFS = "distcommit_ledger", "distcommit_prepared"
 
 
 class Place(ABC):
-    """Where a job's rows go."""
+    """Location of a job's rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,27 +39,27 @@ class Place(ABC):
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section `sink`, with `settings` of a test's own."""
+        """Return the section `sink`, with additional settings of a test."""
 
     @abstractmethod
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """What a statement of the test's own finds."""
+        """Return the result of a test's own statement."""
 
     def named(self, table: str) -> str:
-        """A table in such a statement."""
+        """Return a table's name in such a statement."""
         return table
 
     @abstractmethod
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
-        """Partition and offset of each row, in order, by table."""
+        """Return partition and offset of each row, in order, by table."""
 
     def in_doubt(self) -> int:
-        """What is neither committed nor undone."""
+        """Return the transactions that are neither committed nor rolled back."""
         return 0
 
 
 class InSqlite(Place):
-    """A file."""
+    """SQLite file."""
 
     def sink(self) -> dict[str, Any]:
         return {"type": "sqlite", "path": str(self.folder / "rows.db")}
@@ -77,7 +77,7 @@ class InSqlite(Place):
 
 
 class InMariadb(Place):
-    """A database of its own."""
+    """MariaDB database of its own."""
 
     def __init__(self, folder: Path, server: MariadbServer) -> None:
         super().__init__(folder)
@@ -97,16 +97,16 @@ class InMariadb(Place):
             return [*cursor.fetchall()]
 
     def offsets(self) -> dict[str, list[tuple[int, int]]]:
-        found: dict[str, list[tuple[int, int]]] = {}
+        by_table: dict[str, list[tuple[int, int]]] = {}
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for table in {name for (name,) in cursor.fetchall()} - {_LEDGER, _PROOFS}:
                 cursor.execute(f"SELECT kafka_partition, kafka_offset FROM `{table}` ORDER BY 1, 2")
-                found[table] = [*cursor.fetchall()]
-        return found
+                by_table[table] = [*cursor.fetchall()]
+        return by_table
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones."""
+        """Return the prepared and the open transactions."""
         with self.server.connect("killed") as connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
             (open_ones,) = cursor.fetchone() or (0,)
@@ -114,7 +114,7 @@ class InMariadb(Place):
 
 
 class InPostgresql(Place):
-    """A schema of its own."""
+    """PostgreSQL schema of its own."""
 
     def __init__(self, folder: Path, server: PostgresServer) -> None:
         super().__init__(folder)
@@ -131,8 +131,8 @@ class InPostgresql(Place):
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         with self.server.connect() as connection:
-            found = connection.execute(statement.encode())
-            return found.fetchall() if found.description else []
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def named(self, table: str) -> str:
         return f"killed.{table}"
@@ -147,7 +147,7 @@ class InPostgresql(Place):
             }
 
     def in_doubt(self) -> int:
-        """Prepared transactions, and open ones of committers."""
+        """Return the prepared transactions, and open ones of committers."""
         with self.server.connect() as connection:
             (prepared,) = connection.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() or (0,)
             asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit'"
@@ -156,7 +156,7 @@ class InPostgresql(Place):
 
 
 def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
-    """The job file, with that sink instead of files. Each partition is several work units once it has some records."""
+    """Write a job file with that sink; each partition with some records becomes several work units."""
     job.write(commit={"buckets": 4, "min_interval_ms": 0}, source={"records_per_work_unit": PER_WORK_UNIT})
     written = yaml.safe_load(job.path.read_text())
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
@@ -166,7 +166,7 @@ KINDS = ("sqlite", "mariadb", "postgresql", "mariadb, two-phase", "postgresql, t
 
 
 def _first(*kinds: str) -> list[Any]:
-    """All kinds of places; others than these only in the long profile."""
+    """Return all targets; all but these run in the long profile only."""
     return [kind if kind in kinds else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
 
 
@@ -177,20 +177,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     name, _, two_phase = request.param.partition(", ")
     server = {"mariadb": "mariadb_server", "postgresql": "preparing_server" if two_phase else "postgres_server"}[name]
     kind = {"mariadb": InMariadb, "postgresql": InPostgresql}[name]
-    made: Place = kind(tmp_path, request.getfixturevalue(server))
-    made.settings = {"two_phase": True} if two_phase else {}
-    return made
+    own_place: Place = kind(tmp_path, request.getfixturevalue(server))
+    own_place.settings = {"two_phase": True} if two_phase else {}
+    return own_place
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", _first("postgresql"), indirect=True)
-def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
-    rng, each = random.Random(17), 0
+def test_runs_killed_at_random_moments_publish_each_record_once(tmp_path: Path, place: Place) -> None:
+    rng, produced = random.Random(17), 0
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
         for _ in range(KILLS):
             job.produce(300)
-            each += 300
+            produced += 300
             with job.start() as run:
                 before = sum(map(len, place.offsets().values()))
                 begun_s = time.monotonic()
@@ -200,7 +200,7 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
                 time.sleep(rng.random() * 0.3)
                 assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
-        expected = [(partition, offset) for partition in range(2) for offset in range(each)]
+        expected = [(partition, offset) for partition in range(2) for offset in range(produced)]
         assert place.offsets() == dict.fromkeys(TOPICS, expected)
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
@@ -211,7 +211,7 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, plac
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", _first("sqlite"), indirect=True)
-def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
+def test_lost_and_rebuilt_store_publishes_each_record_once(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
         write_job(job, place.sink())
         job.produce(50)
@@ -228,27 +228,25 @@ def test_after_the_store_is_lost_and_rebuilt_each_record_is_there_once(tmp_path:
 
 
 def checked(least: int) -> dict[str, Any]:
-    """A flow that turns away what has a smaller number."""
+    """Return a flow that rejects records with a smaller number."""
     numbers = {"type": "json", "fields": {"n": "int64"}}
     return {"converters": [numbers], "row_checkers": [{"type": "range", "column": "n", "min": least}]}
 
 
-def produce_numbers(job: KafkaJob, each: int) -> None:
-    """Sends so many numbers to each topic, every third of them below zero."""
+def produce_numbers(job: KafkaJob, count: int) -> None:
+    """Send that many numbers to each topic, every third of them negative."""
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
-        for number in range(each):
+        for number in range(count):
             producer.produce(topic, json.dumps({"n": -number if number % 3 == 2 else number}).encode(), partition=0)
     assert producer.flush(30) == 0
-    job.produced += each * len(job.topics)
+    job.produced += count * len(job.topics)
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
-def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_killed(
-    tmp_path: Path, place: Place
-) -> None:
+def test_reprocessed_rows_reach_their_table_once_in_spite_of_kills(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, dict.fromkeys(TOPICS, 1), **checked(0)) as job:
         produce_numbers(job, 30)
         write_job(job, place.sink())
@@ -277,7 +275,7 @@ def test_what_was_turned_away_comes_into_its_table_once_though_the_command_is_ki
     assert place.in_doubt() == 0
 
 
-def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
+def test_server_that_prepares_nothing_is_reported_before_a_record_is_read(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
     place = InPostgresql(tmp_path, postgres_server)
@@ -292,7 +290,7 @@ def test_a_server_that_prepares_nothing_is_told_before_a_record_is_read(
     assert place.offsets() == {}
 
 
-def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_altered(
+def test_prepared_transactions_of_a_failed_dataset_are_rolled_back_so_that_its_table_can_be_altered(
     tmp_path: Path, preparing_server: PostgresServer
 ) -> None:
     place = InPostgresql(tmp_path, preparing_server)
@@ -307,7 +305,7 @@ def test_what_a_failed_dataset_has_prepared_goes_and_then_its_table_can_be_alter
         code, result, _ = job.cli("run")
         assert code != 0
         assert "check constraint" in str(result)
-        assert place.in_doubt() == 1, "partition 0 was prepared, and nobody commits it"
+        assert place.in_doubt() == 1, "partition 0 was prepared and is not committed"
         assert place.offsets()["topic-01"] == [(partition, offset) for partition in (0, 1) for offset in range(400)]
         assert job.cli("recover")[0] == 0
         assert place.in_doubt() == 0

@@ -1,4 +1,4 @@
-"""Plans and task states of runs are tables: other programs read their folders as they lie."""
+"""Plans and task states of runs are Parquet tables that other programs read directly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ READ = {"a": {"0": 3}, "b": {"0": 2, "1": 1}}
 
 
 @pytest.mark.parametrize("table", ["task_states", "plans"])
-def test_are_read_by_spark_by_arrow_and_by_duckdb(tmp_path: Path, spark: SparkSession, table: str) -> None:
+def test_plans_and_task_states_are_read_by_spark_arrow_and_duckdb(
+    tmp_path: Path, spark: SparkSession, table: str
+) -> None:
     for place in ("store", "staging", "output"):
         (tmp_path / place).mkdir()
     store = store_at(tmp_path, create=True)

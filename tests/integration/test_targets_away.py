@@ -1,5 +1,8 @@
-"""Jobs whose target refuses one dataset, or is gone for a while, by `distcommit run` and on real systems: the others
-are committed, nothing is half there, and in the end each record is there once, by queries without the sinks' code."""
+"""Jobs whose target refuses one dataset or is unavailable for a while, by `distcommit run` on real systems.
+
+The other datasets are committed, nothing is half committed, and in the end each record is there once, by queries
+that do not use the sinks' code.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +37,21 @@ REFUSED = "d3"
 
 
 class Target(ABC):
-    """A place for records that says what is there without the sink."""
+    """Target that counts its records without the sink's code."""
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section of a job file."""
+        """Return the `sink` section of a job file."""
 
     @abstractmethod
     def ids(self) -> Counter[str]:
-        """How often each record is there."""
+        """Return how often each record is there."""
 
 
 class RefusingTarget(Target):
-    """One that can be told to take nothing of a dataset.
+    """Target that can refuse one dataset.
 
-    Attributes:
-        refusal: what is said of that dataset.
+    Attributes: refusal: the reason that is reported for that dataset.
     """
 
     refusal: ClassVar[str]
@@ -57,19 +59,19 @@ class RefusingTarget(Target):
     @contextmanager
     @abstractmethod
     def refusing(self, dataset: str) -> Iterator[None]:
-        """Meanwhile it takes nothing of that dataset."""
+        """Refuse that dataset inside of the block."""
 
 
 class ServedTarget(RefusingTarget):
-    """One that a server has."""
+    """Target on a server."""
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL to it."""
+        """Kill it by SIGKILL."""
 
     @abstractmethod
     def start(self) -> None:
-        """Starts it again."""
+        """Start it again."""
 
 
 class KafkaTopics(ServedTarget):
@@ -117,7 +119,7 @@ class KafkaTopics(ServedTarget):
 
 
 class IcebergTables(ServedTarget):
-    """By a REST catalog."""
+    """Iceberg tables by a REST catalog."""
 
     refusal = "is not allowed"
 
@@ -156,7 +158,7 @@ class IcebergTables(ServedTarget):
 
 
 class DeltaTables(RefusingTarget):
-    """In a folder. Root may write whatever a folder's mode says, so it is made immutable."""
+    """Delta tables in a folder, which is made immutable to refuse a dataset: root ignores its mode."""
 
     refusal = "Operation not permitted"
 
@@ -184,7 +186,7 @@ class DeltaTables(RefusingTarget):
 
 
 class FilesJob:
-    """A job that reads files of JSON, some for each dataset, into a target."""
+    """Job that reads JSON files, some for each dataset, into a target."""
 
     def __init__(self, folder: Path, target: Target, datasets: int) -> None:
         self.folder, self.target, self.datasets = folder, target, [f"d{number}" for number in range(datasets)]
@@ -207,7 +209,7 @@ class FilesJob:
         self.path.write_text(yaml.safe_dump(job))
 
     def arrive(self) -> None:
-        """One more file for each dataset."""
+        """Add a file to each dataset."""
         for dataset in self.datasets:
             inbox = self.folder / "in" / dataset
             inbox.mkdir(parents=True, exist_ok=True)
@@ -216,7 +218,7 @@ class FilesJob:
         self._arrived += 1
 
     def arrived(self, *but: str, files: int | None = None) -> dict[str, int]:
-        """All records that there are, once each."""
+        """Return all records in the input, each once."""
         return {
             f"{dataset}/{file}/{row}": 1
             for dataset in self.datasets
@@ -225,22 +227,22 @@ class FilesJob:
         }
 
     def start(self) -> RunProcess:
-        """A run that is under way."""
+        """Start a run."""
         return RunProcess(["run", str(self.path), "--json"], self.folder / "out", self.folder / "err", niceness=0)
 
     def run(self) -> int:
-        """The exit code of a run."""
+        """Return the exit code of a run."""
         with self.start() as run:
             code = run.wait(400)
             assert code is not None, self.said()
             return code
 
     def said(self) -> str:
-        """The end of what the last run has said."""
+        """Return the end of the last run's output."""
         return (self.folder / "err").read_text()[-3000:]
 
     def assert_exact(self) -> None:
-        """By the target itself, and by a deep audit."""
+        """Assert that the output is exact, by the target itself and by a deep audit."""
         assert self.target.ids() == self.arrived()
         job = Job.from_file(self.path)
         assert {row.status for row in job.status().datasets} == {"idle"}
@@ -253,8 +255,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RefusingT
     if request.param == "delta":
         yield DeltaTables(tmp_path)
         return
-    with _with_server(request.param, tmp_path) as made:
-        yield made
+    with _with_server(request.param, tmp_path) as own_target:
+        yield own_target
 
 
 @contextmanager
@@ -269,20 +271,18 @@ def _with_server(kind: str, folder: Path) -> Iterator[ServedTarget]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(
-    tmp_path: Path, target: RefusingTarget
-) -> None:
+def test_dataset_refused_by_its_target_waits_and_others_are_committed(tmp_path: Path, target: RefusingTarget) -> None:
     job = FilesJob(tmp_path, target, datasets=6)
     job.arrive()
     assert job.run() == 0, job.said()
     job.arrive()
     with target.refusing(REFUSED):
         assert job.run() == 1, job.said()
-        told = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
-        assert {name: row.status for name, row in told.items()} == {
+        states = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
+        assert {name: row.status for name, row in states.items()} == {
             name: "pending" if name == REFUSED else "idle" for name in job.datasets
         }
-        assert target.refusal in told[REFUSED].reason, told[REFUSED]
+        assert target.refusal in states[REFUSED].reason, states[REFUSED]
         assert target.ids() == job.arrived(REFUSED, files=1), "nothing of it, and all of the others"
     assert job.run() == 0, job.said()
     job.assert_exact()
@@ -292,7 +292,7 @@ def test_a_dataset_that_the_target_refuses_waits_and_the_others_are_committed(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["kafka", "iceberg"])
-def test_a_target_that_is_killed_in_a_run_and_comes_back_has_each_record_once(tmp_path: Path, kind: str) -> None:
+def test_target_killed_in_a_run_and_restarted_has_each_record_once(tmp_path: Path, kind: str) -> None:
     with _with_server(kind, tmp_path) as target:
         job = FilesJob(tmp_path, target, datasets=60)
         job.arrive()
@@ -306,7 +306,7 @@ def test_a_target_that_is_killed_in_a_run_and_comes_back_has_each_record_once(tm
             assert run.wait(3) is None, "it waits for the target, or reads on"
             target.start()
             assert run.wait(400) is not None, job.said()
-        left = len(job.arrived()) - target.ids().total()
+        missing = len(job.arrived()) - target.ids().total()
         assert {row.status for row in Job.from_file(job.path).status().datasets} <= {"idle", "pending"}
-        assert job.run() == 0, f"{left} records were left: {job.said()}"
+        assert job.run() == 0, f"{missing} records were left: {job.said()}"
         job.assert_exact()

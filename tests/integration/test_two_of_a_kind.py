@@ -1,5 +1,7 @@
-"""A fork to two targets of each kind: two locations of Delta, two catalogs of Iceberg, two files of SQLite, by
-`distcommit run`: each record is in each of them once, also after kills, by clients of their own."""
+"""A fork to two targets of each kind: two Delta locations, two Iceberg catalogs, two SQLite files, by `distcommit run`.
+
+Each target's own client finds each record once, also after kills.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SIDES = ("east", "west")
 
 
 class Both(Target):
-    """Two of each kind, in a folder."""
+    """Two targets of a kind, in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,8 +46,8 @@ class Both(Target):
         return {"uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
 
     def branches(self) -> dict[str, Any]:
-        """Those of the job file; the first of each kind is stored by the name that it has by itself."""
-        found: dict[str, Any] = {}
+        """Return the job file's branches; the first of each kind is stored under the kind's own name."""
+        content: dict[str, Any] = {}
         for side in SIDES:
             place, stored = self.folder / side, {"stored_as": side} if side == "west" else {}
             sinks: dict[str, dict[str, Any]] = {
@@ -54,11 +56,11 @@ class Both(Target):
                 "sqlite": {"path": str(place / "rows.db")},
             }
             for kind, settings in sinks.items():
-                found[f"{kind}-{side}"] = {"sink": {"type": kind, **settings, **stored}}
-        return found
+                content[f"{kind}-{side}"] = {"sink": {"type": kind, **settings, **stored}}
+        return content
 
     def each(self) -> Iterator[Counter[str]]:
-        """What is in each of them."""
+        """Return the records of each target."""
         for side in SIDES:
             place = self.folder / side
             deltas = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]
@@ -81,17 +83,17 @@ class Both(Target):
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[FilesJob]:
     target = Both(tmp_path)
-    made = FilesJob(tmp_path, target, datasets=4)
-    written = yaml.safe_load(made.path.read_text())
+    files_job = FilesJob(tmp_path, target, datasets=4)
+    written = yaml.safe_load(files_job.path.read_text())
     del written["sink"]
     written["fork"] = {"type": "all", "branches": target.branches()}
     written["paths"] = {name: f"{tmp_path}/{name}" for name in ("store", "staging", "output")}
-    made.path.write_text(yaml.safe_dump(written))
-    yield made
+    files_job.path.write_text(yaml.safe_dump(written))
+    yield files_job
     close_opened()
 
 
-def test_each_record_is_in_each_of_them_once(job: FilesJob, spark: SparkSession) -> None:
+def test_each_record_is_in_both_targets_once(job: FilesJob, spark: SparkSession) -> None:
     for _ in range(2):
         job.arrive()
         result = Job.from_file(job.path, session=spark).run()
@@ -102,7 +104,7 @@ def test_each_record_is_in_each_of_them_once(job: FilesJob, spark: SparkSession)
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_and_so_it_is_after_kills_with_no_data_file_left_that_no_table_has(job: FilesJob) -> None:
+def test_both_targets_are_exact_after_kills_without_orphaned_data_files(job: FilesJob) -> None:
     rng = random.Random(4)
     for _ in range(3):
         job.arrive()
@@ -119,5 +121,5 @@ def test_and_so_it_is_after_kills_with_no_data_file_left_that_no_table_has(job: 
     for side in SIDES:
         place = job.folder / side
         tables = [DeltaTable(log.parent) for log in place.glob("delta/*/_delta_log")]
-        known = {Path(uri).name for table in tables for uri in table.file_uris()}
-        assert {path.name for path in place.glob("delta/*/*.parquet")} == known
+        referenced = {Path(uri).name for table in tables for uri in table.file_uris()}
+        assert {path.name for path in place.glob("delta/*/*.parquet")} == referenced

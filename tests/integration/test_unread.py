@@ -1,5 +1,7 @@
-"""`distcommit run` with a source whose one dataset can't be read: over several runs, killed as it waits to try again,
-stopped, and released by the command that `status` names."""
+"""`distcommit run` with a source of one unreadable dataset over several runs.
+
+It is killed during its retry delay, stopped, and released by the command that `status` prints.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PACKAGE_ROOT = Path(__file__).parents[2]
 
 @dataclass
 class FailingJob:
-    """A job of `FailingSource`; dataset `bad` can't be read while `broken` names it."""
+    """Job of `FailingSource`; dataset `bad` cannot be read while `broken` names it."""
 
     folder: Path
     sizes: dict[str, int]
@@ -65,7 +67,7 @@ class FailingJob:
         return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=PACKAGE_ROOT, check=False)
 
     def states(self) -> dict[str, tuple[str, int, int]]:
-        """Of each dataset where it stands, how far it is, and how many runs in a row could not read it."""
+        """Return each dataset's status, its position, and how many consecutive runs failed to read it."""
         rows = Job.from_file(self.path).status().datasets
         return {row.dataset: (row.status, as_offset(row.positions.get("0", 0)), row.failed_runs) for row in rows}
 
@@ -77,7 +79,7 @@ class FailingJob:
         assert (audit.exact, audit.records) == (True, sum(self.sizes.values())), audit
 
 
-def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_the_end(
+def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     policies = {"stop_after_failed_runs": 3, "retry_across_runs": "always", "attempts": 1}
@@ -93,8 +95,8 @@ def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_th
         kinds = [reason.kind for reason in job.run(spark).totals.reasons]
         assert kinds == {1: ["failed"], 2: ["failed", "stopped"], 3: ["skipped, stopped"]}[number]
     assert job.states() == {"good": ("idle", 253, 0), "bad": ("stopped", 0, 3), "sevens": ("idle", 21, 0)}
-    told = Job.from_file(job.path).status().datasets
-    assert "a page of the source is damaged" in next(row.reason for row in told if row.dataset == "bad")
+    datasets = Job.from_file(job.path).status().datasets
+    assert "a page of the source is damaged" in next(row.reason for row in datasets if row.dataset == "bad")
     log = job.command("store", "log", str(job.path), "--dataset", "bad").stdout
     assert " ".join(log.split()).count("stopped: SourceError") == 1
     command = job.run(spark).totals.reasons[0].text.split("`")[1]
@@ -103,20 +105,18 @@ def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_th
     assert job.command(*typed[1:]).returncode == 0
     job.write()
     assert job.run(spark).succeeded
-    assert job.states()["bad"] == ("idle", 300, 0), "first what could not be read, by itself"
+    assert job.states()["bad"] == ("idle", 300, 0), "first the failed range alone"
     assert job.run(spark).succeeded
     job.assert_exact()
     batches = {urn: (tmp_path / "notes" / f"{urn}.batch").read_text() for urn in job.sizes}
     assert batches == {"good": "100", "bad": "100", "sevens": "7"}, "a work unit's property wins over the job's option"
     reason = "SourceError: a page of the source is damaged [dataset=bad]"
-    found = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
+    expected = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
     planned = list(dict.fromkeys(job.planned("bad")))
-    assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(found), "from 300 up to 303, never failed"]
+    assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(expected), "from 300 up to 303, never failed"]
 
 
-def test_killed_as_a_task_waits_to_try_again_the_other_datasets_are_committed_already(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_run_killed_during_a_retry_delay_has_committed_the_other_datasets(tmp_path: Path, spark: SparkSession) -> None:
     job = FailingJob(tmp_path, {"good": 250, "bad": 300, "fine": 40}, {"attempts": 3, "retry_wait_s": 600})
     job.write("bad")
     with RunProcess(["run", str(job.path), "--json"], tmp_path / "run.out", tmp_path / "run.err") as run:
@@ -134,5 +134,5 @@ def test_killed_as_a_task_waits_to_try_again_the_other_datasets_are_committed_al
 def _are_done(job: FailingJob, places: dict[str, int]) -> bool:
     if not (job.folder / "store" / "store.json").exists():
         return False
-    found = {urn: (status, place) for urn, (status, place, _) in job.states().items()}
-    return all(found.get(urn) == ("idle", place) for urn, place in places.items())
+    states = {urn: (status, place) for urn, (status, place, _) in job.states().items()}
+    return all(states.get(urn) == ("idle", place) for urn, place in places.items())

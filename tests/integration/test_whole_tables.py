@@ -1,5 +1,7 @@
-"""Datasets that share a table of a database, of a job that publishes all or nothing: by `distcommit run` and on real
-servers, one that the table refuses holds the others, and in the end each record is there once."""
+"""Datasets that share a database table in a `scope: job` job, by `distcommit run` on real servers.
+
+A dataset that the table refuses holds the others, and in the end each record is there once.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class OneTable(RefusingTarget):
 
     @contextmanager
     def refusing(self, dataset: str) -> Iterator[None]:
-        """All but its first file."""
+        """Refuse all records except the first file's."""
         self._place.sql(self._begin.format(self._place.named("events")))
         yield
         self._place.sql(self._end.format(self._place.named("events")))
@@ -66,7 +68,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> OneTable:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_one_that_its_table_refuses_holds_the_others_and_whatever_is_killed_each_record_is_there_once(
+def test_dataset_refused_by_its_table_holds_the_others_and_is_exact_in_spite_of_kills(
     tmp_path: Path, target: OneTable
 ) -> None:
     job = FilesJob(tmp_path, target, datasets=5)
@@ -84,12 +86,12 @@ def test_one_that_its_table_refuses_holds_the_others_and_whatever_is_killed_each
     job.arrive()
     with target.refusing(REFUSED):
         assert job.run() == 1, job.said()
-        told = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
-        assert {name: row.status for name, row in told.items()} == {
+        states = {row.dataset: row for row in Job.from_file(job.path).status().datasets}
+        assert {name: row.status for name, row in states.items()} == {
             name: "quarantined" if name == REFUSED else "pending" for name in job.datasets
         }
-        assert target.refusal in told[REFUSED].reason, told[REFUSED]
-        assert f"held_by={REFUSED}" in told["d4"].reason, told["d4"]
+        assert target.refusal in states[REFUSED].reason, states[REFUSED]
+        assert f"held_by={REFUSED}" in states["d4"].reason, states["d4"]
         assert target.ids() == job.arrived(*job.datasets, files=1), "nothing of any"
     Job.from_file(job.path).retry(REFUSED)
     assert job.run() == 0, job.said()

@@ -1,5 +1,7 @@
-"""Columns of a source that become wider, or more, in its mid-life, and tables that follow or refuse, by
-`distcommit run`: what is there is asked of the target without the sinks' code."""
+"""Source columns that widen or are added later, and tables that follow or refuse, by `distcommit run`.
+
+The target is queried without the sinks' code.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,15 @@ from tests.servers.postgresql import PostgresServer
 ROWS = 20
 WIDE = 2**40
 TENTH = 0.1
-"""No float of 32 bits is this one."""
+"""A value that no 32-bit float equals."""
 Row = tuple[int, int, float, str | None]
 
 
 class Tables(ABC):
-    """Where a job's tables are, as a client of its own finds them.
+    """Tables of a job, as an independent client sees them.
 
-    Attributes:
-        folder: an empty one of the test's.
-        widened: the types of the columns `n` and `x` once they are as wide as the records'.
+    Attributes: folder: an empty folder of the test. widened: the types of the columns `n` and `x` once they are as
+    wide as the records'.
     """
 
     widened: tuple[str, str]
@@ -47,23 +48,23 @@ class Tables(ABC):
 
     @abstractmethod
     def sink(self) -> dict[str, Any]:
-        """The section of a job file."""
+        """Return the `sink` section of a job file."""
 
     @abstractmethod
     def table(self, name: str) -> pa.Table:
-        """All rows of a table, with all of its columns."""
+        """Return all rows of a table, with all of its columns."""
 
     @abstractmethod
     def types(self) -> tuple[str, str]:
-        """What the table says that the columns `n` and `x` are."""
+        """Return the table's types of the columns `n` and `x`."""
 
     def rows(self, name: str) -> list[Row]:
-        """As they were in the source; a column that has another name by now counts as the first."""
+        """Return the rows as in the source; a renamed column counts as the original one."""
         columns = ("id", "n", "x", "extra", "n_wide", "x_wide")
-        found = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
+        table_rows = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
         return sorted(
             (id_, n_wide if n is None else n, x_wide if x is None else x, extra)
-            for id_, n, x, extra, n_wide, x_wide in found
+            for id_, n, x, extra, n_wide, x_wide in table_rows
         )
 
 
@@ -82,15 +83,15 @@ class InPostgresql(Tables):
 
     def table(self, name: str) -> pa.Table:
         with self.server.connect() as connection:
-            found = connection.execute(f"SELECT * FROM widening.{name}".encode())
-            names = [column.name for column in found.description or ()]
-            return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in found])
+            cursor = connection.execute(f"SELECT * FROM widening.{name}".encode())
+            names = [column.name for column in cursor.description or ()]
+            return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in cursor])
 
     def types(self) -> tuple[str, str]:
         asked = "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'widening.d'::regclass"
         with self.server.connect() as connection:
-            found = connection.execute(f"{asked} AND attname IN ('n', 'x') ORDER BY attname".encode()).fetchall()
-            return found[0][0], found[1][0]
+            column_types = connection.execute(f"{asked} AND attname IN ('n', 'x') ORDER BY attname".encode()).fetchall()
+            return column_types[0][0], column_types[1][0]
 
 
 class InSqlite(Tables):
@@ -106,8 +107,8 @@ class InSqlite(Tables):
 
     def types(self) -> tuple[str, str]:
         with closing(sqlite3.connect(self.folder / "rows.db")) as file:
-            found = {name: kind for _, name, kind, *_ in file.execute("PRAGMA table_info(d)")}
-            return found["n"], found["x"]
+            column_types = {name: kind for _, name, kind, *_ in file.execute("PRAGMA table_info(d)")}
+            return column_types["n"], column_types["x"]
 
 
 class InIceberg(Tables):
@@ -146,7 +147,7 @@ class InDelta(Tables):
 
 
 class WideningJob:
-    """Files of Parquet into tables, those of dataset `d` ever wider. `arrived`: the rows of each dataset so far."""
+    """Job of Parquet files into tables, in which dataset `d` widens. `arrived`: the rows of each dataset so far."""
 
     def __init__(self, folder: Path, tables: Tables) -> None:
         self.folder, self.tables, self.path = folder, tables, folder / "job.yaml"
@@ -167,7 +168,7 @@ class WideningJob:
         self.path.write_text(yaml.safe_dump(job))
 
     def arrive(self, dataset: str = "d", *, wide: bool = False, extra: bool = False) -> None:
-        """One more file, its columns `n` and `x` of 32 bits, or of 64 if they are wide; a column more with `extra`."""
+        """Add a file whose columns `n` and `x` have 32 bits, or 64 if `wide`, and an additional column with `extra`."""
         begin = self._files * ROWS
         self._files += 1
         rows: list[Row] = [
@@ -180,32 +181,32 @@ class WideningJob:
         kinds = (pa.int64(), pa.float64()) if wide else (pa.int32(), pa.float32())
         columns = {"id": pa.array(ids, pa.int64()), "n": pa.array(ns, kinds[0]), "x": pa.array(xs, kinds[1])}
         (self.folder / "in" / dataset).mkdir(parents=True, exist_ok=True)
-        made = pa.table({**columns, "extra": pa.array(more, pa.string())} if extra else columns)
-        pq.write_table(made, self.folder / "in" / dataset / f"{self._files:03d}.parquet")
+        table = pa.table({**columns, "extra": pa.array(more, pa.string())} if extra else columns)
+        pq.write_table(table, self.folder / "in" / dataset / f"{self._files:03d}.parquet")
         self.arrived[dataset] = [*self.arrived.get(dataset, []), *rows]
 
     def command(self, *words: str) -> tuple[int, str]:
-        """The exit code of a command, and all that it says."""
+        """Return the exit code and the complete output of a command."""
         done = CliRunner().invoke(app, [*words[0].split(), str(self.path), *words[1:]])
         return done.exit_code, done.output if "--json" in words else " ".join(done.output.split())
 
     def run(self) -> None:
-        code, said = self.command("run")
-        assert code == 0, said
+        code, output = self.command("run")
+        assert code == 0, output
 
     def assert_exact(self) -> None:
-        """By the target itself, and by the audit."""
+        """Assert that the output is exact, by the target itself and by the audit."""
         for dataset, rows in self.arrived.items():
             assert self.tables.rows(dataset) == rows
-        code, said = self.command("audit", "--deep", "--json")
-        assert code == 0, said
-        assert json.loads(said)["exact"], said
+        code, output = self.command("audit", "--deep", "--json")
+        assert code == 0, output
+        assert json.loads(output)["exact"], output
         assert {row.status for row in Job.from_file(self.path).status().datasets} == {"idle"}
 
 
 @pytest.fixture(params=["postgresql", "sqlite", "iceberg", "delta"])
 def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[WideningJob]:
-    """One whose runs are in the Spark session that is open."""
+    """Return a job whose runs use the open Spark session."""
     kinds: dict[str, type[InSqlite | InIceberg | InDelta]] = {
         "sqlite": InSqlite,
         "iceberg": InIceberg,
@@ -218,8 +219,8 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> 
     close_opened()
 
 
-def test_a_table_follows_also_in_mid_work_unit_and_takes_narrow_records_later(job: WideningJob) -> None:
-    """Delta in what it can: a column more."""
+def test_table_is_widened_in_mid_work_unit_and_takes_narrow_records_later(job: WideningJob) -> None:
+    """Delta follows where it can: an additional column."""
     wide = not isinstance(job.tables, InDelta)
     job.write(evolve="add_columns")
     job.arrive()
@@ -236,7 +237,7 @@ def test_a_table_follows_also_in_mid_work_unit_and_takes_narrow_records_later(jo
     job.assert_exact()
 
 
-def test_what_a_table_may_not_become_is_refused_and_comes_whole_once_it_may(job: WideningJob) -> None:
+def test_refused_widening_is_committed_completely_once_allowed(job: WideningJob) -> None:
     job.arrive()
     job.arrive("other")
     job.run()
@@ -244,25 +245,25 @@ def test_what_a_table_may_not_become_is_refused_and_comes_whole_once_it_may(job:
     for _ in range(2):
         job.arrive(wide=True, extra=True)
         job.arrive("other")
-        code, said = job.command("run")
-        assert code == 1, said
-        assert "no column" in said
-        assert "extra" in said
-        assert "add_columns" in said, "what to do"
+        code, output = job.command("run")
+        assert code == 1, output
+        assert "no column" in output
+        assert "extra" in output
+        assert "add_columns" in output, "what to do"
         assert job.tables.rows("d") == first, "nothing of it"
         assert job.tables.rows("other") == job.arrived["other"]
         assert job.tables.types() == before
     if isinstance(job.tables, InDelta):
         job.write(evolve="add_columns")
-        code, said = job.command("run")
-        assert code == 1, said
-        assert "column n is int32, and records have int64" in said
-        assert "convert the column before the sink" in said, "what to do"
+        code, output = job.command("run")
+        assert code == 1, output
+        assert "column n is int32, and records have int64" in output
+        assert "convert the column before the sink" in output, "what to do"
         assert job.tables.rows("d") == first
         renamed = {"type": "rename", "columns": {"n": "n_wide", "x": "x_wide"}}
         job.write([renamed], evolve="add_columns")
     else:
         job.write(evolve="add_columns")
-    code, said = job.command("dataset release", "--all", "retry")
+    code, output = job.command("dataset release", "--all", "retry")
     job.run()
     job.assert_exact()

@@ -1,4 +1,4 @@
-"""`python -m tests.integration.where_tasks_run MASTER`: prints the folders that four tasks ran in, one a line."""
+"""`python -m tests.integration.where_tasks_run MASTER`: print the working folders of four tasks, one a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _worker_folder(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def main(master: str) -> None:
-    """Runs a task on each core of the cluster."""
+    """Run a task on each core of the cluster."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",

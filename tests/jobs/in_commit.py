@@ -1,6 +1,6 @@
-"""A run that dies in the middle of its commit.
+"""Runs that are killed in the middle of their commit.
 
-The files of such a test belong on a disk: in memory a commit is over sooner than anybody can look at it.
+The files of such a test belong on a disk: in memory a commit ends before it can be observed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from distcommit.app.job import Job
 
 
 def killed_in_commit(job_file: Path, start: Callable[[], RunProcess]) -> bool:
-    """Starts a run, and kills it as soon as it has sealed something; False if it had ended by itself before."""
+    """Start a run, and kill it as soon as it has sealed a dataset; return False if it ended earlier."""
     watcher = CommitWatcher(Job.from_file(job_file).open_store(create=True))
     with start() as run:
         while not run.has_ended and not watcher.pending():
@@ -24,6 +24,6 @@ def killed_in_commit(job_file: Path, start: Callable[[], RunProcess]) -> bool:
 
 
 def run_of(job_file: Path, name: str, command: str = "run") -> RunProcess:
-    """Starts a command on a job; what it says is beside the job file, by this name."""
+    """Start a command on a job; its output goes beside the job file, under this name."""
     out = job_file.parent / name
     return RunProcess([command, str(job_file), "--json"], out.with_suffix(".out"), out.with_suffix(".err"))

@@ -1,4 +1,4 @@
-"""Jobs as users run them: a job file, the command line, a broker, and what was produced."""
+"""Jobs as users run them: a job file, the command line, a broker, and the produced records."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ FIRST_DAY_MS = 1_700_000_000_000
 
 
 class Broker(Protocol):
-    """Kafka, real or not."""
+    """Kafka broker, real or mocked."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """As clients want it: host:port, separated by commas."""
+        """Return the clients' setting: host:port, separated by commas."""
         ...
 
 
 @dataclass
 class KafkaJob:
-    """A job on a broker; counts what it has produced."""
+    """A job on a broker, which counts its produced records."""
 
     folder: Path
     broker: Broker
@@ -49,7 +49,7 @@ class KafkaJob:
         return self.folder / "job.yaml"
 
     def write(self, **sections: Any) -> None:
-        """Writes the job file; sections replace or add to what it said before. One that is None goes."""
+        """Write the job file; sections replace or add to the previous ones, and None removes one."""
         base: dict[str, Any] = {
             "job": "test",
             "source": {"type": "kafka", "brokers": self.broker.bootstrap_servers, "topics": sorted(self.topics)},
@@ -66,7 +66,7 @@ class KafkaJob:
         self.path.write_text(yaml.safe_dump(base))
 
     def produce(self, records: int, days: int = 1) -> None:
-        """Sends this many records to every partition, spread over days of message time."""
+        """Send this many records to every partition, spread over days of message time."""
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 5})
         for topic, partitions in self.topics.items():
             for partition in range(partitions):
@@ -79,7 +79,7 @@ class KafkaJob:
         assert producer.flush(60) == 0
 
     def cli(self, command: str, *arguments: str, timeout_s: float = 240) -> tuple[int, dict[str, Any], str]:
-        """Runs a command of the CLI; its exit code, its JSON, and what it said on stderr."""
+        """Run a CLI command; return its exit code, its JSON, and its error output."""
         done = subprocess.run(
             [sys.executable, "-m", "distcommit", *command.split(), str(self.path), "--json", *arguments],
             capture_output=True,
@@ -92,13 +92,13 @@ class KafkaJob:
         return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
 
     def run(self, *arguments: str) -> dict[str, Any]:
-        """Runs the job to its end, which must be a success."""
+        """Run the job to its end, which must be a success."""
         code, result, errors = self.cli("run", *arguments)
         assert code == 0, f"exit code {code}: {result} {errors[-3000:]}"
         return result
 
     def start(self, *arguments: str) -> RunProcess:
-        """Starts the job and does not wait for it."""
+        """Start the job in the background."""
         self.runs += 1
         name = self.folder / f"run-{self.runs}"
         command = ["run", str(self.path), "--json", *arguments]
@@ -108,7 +108,7 @@ class KafkaJob:
         return Job.from_file(self.path).audit(deep=deep)
 
     def assert_exact(self) -> None:
-        """Every record that was produced is published once, or once in an error file; nothing else is there."""
+        """Assert that every produced record is published once, or once in an error file, and nothing else is there."""
         audit = self.audit()
         audit.partitions = []
         assert audit.exact, audit
@@ -117,7 +117,7 @@ class KafkaJob:
 
 @contextmanager
 def kafka_job(folder: Path, topics: dict[str, int], **sections: Any) -> Iterator[KafkaJob]:
-    """A job with these topics (partitions by name) on a broker that lives as long as the block."""
+    """Yield a job with these topics (partitions by name) on a broker that lives as long as the block."""
     with MockBroker.start(topics) as broker:
         job = KafkaJob(folder, broker, topics)
         job.write(**sections)

@@ -1,4 +1,5 @@
-"""A store of very many datasets, made by the product's own store classes: `python -m tests.jobs.large_store FOLDER N`.
+"""A store of very many datasets, written by the product's own store classes: `python -m tests.jobs.large_store FOLDER
+N`.
 
 Of each hundred datasets one is pending, one quarantined and one was not read; each idle one has 2 partitions.
 """
@@ -40,7 +41,7 @@ commit: {durability: none}
 
 
 def make_large_store(folder: Path, datasets: int) -> Path:
-    """The job file of a job with so many datasets, in a folder."""
+    """Create the store of a job with that many datasets in a folder, and return its job file."""
     folder.mkdir(parents=True, exist_ok=True)
     job_file = folder / "job.yaml"
     job_file.write_text(JOB)
@@ -59,7 +60,7 @@ def make_large_store(folder: Path, datasets: int) -> Path:
 
 
 def _cut(store: JobStore, epoch: int) -> None:
-    """The cut that the run leaves as it ends, for readers."""
+    """Put the snapshot that the run leaves for readers at its end."""
     claim_folders(store)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     prepare_snapshots(store)
@@ -95,10 +96,10 @@ def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Ite
 
 
 def _append(log: CommitLog, record: Record) -> None:
-    left = [record]
+    open_records = [record]
 
     def decide(fold: Fold) -> Record | None:
-        return left.pop() if left else None
+        return open_records.pop() if open_records else None
 
     log.settle(decide)
 

@@ -1,5 +1,8 @@
-"""A run with everything that a report shows, left by the product's own store classes, with names and messages of the
-worst kind: `python -m tests.jobs.reported_run FOLDER DATASETS` makes the store, for people who want to see the page."""
+"""A run with everything that a report shows, written by the product's own store classes, with hostile names and
+messages.
+
+`python -m tests.jobs.reported_run FOLDER DATASETS` creates the store, for a view of the page.
+"""
 
 from __future__ import annotations
 
@@ -54,16 +57,18 @@ EPOCH = 1
 
 
 def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -> Path:
-    """The job file of a job with one run of so many datasets, one after the other of which is large; the first have
-    hostile names, and every twentieth has failed. Without `ended` the run died."""
+    """Create a job with one run of that many datasets, and return its job file.
+
+    One dataset is large, the first have hostile names, and every twentieth has failed. Without `ended` the run died.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     job_file = folder / "job.yaml"
     job_file.write_text(JOB)
     store = Job.from_file(job_file).open_store(create=True)
-    left: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
+    records: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
 
     def decide(fold: Fold) -> Record | None:
-        return left.pop() if left else None
+        return records.pop() if records else None
 
     store.job_log(EPOCH).settle(decide)
     rng = random.Random(7)
@@ -74,11 +79,11 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     rows: list[RunDataset] = []
     ends: list[int] = []
     for task in range(TASKS):
-        mine = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
-        found, ended_ms = _task(
-            rng, task, mine, TaskStateWriter(fs, root, run_id, BUCKETS), store_of=(fs, root), died=not ended
+        own = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
+        times, ended_ms = _task(
+            rng, task, own, TaskStateWriter(fs, root, run_id, BUCKETS), store_of=(fs, root), died=not ended
         )
-        rows += found
+        rows += times
         ends.append(ended_ms)
     if ended:
         put_run_datasets(fs, root, run_id, "drain", 0, rows)
@@ -92,7 +97,7 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
 def _task(
     rng: random.Random,
     task: int,
-    mine: list[tuple[int, str]],
+    own: list[tuple[int, str]],
     writer: TaskStateWriter,
     *,
     store_of: tuple[FileSystem, str],
@@ -105,7 +110,7 @@ def _task(
     rows: list[RunDataset] = []
     times: list[RunTime] = []
     waiting: list[tuple[str, int]] = []
-    for place, (number, name) in enumerate(mine):
+    for place, (number, name) in enumerate(own):
         size = rng.randrange(200, 4000) * (12 if number % 41 == 5 else 1)
         took_ms, failed = 5 + size // 8, number % 20 == 11
         state = _state(name, f"{task:05d}_{place:06d}", size, now_ms, took_ms, failed=failed)
@@ -117,7 +122,7 @@ def _task(
             )
         else:
             waiting.append((name, size))
-        if len(waiting) == 4 or place == len(mine) - 1:
+        if len(waiting) == 4 or place == len(own) - 1:
             commits_ms = now_ms
             for waited, records in waiting:
                 times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, commits_ms + 20, now_ms + 160, records))
@@ -128,7 +133,7 @@ def _task(
                 times.append(RunTime(*of_task, TimeKind.COMMITS, "", commits_ms, now_ms + 160, len(waiting)))
             now_ms, waiting = now_ms + 170, []
     if not died:
-        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(mine)))
+        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(own)))
         times.append(RunTime(*of_task, TimeKind.REQUESTS, count=17))
         put_run_times(fs, root, samples.RUN_ID, "ingest", task, writer.writer, times)
     return rows, now_ms
@@ -171,7 +176,7 @@ def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
         "commit_failures": 1,
         "target_ms": 4_200,
     }
-    told = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
+    recorded_reasons = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
     return structs.replace(
         samples.RUN_RECORD,
         job="orders",
@@ -189,7 +194,7 @@ def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
         totals=totals,
         quarantined=RecordedReasons((RecordedReason(HOSTILE[6], "quarantined", HOSTILE[5]),), 0),
         held=RecordedReasons(),
-        reasons=RecordedReasons(told, len(failed) - len(told)),
+        reasons=RecordedReasons(recorded_reasons, len(failed) - len(recorded_reasons)),
         notes=RecordedReasons((RecordedReason("shop-3.orders-0010", "check", f"lake: nulls: {HOSTILE[2]}"),), 3),
         flow=FlowCounts(
             (

@@ -1,4 +1,4 @@
-"""Which process of a run is which, so that one of them can be killed or stopped from outside."""
+"""Roles of a run's processes, so that one of them can be killed or stopped from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 from distcommit.app.demo.kill import RunProcess
 
 Role = Literal["all", "driver", "jvm", "executor", "worker"]
-"""All of a run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""
+"""The whole run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""
 
 _DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
     "org.apache.spark.deploy.SparkSubmit",
@@ -22,12 +22,12 @@ _DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
 
 
 def find(run: RunProcess, role: Role, others: Iterable[int] = ()) -> list[int]:
-    """Process ids of that role, among the run's live processes. In local mode no executor has a JVM of its own.
+    """Return the run's live processes of that role. In local mode no executor has a JVM of its own.
 
     Args:
         run: the run.
-        role: whom to find.
-        others: processes of a cluster, which are not the run's; its executors and workers are among them.
+        role: the role to find.
+        others: processes of a cluster outside of the run; its executors and workers are among them.
     """
     own = run.processes()
     commands = {pid: _command(pid) for pid in (*own, *(others if role in {"executor", "worker"} else ()))}
@@ -48,9 +48,9 @@ def find(run: RunProcess, role: Role, others: Iterable[int] = ()) -> list[int]:
 def strike(
     run: RunProcess, role: Role, what: signal.Signals, rng: random.Random, others: Iterable[int] = ()
 ) -> list[int]:
-    """Sends a signal to one process of that role (to every process for "all"); returns whom it reached."""
-    found = find(run, role, others)
-    chosen = found if role == "all" else [rng.choice(found)] if found else []
+    """Send a signal to one process of that role (to every process for "all"); return the reached ones."""
+    candidates = find(run, role, others)
+    chosen = candidates if role == "all" else [rng.choice(candidates)] if candidates else []
     reached = []
     for pid in chosen:
         try:

@@ -1,4 +1,4 @@
-"""The events that a job's history is made of: what a source gains, what runs meet, and what persons do between them."""
+"""The events of a job's history: changes of the source, faults of runs, and operator actions between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.models.job_model import Release
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """A partition of a dataset gains records; both come into being if they are new."""
+    """A partition of a dataset gains records; both are created if they are new."""
 
     dataset_urn: str
     partition: str
@@ -19,8 +19,10 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies before its `nth` mutating call (of that kind, at such a path), and never comes to it if there
-    are fewer. `power_loss`: 0 is a kill, else which of the states that a power loss may leave."""
+    """The process dies before its `nth` mutating call (of that kind, at such a path), if there are that many.
+
+    `power_loss`: 0 is a kill, otherwise one of the states that a power loss may leave.
+    """
 
     nth: int
     kind: str = ""
@@ -30,19 +32,19 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of the job, with what its source and its machine do to it.
+    """A run of the job, with the faults of its source and its machine.
 
     Attributes:
-        policy, job_level: how it is configured.
+        policy, job_level: its configuration.
         units: work units per partition.
         short: records at the end of each work unit that it does not read.
-        fails: (dataset, partition) that can't be read.
-        stumbles: the same, of which only the record in the middle can't be.
+        fails: (dataset, partition) that cannot be read.
+        stumbles: (dataset, partition) of which only the middle record cannot be read.
         hidden: datasets that the source does not show this time.
-        repeats: how often each work unit fails before it is read; below two, the task tries again by itself.
+        repeats: how often each work unit fails before it is read; below two, the task retries by itself.
         twins: whether every ingest task runs twice.
-        blocked: a dataset whose files can't be renamed this time; empty for none.
-        crash: where it dies, if it does.
+        blocked: a dataset whose files cannot be renamed this time; empty for none.
+        crash: the place where it dies, if it does.
     """
 
     policy: CommitPolicy = CommitPolicy.FULL
@@ -60,7 +62,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """A run is paused before its `nth` mutating call; `by`, a whole run, comes and ends; then the first goes on."""
+    """A run is paused before its `nth` mutating call; `by`, a whole run, comes and ends; then the first continues."""
 
     run: Run
     nth: int
@@ -69,7 +71,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Zombie:
-    """Tasks of the run `back` runs ago (1 is the last) come once more, reading further or less far than before."""
+    """Tasks of the run `back` runs ago (1 is the last) come again, and read further or less far than before."""
 
     back: int
     short: int = 0
@@ -78,19 +80,20 @@ class Zombie:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Somebody takes away one staged file that a sealed sequence of the dataset still needs."""
+    """One staged file that a sealed sequence of the dataset still needs is lost."""
 
     dataset_urn: str
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """All files taken away come back, with their bytes."""
+    """All lost files return, with their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A person releases a quarantined dataset; the command may die before its `nth` mutating call (0: it does not)."""
+    """An operator releases a quarantined dataset; the command may die before its `nth` mutating call (0: it does
+    not)."""
 
     dataset_urn: str
     how: Release
@@ -99,7 +102,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A person sets an idle dataset's watermark to that part of what the source has, in tenths; None forgets it."""
+    """An operator sets an idle dataset's watermark to that part of the source's records, in tenths; None deletes it."""
 
     dataset_urn: str
     tenths: int | None

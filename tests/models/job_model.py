@@ -1,5 +1,7 @@
-"""A reference model of a whole job in plain Python: what must be published after which runs. It knows nothing of logs,
-files or tasks."""
+"""A reference model of a whole job in plain Python: the records that must be published after given runs.
+
+It knows no logs, files or tasks.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ Release = Literal["retry", "accept", "abandon"]
 
 @dataclass(slots=True)
 class JobDataset:
-    """What is expected of one dataset of a job.
+    """Expected state of one dataset of a job.
 
-    `published` counts how often each (partition, offset) is to be found; more than once only after a person moved the
-    watermark back. `unsure`: of a sequence that a person accepted; each may be there once. `high`: of a sequence that
-    is not done. `lost`: somebody took one of its staged files away.
+    `published`: the expected count of each (partition, offset); above one only after an operator moved the watermark
+    back. `unsure`: records of an accepted sequence; each may be there once. `high`: the end of an open sequence.
+    `lost`: one of its staged files was lost.
     """
 
     status: str = "idle"
@@ -38,16 +40,16 @@ class JobDataset:
     unsure: Counter[Place] = field(default_factory=Counter)
 
     def commit(self, high: Positions) -> None:
-        """All from the watermark to `high` is published, and the watermark is there."""
+        """Publish everything from the watermark to `high`, and move the watermark there."""
         self.published.update(places(self.watermark, high))
         self.forget(high)
 
     def forget(self, watermark: Positions | None) -> None:
-        """No sequence is left."""
+        """Delete the open sequence."""
         self.status, self.watermark, self.high, self.undecided, self.lost = "idle", watermark, None, False, False
 
     def mismatch(self, found: Counter[Place]) -> str:
-        """What is wrong with the records found; empty if they are as they must be."""
+        """Return a mismatch of the found records; empty if there is none."""
         allowed = self.published + self.unsure + Counter(places(self.watermark, self.high or {}))
         if missing := self.published - found:
             return f"not published: {sorted(missing.elements())[:5]}"
@@ -57,18 +59,21 @@ class JobDataset:
 
 
 class JobModel:
-    """What a job has to have published. `run` says it for a run that nothing disturbs; after anything else `adopt`
-    checks that what is found is possible, and takes it over. Who takes files away or brings them back sets `lost`."""
+    """The expected output of a job.
+
+    `run` applies an undisturbed run. After anything else `adopt` checks that the found state is possible, and takes it
+    over. Callers that remove or restore files set `lost`.
+    """
 
     def __init__(self) -> None:
         self.datasets: dict[str, JobDataset] = {}
 
     def of(self, urn: str) -> JobDataset:
-        """The dataset, made if it is new."""
+        """Return the dataset; create it if it is new."""
         return self.datasets.setdefault(urn, JobDataset())
 
     def run(self, source: ModelSource, policy: CommitPolicy, *, job_level: bool) -> None:
-        """A whole run that nothing disturbs: replay first, then what the source has."""
+        """Apply an undisturbed whole run: replay first, then the source's records."""
         for known in self.datasets.values():
             if known.status == "pending" and known.undecided:
                 known.forget(known.watermark)
@@ -94,56 +99,56 @@ class JobModel:
                 self.of(urn).commit(high)
 
     def release(self, urn: str, how: Release) -> None:
-        """A person releases a quarantined dataset."""
-        known = self.of(urn)
+        """Apply the release of a quarantined dataset."""
+        dataset = self.of(urn)
         if how == "retry":
-            known.status = "pending"
-        elif how == "accept" and known.high is not None:
-            known.unsure.update(places(known.watermark, known.high))
-            known.forget(known.high)
+            dataset.status = "pending"
+        elif how == "accept" and dataset.high is not None:
+            dataset.unsure.update(places(dataset.watermark, dataset.high))
+            dataset.forget(dataset.high)
         else:
-            known.forget(known.watermark)
+            dataset.forget(dataset.watermark)
 
     def adopt(self, state: DatasetState, ends: Mapping[str, int], decided_epochs: Iterable[int]) -> str:
-        """Takes over what a disturbed run has left of a dataset; returns why that is not possible, if it is not.
+        """Take over a dataset's state after a disturbed run; return why that state is impossible, if it is.
 
         Args:
-            state: what the log says now.
-            ends: how many records each partition of the dataset has had at most.
+            state: the state in the log.
+            ends: the largest number of records of each partition so far.
             decided_epochs: of the job log.
         """
-        known = self.of(state.dataset_urn)
+        dataset = self.of(state.dataset_urn)
         now = positions(state.watermark)
-        for partition, position in (known.watermark or {}).items():
+        for partition, position in (dataset.watermark or {}).items():
             if now is None or now.get(partition, -1) < position:
-                return f"the watermark of {state.dataset_urn} went back: {known.watermark} to {now}"
+                return f"the watermark of {state.dataset_urn} went back: {dataset.watermark} to {now}"
         sequence = state.sequence
         high = positions(sequence.high) if sequence is not None else None
         if any(position > ends[partition] for partition, position in {**(now or {}), **(high or {})}.items()):
             return f"{state.dataset_urn} is said to reach {now}, {high}; it ends at {ends}"
         if sequence is not None and positions(sequence.low) != now:
             return f"{state.dataset_urn} is sealed on {sequence.low}, its watermark is {now}"
-        if now is not None and now != known.watermark:
-            known.commit(now)
-        known.status, known.high, known.lost = state.status.value, high, False
+        if now is not None and now != dataset.watermark:
+            dataset.commit(now)
+        dataset.status, dataset.high, dataset.lost = state.status.value, high, False
         held = state.open is not None and state.open.held
-        known.undecided = sequence is not None and held and sequence.epoch not in set(decided_epochs)
+        dataset.undecided = sequence is not None and held and sequence.epoch not in set(decided_epochs)
         return ""
 
 
 def positions(watermark: Watermark | None) -> Positions | None:
-    """A watermark of integer positions as a plain dict."""
+    """Return a watermark of integer positions as a plain dict."""
     return None if watermark is None else {partition: as_offset(p) for partition, p in watermark.positions.items()}
 
 
 def places(low: Mapping[str, int] | None, high: Mapping[str, int]) -> Iterator[Place]:
-    """Every (partition, offset) from one watermark to another; a partition that is new begins at 0."""
+    """Yield every (partition, offset) from one watermark to another; a new partition begins at 0."""
     for partition, end in high.items():
         yield from ((partition, offset) for offset in range((low or {}).get(partition, 0), end))
 
 
 def reach(low: Positions | None, dataset: ModelDataset, policy: CommitPolicy) -> tuple[Positions | None, bool]:
-    """Where one undisturbed run takes a dataset (None: nowhere), and whether something of it failed."""
+    """Return the end of an undisturbed run for a dataset (None: no progress), and whether a part of it failed."""
     before = dict(low or {})
     high = {**dict.fromkeys(dataset.partitions, 0), **before}
     read = failed = won = 0

@@ -1,5 +1,6 @@
-"""A reference model of one commit log in plain Python, written from the table of records in the design's section on the
-commit log, not from `protocol.validity`, so that a mistake in either shows as a difference.
+"""A reference model of one commit log in plain Python, written from the design's table of records.
+
+It is independent of `protocol.validity`, so that a mistake in either shows as a difference.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _NEEDS_AND_GIVES = {
 
 @dataclass(slots=True)
 class LogDataset:
-    """One dataset as the log model sees it."""
+    """One dataset's state in the log model."""
 
     status: str = "idle"
     sequence: SealedSequence | None = None
@@ -65,7 +66,7 @@ class LogDataset:
 
     @classmethod
     def of(cls, state: DatasetState) -> LogDataset:
-        """A dataset of which nothing is known but what is stored of it."""
+        """Return a dataset from its stored state alone."""
         return cls(
             state.status.value,
             state.sequence,
@@ -81,12 +82,12 @@ class LogDataset:
         )
 
     def has(self, epoch: int, *statuses: str) -> bool:
-        """Whether the sequence of that epoch is there, in one of these statuses."""
+        """Return whether the sequence of that epoch is present with one of these statuses."""
         return self.sequence is not None and self.sequence.epoch == epoch and self.status in statuses
 
 
 class LogModel:
-    """What one commit log means: feed it every record ever appended, in the order of their numbers."""
+    """The meaning of one commit log: append every record of the log, in the order of their numbers."""
 
     def __init__(self) -> None:
         self.fence = 0
@@ -101,7 +102,7 @@ class LogModel:
 
     @classmethod
     def beginning_at(cls, record: Checkpoint) -> LogModel:
-        """The model of a log whose segments below a checkpoint are gone: it is believed."""
+        """Return the model of a log that begins at a checkpoint, which is trusted."""
         model = cls()
         model.fence, model.run_id, model.decided = record.fence_epoch, record.fence_run_id, set(record.decided_epochs)
         model.datasets = {state.dataset_urn: LogDataset.of(state) for state in record.datasets}
@@ -111,11 +112,11 @@ class LogModel:
         return model
 
     def dataset(self, urn: str) -> LogDataset:
-        """The dataset; one never heard of is idle."""
+        """Return the dataset; an unknown one is idle."""
         return self.datasets.get(urn) or LogDataset()
 
     def append(self, record: Record) -> bool:
-        """Moves the model past a record; False if the record is not valid there, and so changes nothing."""
+        """Apply a record; return False if the record is invalid there, and so changes nothing."""
         if self.moved_to:
             return False
         match record:
@@ -147,7 +148,7 @@ class LogModel:
                 self.datasets[name.dataset_urn].outage = False
                 return True
             case Left():
-                return self._left(record)
+                return self._failed_commits(record)
             case Unread():
                 return self._unread(record)
             case ByHand():
@@ -160,24 +161,24 @@ class LogModel:
                 return self._rebuilt(record)
 
     def difference(self, fold: Fold) -> str:
-        """How a fold of the same records differs from the model; empty if it does not."""
-        mine = (self.fence, self.run_id, self.decided)
+        """Return the difference between a fold of the same records and the model; empty if there is none."""
+        expected = (self.fence, self.run_id, self.decided)
         theirs = (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs))
-        if mine != theirs:
-            return f"fence and decisions are {mine}, the fold says {theirs}"
+        if expected != theirs:
+            return f"fence and decisions are {expected}, the fold says {theirs}"
         anchors = (self.heads, tuple(self.cuts.values()), self.generation, self.buckets, self.under_way, self.moved_to)
         cuts = (fold.began_epoch, fold.ended_epoch)
-        found = (fold.heads, cuts, fold.generation, fold.buckets, fold.under_way, fold.moved_to)
-        if anchors != found:
-            return f"anchors and generations are {anchors}, the fold says {found}"
+        actual = (fold.heads, cuts, fold.generation, fold.buckets, fold.under_way, fold.moved_to)
+        if anchors != actual:
+            return f"anchors and generations are {anchors}, the fold says {actual}"
         return self.wrong or _datasets_differ(self, fold.datasets.values())
 
     def _set(self, watermarks: Mapping[str, Watermark | None]) -> bool:
         if any(self.dataset(urn).status != "idle" for urn in watermarks):
             return False
         for urn, watermark in watermarks.items():
-            known = self.datasets.setdefault(urn, LogDataset())
-            known.watermark, known.closed, known.unread = watermark, self.fence, None
+            dataset = self.datasets.setdefault(urn, LogDataset())
+            dataset.watermark, dataset.closed, dataset.unread = watermark, self.fence, None
         return True
 
     def _rebuilt(self, record: Rebuilt) -> bool:
@@ -200,11 +201,11 @@ class LogModel:
         match record:
             case Cut() | Heads():
                 least = 0 if isinstance(record, Cut) else 1
-                found = {head.bucket: head for head in record.heads}
-                back = any(b in self.heads and h.number < self.heads[b].number + least for b, h in found.items())
-                if back or self.under_way or len(found) < len(record.heads):
+                heads = {head.bucket: head for head in record.heads}
+                back = any(b in self.heads and h.number < self.heads[b].number + least for b, h in heads.items())
+                if back or self.under_way or len(heads) < len(record.heads):
                     return False
-                self.heads.update(found)
+                self.heads.update(heads)
                 if isinstance(record, Cut):
                     self.cuts[record.phase] = record.epoch
             case Rebucket(_, generation, buckets, settings):
@@ -226,44 +227,48 @@ class LogModel:
     def _intent(self, record: Intent) -> bool:
         names = Counter(sequence.dataset_urn for sequence in record.sequences)
         for sequence in record.sequences:
-            known = self.dataset(sequence.dataset_urn)
-            free = known.status == "idle" and known.closed < record.epoch and known.watermark == sequence.low
+            dataset = self.dataset(sequence.dataset_urn)
+            free = dataset.status == "idle" and dataset.closed < record.epoch and dataset.watermark == sequence.low
             if not free or sequence.epoch != record.epoch or names[sequence.dataset_urn] > 1:
                 return False
         if record.epoch != self.fence:
             return False
         for sequence in record.sequences:
-            known = self.datasets.setdefault(sequence.dataset_urn, LogDataset())
-            known.status, known.sequence, known.closed = "pending", sequence, record.epoch
-            known.held = record.gate is Gate.HELD
+            dataset = self.datasets.setdefault(sequence.dataset_urn, LogDataset())
+            dataset.status, dataset.sequence, dataset.closed = "pending", sequence, record.epoch
+            dataset.held = record.gate is Gate.HELD
             if record.gate is Gate.PASSED:
                 self._to_idle(SequenceName(sequence.dataset_urn, sequence.epoch), published=True)
         return True
 
-    def _left(self, record: Left) -> bool:
-        pending = [self.dataset(left.dataset_urn).has(left.epoch, "pending") for left in record.sequences]
-        once = len({left.dataset_urn for left in record.sequences}) == len(record.sequences)
+    def _failed_commits(self, record: Left) -> bool:
+        pending = [self.dataset(named.dataset_urn).has(named.epoch, "pending") for named in record.sequences]
+        once = len({named.dataset_urn for named in record.sequences}) == len(record.sequences)
         if record.epoch != self.fence or not once or not all(pending):
             return False
-        for left in record.sequences:
-            self.datasets[left.dataset_urn].reason = left.reason
-            self.datasets[left.dataset_urn].outage = record.outage
+        for named in record.sequences:
+            self.datasets[named.dataset_urn].reason = named.reason
+            self.datasets[named.dataset_urn].outage = record.outage
         return True
 
     def _unread(self, record: Unread) -> bool:
         for one in record.datasets:
-            known = self.dataset(one.dataset_urn)
-            partly = bool(known.left_out) and known.done == record.epoch
-            if known.status != "idle" or known.watermark != one.low or (known.closed >= record.epoch and not partly):
+            dataset = self.dataset(one.dataset_urn)
+            partly = bool(dataset.left_out) and dataset.done == record.epoch
+            if (
+                dataset.status != "idle"
+                or dataset.watermark != one.low
+                or (dataset.closed >= record.epoch and not partly)
+            ):
                 return False
-            if known.unread is not None and known.unread.epoch >= record.epoch:
+            if dataset.unread is not None and dataset.unread.epoch >= record.epoch:
                 return False
         if record.epoch != self.fence or len({one.dataset_urn for one in record.datasets}) < len(record.datasets):
             return False
         for one in record.datasets:
-            known = self.datasets.setdefault(one.dataset_urn, LogDataset())
-            before = known.unread.failed_runs if known.unread else 0
-            known.unread = ReadFailure(
+            dataset = self.datasets.setdefault(one.dataset_urn, LogDataset())
+            before = dataset.unread.failed_runs if dataset.unread else 0
+            dataset.unread = ReadFailure(
                 record.epoch,
                 before if one.outage else before + 1,
                 one.expected_high,
@@ -279,10 +284,10 @@ class LogModel:
         if record.epoch != self.fence or twice:
             return False
         for name in record.sequences:
-            known = self.dataset(name.dataset_urn)
-            if done and not known.has(name.epoch, "pending", "quarantined"):
+            dataset = self.dataset(name.dataset_urn)
+            if done and not dataset.has(name.epoch, "pending", "quarantined"):
                 return False
-            if not done and not (known.has(name.epoch, "pending") and known.held and name.epoch < record.epoch):
+            if not done and not (dataset.has(name.epoch, "pending") and dataset.held and name.epoch < record.epoch):
                 return False
         for name in record.sequences:
             self._to_idle(name, published=done)
@@ -295,42 +300,42 @@ class LogModel:
         urn, epoch = record.sequence.dataset_urn, record.sequence.epoch
         if not self.dataset(urn).has(epoch, needed):
             return False
-        known = self.datasets[urn]
+        dataset = self.datasets[urn]
         if given == "idle":
             accepted = record.action.value in ("accept", "given-up")
             self._to_idle(record.sequence, published=accepted)
-            known.accepted = [epoch] if accepted else known.accepted
+            dataset.accepted = [epoch] if accepted else dataset.accepted
         elif record.action.value == "retry":
-            known.tried = set()
+            dataset.tried = set()
         elif record.action.value == "quarantine":
-            known.reason = known.reason or f"quarantined by {record.who}"
-        known.status = given
+            dataset.reason = dataset.reason or f"quarantined by {record.who}"
+        dataset.status = given
         return True
 
     def _read_again(self, name: SequenceName) -> bool:
-        known = self.dataset(name.dataset_urn)
-        stopped = known.unread is not None and known.unread.stopped and known.unread.epoch == name.epoch
-        if known.status != "idle" or known.unread is None or not stopped:
+        dataset = self.dataset(name.dataset_urn)
+        stopped = dataset.unread is not None and dataset.unread.stopped and dataset.unread.epoch == name.epoch
+        if dataset.status != "idle" or dataset.unread is None or not stopped:
             return False
-        known.unread = structs.replace(known.unread, failed_runs=0, stopped=False)
+        dataset.unread = structs.replace(dataset.unread, failed_runs=0, stopped=False)
         return True
 
     def _to_idle(self, name: SequenceName, *, published: bool) -> None:
-        known = self.datasets[name.dataset_urn]
-        if published and known.sequence is not None:
-            low, high = known.watermark, known.sequence.high
+        dataset = self.datasets[name.dataset_urn]
+        if published and dataset.sequence is not None:
+            low, high = dataset.watermark, dataset.sequence.high
             if high is not None and high != low:
-                known.unread = _left_unread(known.unread, low, high) if known.sequence.left_out else None
-            known.watermark = high if high is not None else low
-            known.left_out = known.sequence.left_out
-            known.done = max(known.done, name.epoch)
-            known.schemas = known.schemas | known.sequence.schemas
-        known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
-        known.reason, known.outage = "", False
+                dataset.unread = _left_unread(dataset.unread, low, high) if dataset.sequence.left_out else None
+            dataset.watermark = high if high is not None else low
+            dataset.left_out = dataset.sequence.left_out
+            dataset.done = max(dataset.done, name.epoch)
+            dataset.schemas = dataset.schemas | dataset.sequence.schemas
+        dataset.status, dataset.sequence, dataset.held, dataset.tried = "idle", None, False, set()
+        dataset.reason, dataset.outage = "", False
 
 
 def _left_unread(unread: ReadFailure | None, low: Watermark | None, high: Watermark) -> ReadFailure | None:
-    """Of what was not read the partitions that a sequence, from which something was left out, has not moved."""
+    """Return the read failure for the partitions that an incomplete sequence has not moved."""
     if unread is None or low is None or high.incarnation != unread.expected_high.incarnation:
         return None
     ends = unread.expected_high.positions
@@ -348,16 +353,23 @@ def _checkpoint_differs(model: LogModel, record: Checkpoint) -> str:
 
 
 def _datasets_differ(model: LogModel, states: Iterable[DatasetState]) -> str:
-    found = {state.dataset_urn: state for state in states}
-    for urn in {**model.datasets, **found}:
-        known, state = model.dataset(urn), found.get(urn) or DatasetState(urn)
-        mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
+    by_urn = {state.dataset_urn: state for state in states}
+    for urn in {**model.datasets, **by_urn}:
+        expected, state = model.dataset(urn), by_urn.get(urn) or DatasetState(urn)
+        expected_values = (
+            expected.status,
+            expected.sequence,
+            expected.held,
+            expected.watermark,
+            expected.closed,
+            expected.done,
+        )
         open_now = state.open
         held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
         theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
-        more = (known.tried, known.accepted, known.reason, known.outage, known.unread, known.schemas)
+        more = (expected.tried, expected.accepted, expected.reason, expected.outage, expected.unread, expected.schemas)
         accepted = list(state.accepted_epochs[-1:])
         also = (set(state.tried_epochs), accepted, state.reason, outage, state.unread, state.schemas)
-        if mine != (*theirs, state.done_epoch) or more != also:
-            return f"{urn!r} is {known}, the fold says {state}"
+        if expected_values != (*theirs, state.done_epoch) or more != also:
+            return f"{urn!r} is {expected}, the fold says {state}"
     return ""

@@ -1,8 +1,8 @@
-"""A task flow with every way that a record can go, for explorers: what comes of each is known in advance.
+"""A task flow with every possible outcome of a record, for explorers: each outcome is known in advance.
 
-Before the fork the record at offset n is, by n modulo 4: kept, rejected, doubled, filtered. All of what is left goes
-to the branch `left`; of even offsets also to `right`, which rejects those that 8 divides with a rest of 4, and whose
-records do not say where they came from.
+Before the fork the record at offset n is, by n modulo 4: kept, rejected, doubled, filtered. All remaining records go to
+the branch `left`; those of even offsets also go to `right`. Branch `right` rejects those with a remainder of 4 modulo
+8, and its records do not name their origin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEFT, RIGHT = "left", "right"
 
 @dataclass(frozen=True, slots=True)
 class ByOffset(Converter):
-    """Keeps, rejects, doubles or filters a record by its offset."""
+    """Converter that keeps, rejects, doubles or filters a record by its offset."""
 
     makes_several: ClassVar[bool] = True
 
@@ -40,7 +40,7 @@ class ByOffset(Converter):
 
 @dataclass(frozen=True, slots=True)
 class Bare(Converter):
-    """Rejects some, and keeps of the others their values alone."""
+    """Converter that rejects some records, and reduces the others to their values."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         rejected = {row: "4" for row, offset in enumerate(batch.column("offset").to_pylist()) if offset % 8 == 4}
@@ -50,7 +50,7 @@ class Bare(Converter):
 
 @dataclass(frozen=True, slots=True)
 class EvenToBoth(ForkOperator):
-    """Sends all to the left, and those at even offsets to the right, too."""
+    """Fork that sends all records to the left, and those at even offsets to the right, too."""
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         even = batch.column("offset").to_numpy(zero_copy_only=False) % 2 == 0
@@ -58,38 +58,38 @@ class EvenToBoth(ForkOperator):
 
 
 def model_flow(source: Source, sink: Sink) -> TaskFlow:
-    """The flow, with the same sink for both branches."""
+    """Return the flow, with the same sink for both branches."""
     branches = (Branch(sink, LEFT), Branch(sink, RIGHT, (Stage("bare", Bare(), on_failure="divert"),)))
     return TaskFlow(source, branches, (Stage("by_offset", ByOffset(), on_failure="divert"),), EvenToBoth(), "divert")
 
 
 @dataclass(frozen=True, slots=True)
 class Broken(Converter):
-    """Raises whatever it is given."""
+    """Converter that always raises."""
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         raise ZeroDivisionError("broken")
 
 
 def without_right(source: Source, sink: Sink) -> TaskFlow:
-    """The flow with a `right` that is optional, and always fails."""
+    """Return the flow with an optional `right` that always fails."""
     flow = model_flow(source, sink)
     right = replace(flow.branches[1], stages=(Stage("broken", Broken()),), optional=True)
     return replace(flow, branches=(flow.branches[0], right))
 
 
 def flow_of_formats(source: Source, sink: Sink) -> TaskFlow:
-    """The same flow, with files on the left that are JSON lines in folders by a field, and on the right sorted ORC."""
-    left = FileSink.model_validate(
+    """Return the flow with JSON lines in folders by a field on the left, and sorted ORC on the right."""
+    left_sink = FileSink.model_validate(
         {"format": "jsonl", "compression": "gzip", "partition_by": {"field": "partition"}, "target_file_bytes": 1}
     )
     right = FileSink.model_validate({"format": "orc", "sort_by": [{"column": "value"}]})
     flow = model_flow(source, sink)
-    return replace(flow, branches=[replace(flow.branches[0], sink=left), replace(flow.branches[1], sink=right)])
+    return replace(flow, branches=[replace(flow.branches[0], sink=left_sink), replace(flow.branches[1], sink=right)])
 
 
 def places_of(offset: int) -> tuple[str, ...]:
-    """Where records of the one at that offset are published, a name for each: branches, and their error branches."""
+    """Return the places of the record at that offset: names of branches and their error branches."""
     match offset % 8:
         case 0:
             return LEFT, RIGHT
@@ -103,14 +103,14 @@ def places_of(offset: int) -> tuple[str, ...]:
 
 
 def records_of(offset: int) -> int:
-    """How many records are published of the one at that offset, in both branches and their error branches."""
+    """Return how many records are published for that offset, in both branches and their error branches."""
     return len(places_of(offset))
 
 
 def records_without_right(offset: int) -> int:
-    """The same of the flow whose right fails: what would go there is one record among its errors."""
+    """Return that number for the flow whose right fails: a record for `right` becomes one error."""
     return {0: 2, 1: 1, 2: 3, 3: 0}[offset % 4]
 
 
 MODEL_FLOWS = ((model_flow, records_of), (flow_of_formats, records_of), (without_right, records_without_right))
-"""Flows, and how many records of the one at an offset each publishes."""
+"""Flows, with the number of records that each publishes for an offset."""

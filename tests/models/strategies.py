@@ -1,5 +1,7 @@
-"""Hypothesis strategies for everything that the protocol speaks of. Small on purpose: few names and positions, so that
-what is drawn meets what was drawn before."""
+"""Hypothesis strategies for everything in the protocol.
+
+They are small on purpose: few names and positions, so that drawn values collide.
+"""
 
 from __future__ import annotations
 
@@ -53,33 +55,35 @@ PARTITIONS = ("0", "1")
 
 
 def urns() -> st.SearchStrategy[str]:
-    """Any text that can name a dataset."""
+    """Draw any text that can name a dataset."""
     text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
     special = st.sampled_from(["a", "..", ".hidden", "_x", "a/b", "a%2Fb", "x" * MAX_URN_BYTES, "é" * 400])
     return special | text.filter(lambda urn: len(urn.encode()) <= MAX_URN_BYTES)
 
 
 def watermarks(highest: int = 3) -> st.SearchStrategy[Watermark]:
-    """Integer positions from 0 to `highest` in one or two partitions, mostly of one incarnation."""
+    """Draw integer positions from 0 to `highest` in one or two partitions, mostly of one incarnation."""
     positions = st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, highest), min_size=1)
     return st.builds(Watermark, positions, st.sampled_from(["", "", "", "made-again"]))
 
 
 def positions() -> st.SearchStrategy[Position]:
-    """Positions of any type that a source may count in."""
+    """Draw positions of any type that a source may use."""
     scalars = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
     return scalars | st.lists(scalars, max_size=3).map(tuple)
 
 
 def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrategy[Record]:
-    """Log records of every type but checkpoints that could follow a fold: valid ones, and such as a stale or confused
-    writer would append."""
+    """Draw log records of every type but checkpoints that could follow a fold: valid ones, and those of stale or
+    confused writers."""
     return st.sampled_from(_kinds_after(fold, urns)).flatmap(lambda kind: kind())
 
 
 def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.SearchStrategy[Record]]]:
-    """What makes the strategy of each kind. Only that of the kind that is drawn is made: Hypothesis takes far longer to
-    check a new strategy than to draw from it."""
+    """Return the factory of each kind's strategy.
+
+    Only the drawn kind's strategy is created: Hypothesis takes far longer to check a new strategy than to draw from it.
+    """
     newest, gates = fold.fence_epoch, st.sampled_from(Gate)
     writers = _writers(newest)
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
@@ -100,7 +104,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         ),
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
-        lambda: st.builds(Left, writers, some.map(lambda drawn: _left(*drawn)), st.booleans()),
+        lambda: st.builds(Left, writers, some.map(lambda drawn: _left_sequences(*drawn)), st.booleans()),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
         lambda: st.builds(Unread, writers, _unread(fold, urns)),
         lambda: st.builds(ByHand, st.just(OperatorAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
@@ -120,7 +124,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
 def _likely_after(
     fold: Fold, free: Sequence[str], present: Sequence[SequenceName]
 ) -> list[Callable[[], st.SearchStrategy[Record]]]:
-    """Those that fit: of datasets that can be sealed, and of sequences that are there."""
+    """Draw plausible records: of datasets that can be sealed, and of existing sequences."""
     newest = fold.fence_epoch
 
     def fitting() -> st.SearchStrategy[SealedSequence]:
@@ -152,18 +156,18 @@ def _likely_after(
 
         likely = [*[sealed] * 5, not_read, not_read]
     if present:
-        mine = st.sampled_from(present)
+        of_present = st.sampled_from(present)
         likely += [
-            lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
-            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), mine, st.just("person")),
-            lambda: st.builds(Done, _writers(newest), mine.map(lambda name: (name,))),
+            lambda: st.builds(Failed, st.just(newest), of_present, st.booleans(), st.just("by the test")),
+            lambda: st.builds(Left, st.just(newest), of_present.map(_left_sequences), st.booleans()),
+            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), of_present, st.just("person")),
+            lambda: st.builds(Done, _writers(newest), of_present.map(lambda name: (name,))),
         ]
     return likely
 
 
 def _writers(newest: int) -> st.SearchStrategy[int]:
-    """The epochs of those who write: most often the newest one."""
+    """Draw the epochs of writers: most often the newest one."""
     return st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
 
 
@@ -175,7 +179,7 @@ def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
     return st.lists(head, max_size=3).map(tuple)
 
 
-def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:
+def _left_sequences(*names: SequenceName) -> tuple[LeftSequence, ...]:
     return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
 
 
@@ -204,7 +208,7 @@ def _rebuilt(urns: Sequence[str]) -> st.SearchStrategy[DatasetState]:
 
 
 def _sequences(fold: Fold, urn: str) -> st.SearchStrategy[SealedSequence]:
-    """Mostly planned on the stored watermark, by the newest epoch."""
+    """Draw sequences, mostly planned on the stored watermark, by the newest epoch."""
     stored = fold.state_of(urn).watermark
     lows = st.sampled_from([stored] * 4) | st.none() | watermarks()
     epochs = st.sampled_from([fold.fence_epoch] * 5 + [fold.fence_epoch + 1])
@@ -214,8 +218,10 @@ def _sequences(fold: Fold, urn: str) -> st.SearchStrategy[SealedSequence]:
 
 @st.composite
 def plans(draw: st.DrawFn, urn: str = "a", stored: Mapping[str, int] | None = None) -> DatasetPlan:
-    """A dataset's work units: partitions, some of them new, cut into ranges; small ones may share a work unit. Of one
-    partition it may not be known how far it goes."""
+    """Draw a dataset's work units: old and new partitions, cut into ranges.
+
+    Small ranges may share a work unit. The end of one partition may be unknown.
+    """
     partitions = draw(st.lists(st.sampled_from("012"), min_size=1, max_size=3, unique=True))
     if stored is None:
         stored = draw(st.dictionaries(st.sampled_from(partitions), st.integers(0, 3)))
@@ -247,7 +253,7 @@ def plans(draw: st.DrawFn, urn: str = "a", stored: Mapping[str, int] | None = No
 
 @st.composite
 def task_states(draw: st.DrawFn, plan: DatasetPlan, run_id: str = "run", epoch: int = 1) -> list[TaskState]:
-    """What attempts at a plan's work units may report: successes, failures, prefixes, several of each, and short
+    """Draw reports of attempts at a plan's work units: successes, failures, prefixes, several of each, and short
     reads."""
     states: list[TaskState] = []
     for unit in plan.work_units:
@@ -283,7 +289,7 @@ _WORDS = st.integers(0, 2**64 - 1)
 
 
 def crashes() -> st.SearchStrategy[Crash]:
-    """Deaths at any call, or at one of those that matter; by a kill or by a loss of power."""
+    """Draw deaths at any call, or at one of the critical ones; by a kill or by a power loss."""
     losses = st.just(0) | st.integers(1, 12)
     kinds = [("rename", "/output/"), ("rename", "/log/"), ("fsync_folder", "/output"), ("fsync_folder", "/log/")]
     aimed = st.sampled_from([*kinds, ("syncfs", ""), ("rename", "/task_states/"), ("unlink", ""), ("rmdir", "")])
@@ -293,7 +299,7 @@ def crashes() -> st.SearchStrategy[Crash]:
 
 
 def runs(*, disturbed: bool = True) -> st.SearchStrategy[Run]:
-    """Runs under any policy and scope, of sources that fail here and there; `disturbed` ones may also die."""
+    """Draw runs under any policy and scope, with source failures; `disturbed` ones may also die."""
     pairs = st.tuples(st.sampled_from(FEW_URNS), st.sampled_from(PARTITIONS))
     return st.builds(
         Run,
@@ -312,7 +318,7 @@ def runs(*, disturbed: bool = True) -> st.SearchStrategy[Run]:
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Anything that may happen to a job."""
+    """Draw any event of a job."""
     few = st.sampled_from(FEW_URNS)
     grow = st.builds(Grow, few, st.sampled_from(PARTITIONS), st.integers(0, 5))
     return st.one_of(
@@ -331,12 +337,12 @@ def events() -> st.SearchStrategy[Event]:
 
 
 def job_histories(longest: int = 12) -> st.SearchStrategy[list[Event]]:
-    """Whole histories of a job."""
+    """Draw whole histories of a job."""
     return st.lists(events(), min_size=1, max_size=longest)
 
 
 def no_names() -> st.SearchStrategy[object]:
-    """What can't name a dataset, though a source may try."""
+    """Draw values that cannot name a dataset, though a source may use them."""
     lone = st.text(st.characters(), max_size=20).map(lambda text: f"{text}\udcff")
     long = st.integers(MAX_URN_BYTES + 1, MAX_URN_BYTES + 2000).map(lambda size: "x" * size)
     others = st.none() | st.booleans() | st.integers() | st.binary(max_size=20) | st.tuples(st.text(max_size=5))
@@ -344,7 +350,7 @@ def no_names() -> st.SearchStrategy[object]:
 
 
 def no_positions() -> st.SearchStrategy[object]:
-    """What is no position, though a source may say so."""
+    """Draw values that are not positions, though a source may use them."""
     beyond = st.integers(2**64, 2**70) | st.integers(-(2**70), -(2**63) - 1)
     floats = st.sampled_from([float("nan"), float("inf"), float("-inf")])
     others = (
@@ -354,7 +360,7 @@ def no_positions() -> st.SearchStrategy[object]:
 
 
 def no_plans(urn: str) -> st.SearchStrategy[DatasetPlan]:
-    """Plans of a dataset of which a part can't be stored or carried out."""
+    """Draw plans with a part that cannot be stored or executed."""
     bad = no_positions()
     good = Watermark({"0": 0})
     wrong_marks = (

@@ -1,4 +1,4 @@
-"""Flows that turn records of a `ModelSource` away, by their values."""
+"""Flows that reject records of a `ModelSource`, by their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 
 @dataclass(frozen=True, slots=True)
 class NoneOf(RowChecker):
-    """Turns these values away."""
+    """Checker that rejects these values."""
 
     values: frozenset[str]
 
@@ -29,7 +29,7 @@ class NoneOf(RowChecker):
 
 @dataclass(frozen=True, slots=True)
 class ByValue(ForkOperator):
-    """Sends all values to all branches, but for those that are not for a branch, by its name."""
+    """Fork that sends all values to all branches, except those that a branch excludes, by its name."""
 
     not_for: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -39,8 +39,8 @@ class ByValue(ForkOperator):
 
 @dataclass(frozen=True, slots=True)
 class TurningAway:
-    """A flow that turns these values away, and drops others on purpose; with branches, one that turns away those of
-    each of them, too."""
+    """Return a flow that rejects these values, and filters others; with branches, one that rejects those of each of
+    them, too."""
 
     values: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()

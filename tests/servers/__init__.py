@@ -1,7 +1,7 @@
-"""Real servers on loopback, for tests and for trying out:
-`python -m tests.servers kafka|registry|hdfs|postgresql|spark|s3|smb`.
+"""Real servers on loopback, for tests and manual trials: `python -m tests.servers
+kafka|registry|hdfs|postgresql|spark|s3|smb`.
 
-Each server is a context manager that returns once it answers, and whose processes end with it, also if the test run is
+Each server is a context manager that returns once it answers. Its processes end with it, also if the test run is
 killed. `fixtures.py` has one of each per test session. The jars of Java servers come from Maven Central, pinned in
 `maven/`, into a cache folder.
 """

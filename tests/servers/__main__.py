@@ -1,5 +1,7 @@
-"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: starts a server, prints how to reach
-it as variables for a shell, and ends it on Ctrl-C."""
+"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: start a server and end it on Ctrl-C.
+
+It prints the server's addresses as shell variables.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one server until a signal comes."""
+    """Run one server until a signal comes."""
     if len(arguments) != 1 or arguments[0] not in SERVERS:
         print(f"usage: python -m tests.servers {'|'.join(SERVERS)}", file=sys.stderr)
         return 2

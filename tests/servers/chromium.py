@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window; and axe, which finds what bars people from a page."""
+"""Debian's headless Chromium, and axe, which finds accessibility violations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PHONE, DESKTOP = (390, 844), (1280, 900)
 
 @contextlib.contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser.
+    """Yield a browser.
 
     Raises:
         ServerUnavailableError: if it is not installed.
@@ -34,7 +34,7 @@ def open_browser() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def shown(browser: Browser, url: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> Iterator[Page]:
-    """A page as a device of that size shows it."""
+    """Yield a page as a device of that size shows it."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height},
@@ -53,6 +53,8 @@ def shown(browser: Browser, url: str, size: tuple[int, int] = DESKTOP, *, dark: 
 
 
 def violations(page: Page) -> list[str]:
-    """What axe finds wrong with a page: the rule, and where."""
-    found = Axe().run(page).response["violations"]
-    return [f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}" for each in found for node in each["nodes"]]
+    """Return axe's violations on a page: rule and place."""
+    problems = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}" for each in problems for node in each["nodes"]
+    ]

@@ -1,5 +1,7 @@
-"""One server of each kind per test session, started when the first test asks for it; where it can't be had, tests that
-ask for it are skipped (`tests/conftest.py`)."""
+"""One server of each kind per test session, started for the first test that requests it.
+
+If a server is unavailable, tests that request it are skipped (`tests/conftest.py`).
+"""
 
 from __future__ import annotations
 
@@ -22,106 +24,110 @@ from tests.servers.spark import SparkCluster, SparkConnectServer
 
 @pytest.fixture(scope="session")
 def kafka_server() -> Iterator[KafkaServer]:
-    """A Kafka broker. Tests share it: use names of your own for topics, groups and transactions."""
+    """Yield a Kafka broker. Tests share it: use unique names for topics, groups and transactions."""
     with KafkaServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def kafka_pair() -> Iterator[KafkaServer]:
-    """Two Kafka brokers; a test may kill the second and starts it again."""
+    """Yield two Kafka brokers; a test may kill the second and then starts it again."""
     with KafkaServer(brokers=2) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def hdfs_server() -> Iterator[HdfsServer]:
-    """HDFS with a NameNode, two DataNodes and WebHDFS. Tests share it: use a folder of your own."""
+    """Yield HDFS with a NameNode, two DataNodes and WebHDFS. Tests share it: use a folder of your own."""
     with HdfsServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def hdfs_pair() -> Iterator[HdfsServer]:
-    """HDFS with a name service of two NameNodes; each test begins by making the first one active."""
+    """Yield HDFS with a name service of two NameNodes; each test begins by making the first one active."""
     with HdfsServer(name_nodes=2) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[SparkCluster]:
-    """A Spark master with two workers. A test that kills a worker starts it again."""
+    """Yield a Spark master with two workers. A test that kills a worker starts it again."""
     with SparkCluster() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def spark_connect() -> Iterator[SparkConnectServer]:
-    """A Spark Connect server."""
+    """Yield a Spark Connect server."""
     with SparkConnectServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def registry_server() -> Iterator[RegistryServer]:
-    """A schema registry. Tests share it: use subjects of your own."""
+    """Yield a schema registry. Tests share it: use subjects of your own."""
     with RegistryServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def iceberg_rest_server() -> Iterator[IcebergRestServer]:
-    """An Iceberg REST catalog. Tests share it: use a namespace of your own."""
+    """Yield an Iceberg REST catalog. Tests share it: use a namespace of your own."""
     with IcebergRestServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def nessie_server() -> Iterator[NessieServer]:
-    """An Iceberg REST catalog that changes several tables by one call. Tests share it: use a namespace of your own. A
-    test that kills it starts it again."""
+    """Yield an Iceberg REST catalog that changes several tables by one call.
+
+    Tests share it: use a namespace of your own. A test that kills it starts it again.
+    """
     with NessieServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server. Tests share it: use a schema of your own. A test that kills it starts it again."""
+    """Yield a PostgreSQL server. Tests share it: use a schema of your own. A test that kills it starts it again."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def preparing_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server that prepares transactions. Tests share it: leave none. A test that kills it starts it
-    again."""
+    """Yield a PostgreSQL server that prepares transactions.
+
+    Tests share it: leave none. A test that kills it starts it again.
+    """
     with PostgresServer("max_prepared_transactions=200") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariadbServer]:
-    """A MariaDB server. Tests share it: use a database of your own. A test that kills it starts it again."""
+    """Yield a MariaDB server. Tests share it: use a database of your own. A test that kills it starts it again."""
     with MariadbServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def rest_server() -> Iterator[RestServer]:
-    """A server of lists of records. Tests share it: use lists of your own."""
+    """Yield a server of lists of records. Tests share it: use lists of your own."""
     with RestServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    """An S3 server. Tests share it: use a bucket of your own."""
+    """Yield an S3 server. Tests share it: use a bucket of your own."""
     with S3Server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def smb_server() -> Iterator[SmbServer]:
-    """An SMB server with the share `data`. Tests share it: use a folder of your own."""
+    """Yield an SMB server with the share `data`. Tests share it: use a folder of your own."""
     with SmbServer() as server:
         yield server

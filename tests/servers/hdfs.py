@@ -24,10 +24,10 @@ _INFO = "service=NameNode,name=NameNodeInfo"
 
 
 class HdfsServer(Server):
-    """NameNodes 1 to `name_nodes`, of which the first is active, and two DataNodes. Each file has two replicas.
+    """HDFS of one or two NameNodes, of which the first is active, and two DataNodes. Each file has two replicas.
 
     Args:
-        name_nodes: 1, or 2 for a name service with failover by hand.
+        name_nodes: 1, or 2 for a name service with manual failover.
     """
 
     def __init__(self, name_nodes: int = 1) -> None:
@@ -37,21 +37,21 @@ class HdfsServer(Server):
 
     @property
     def authority(self) -> str:
-        """Host and port of the NameNode, or the name service."""
+        """Return host and port of the NameNode, or the name service."""
         return _NAME_SERVICE if len(self._name_nodes) > 1 else f"127.0.0.1:{self._rpc[0]}"
 
     def authority_of(self, node: int) -> str:
-        """Host and port of one NameNode."""
+        """Return host and port of one NameNode."""
         return f"127.0.0.1:{self._rpc[node - 1]}"
 
     @property
     def web_authority(self) -> str:
-        """Host and port of the first NameNode's web address, under which WebHDFS is."""
+        """Return host and port of the first NameNode's web address, which serves WebHDFS."""
         return f"127.0.0.1:{self._http[0]}"
 
     @property
     def conf_dir(self) -> Path:
-        """A HADOOP_CONF_DIR for clients."""
+        """Return a HADOOP_CONF_DIR for clients."""
         return self._folder / "conf"
 
     def _start(self, stack: contextlib.ExitStack) -> None:
@@ -77,8 +77,10 @@ class HdfsServer(Server):
         self._wait_until_usable(1)
 
     def blocks_synced(self) -> int:
-        """How often a DataNode has synced a block since it started, summed over both. Takes seconds: Hadoop keeps its
-        figures for one."""
+        """Return how often the DataNodes have synced a block since their start, summed over both.
+
+        The call takes seconds, as Hadoop caches its figures for one.
+        """
         time.sleep(2 * METRICS_PERIOD_S)
         total = 0
         for bean in self._beans(self._http[0], _INFO):
@@ -88,42 +90,42 @@ class HdfsServer(Server):
         return total
 
     def kill(self) -> None:
-        """SIGKILL to all nodes at once, as far as that goes; their folders stay."""
+        """Kill all nodes at nearly the same time by SIGKILL; their folders stay."""
         self._kill_all()
 
     def start_again(self) -> None:
-        """Starts the nodes of a name service of one again, on their ports and folders."""
+        """Start the nodes of a one-NameNode name service again, on their ports and folders."""
         self._launch_name_node(1)
         for node in (1, 2):
             self._launch_data_node(node)
         self._wait_until_usable(1)
 
     def kill_name_node(self, node: int) -> None:
-        """SIGKILL to one NameNode."""
+        """Kill one NameNode by SIGKILL."""
         self._processes.pop(f"NameNode {node}").kill()
 
     def restart_name_node(self) -> None:
-        """SIGKILL to the NameNode of a name service of one; returns when it is there again, on its port and folders."""
+        """Kill the NameNode of a one-NameNode name service by SIGKILL and restart it on its port and folder."""
         self.kill_name_node(1)
         self._launch_name_node(1)
         self._wait_until_usable(1)
 
     def kill_data_node(self, node: int) -> None:
-        """SIGKILL to one DataNode. The NameNode takes it for alive for minutes."""
+        """Kill one DataNode by SIGKILL. The NameNode considers it alive for minutes."""
         self._processes.pop(f"DataNode {node}").kill()
 
     def start_data_node(self, node: int) -> None:
-        """Starts a killed DataNode again; returns when it has told the NameNode."""
+        """Start a killed DataNode again, and wait until it has registered with the NameNode."""
         before = self._data_node_ports()
         self._launch_data_node(node)
         self._wait_for(f"DataNode {node}", lambda: self._data_node_ports() != before)
 
     def admin(self, *arguments: str) -> None:
-        """`hdfs dfsadmin` with these arguments."""
+        """Run `hdfs dfsadmin` with these arguments."""
         self._call("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
     def make_active(self, node: int) -> None:
-        """Makes a NameNode of a name service the active one."""
+        """Make a NameNode of a name service the active one."""
         self._call("org.apache.hadoop.hdfs.tools.DFSHAAdmin", "-transitionToActive", "--forceactive", f"nn{node}")
         self._wait_until_usable(node)
 
@@ -179,7 +181,7 @@ class HdfsServer(Server):
         self._processes[name].wait_until(ready)
 
     def _data_node_ports(self) -> set[int]:
-        """The web ports of the DataNodes that the NameNode takes for alive: each start has a new one."""
+        """Return the web ports of the DataNodes that the NameNode considers alive; each start has a new one."""
         return {port for bean in self._beans(self._http[0], _INFO) for port in _web_ports(bean)}
 
     def _state(self, node: int) -> dict[str, Any]:

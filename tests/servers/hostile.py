@@ -1,4 +1,4 @@
-"""A server on a socket that answers as a hostile one may: byte by byte, without an end, compressed again and again."""
+"""A socket server with hostile answers: byte by byte, endless, or compressed repeatedly."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 def slow_body(connection: socket.socket, ended: threading.Event) -> None:
-    """A byte each 20 ms, of a body that never ends."""
+    """Send a byte each 20 ms of an endless body."""
     connection.sendall(_HEAD + b"Content-Length: 100000\r\n\r\n")
     _drip(connection, b" ", ended)
 
 
 def slow_head(connection: socket.socket, ended: threading.Event) -> None:
-    """The same of a header."""
+    """Send a byte each 20 ms of an endless header."""
     connection.sendall(_HEAD + b"X-Slow: ")
     _drip(connection, b"x", ended)
 
 
 def endless_body(connection: socket.socket, ended: threading.Event) -> None:
-    """As many bytes as are taken."""
+    """Send an endless body."""
     connection.sendall(_HEAD + b"\r\n")
     while not ended.is_set():
         connection.sendall(b" " * 65536)
 
 
 def bomb(connection: socket.socket, ended: threading.Event) -> None:
-    """260 MiB of blanks, compressed to about 1 MB."""
+    """Send 260 MiB of blanks, compressed to about 1 MB."""
     _send_whole(connection, b"gzip", gzip.compress(b" " * (260 << 20), 1))
 
 
 def small_bomb(connection: socket.socket, ended: threading.Event) -> None:
-    """17 MiB of blanks, compressed."""
+    """Send 17 MiB of blanks, compressed."""
     _send_whole(connection, b"gzip", gzip.compress(b" " * (17 << 20), 1))
 
 
 def nested_bomb(connection: socket.socket, ended: threading.Event) -> None:
-    """Blanks, compressed twice."""
+    """Send blanks, compressed twice."""
     _send_whole(connection, b"gzip, gzip", gzip.compress(gzip.compress(b" " * (1 << 20), 1)))
 
 
 def redirect(connection: socket.socket, ended: threading.Event) -> None:
-    """To another server."""
+    """Redirect to another server."""
     connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
 
 
 @contextlib.contextmanager
 def hostile(answering: Answering) -> Iterator[str]:
-    """A server that gives this answer to every request; its URL."""
+    """Serve this answer to every request; yield the URL."""
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=_serve, args=(listening, answering, ended), daemon=True)

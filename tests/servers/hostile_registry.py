@@ -1,4 +1,4 @@
-"""A schema registry that serves any text as a schema, as one with hostile producers may: nothing in it was checked."""
+"""A schema registry that serves any text as a schema, unchecked, as hostile producers may register it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class HostileRegistry:
     """The schemas, by id and by subject.
 
     Attributes:
-        url: where Confluent's API is.
-        asked: the paths that were asked for, in order.
+        url: the address of Confluent's API.
+        asked: the requested paths, in order.
     """
 
     url: str = ""
@@ -53,7 +53,7 @@ class HostileRegistry:
 
 @contextlib.contextmanager
 def hostile_registry() -> Iterator[HostileRegistry]:
-    """A registry that lives as long as the block."""
+    """Serve a registry for the duration of the block."""
     registry = HostileRegistry()
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(registry))
     registry.url = f"http://127.0.0.1:{listener.server_port}"

@@ -17,7 +17,7 @@ class IcebergRestServer(Server):
     """One catalog without credentials.
 
     Args:
-        folder: an empty one that has the catalog and its warehouse, and stays; without it a temporary one.
+        folder: an empty folder for the catalog and its warehouse, which stays; by default a temporary one.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -26,12 +26,12 @@ class IcebergRestServer(Server):
 
     @property
     def url(self) -> str:
-        """What clients have as `uri`."""
+        """Return the clients' `uri`."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def pointers(self) -> Path:
-        """The SQLite database in which `iceberg_tables` says where each table's metadata is."""
+        """Return the SQLite database whose `iceberg_tables` has the location of each table's metadata."""
         return self._folder / "catalog.db"
 
     def _start(self, stack: contextlib.ExitStack) -> None:

@@ -1,7 +1,7 @@
-"""A server with a certificate of any kind that asks its clients for their secrets, and keeps all that they send.
+"""A server with a certificate of any kind that asks its clients for their secrets, and records what they send.
 
-It speaks as much of each protocol as a client needs to be told before it gives its password away. Tests require that a
-client which must verify the certificate sends none of it, and, as a control, that one which need not does.
+It speaks as much of each protocol as a client needs before it sends its password. Tests require that a client which
+must verify the certificate sends no secret. As a control, a client without verification must send it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Authority:
     """A certificate authority. `file` holds its certificate, for clients that trust it.
 
     Args:
-        folder: where its files go.
+        folder: for its files.
         name: of its files.
     """
 
@@ -39,14 +39,16 @@ class Authority:
         self._folder, self._name = folder, name
         self._key = generate_private_key(SECP256R1())
         self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} authority")])
-        made = _builder(self._subject, self._subject, self._key).add_extension(
+        builder = _builder(self._subject, self._subject, self._key).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        made = made.add_extension(usage, critical=True)
-        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        builder = builder.add_extension(usage, critical=True)
+        builder = builder.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+        )
         self.file = folder / f"{name}.ca.pem"
-        self.file.write_bytes(made.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+        self.file.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
 
     def certificate(self, *hosts: str) -> Path:
         """Return a file with a certificate for these hosts, and its key."""
@@ -58,13 +60,13 @@ class Authority:
             except ValueError:
                 names.append(x509.DNSName(host))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-        made = _builder(subject, self._subject, key)
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = _builder(subject, self._subject, key)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         of_authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = made.add_extension(of_authority, critical=False)
+        builder = builder.add_extension(of_authority, critical=False)
         path.write_bytes(
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            + made.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
+            + builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
         )
         return path
 
@@ -76,7 +78,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
 
 @dataclass
 class Impostor:
-    """A running server. `received`: all that clients have sent, outside of TLS and inside."""
+    """A running server. `received`: all bytes from clients, outside of TLS and inside."""
 
     port: int
     received: bytearray = field(default_factory=bytearray)
@@ -91,11 +93,11 @@ class Conversation:
 
     @property
     def has_tls(self) -> bool:
-        """Whether the server offers TLS."""
+        """Return whether the server offers TLS."""
         return self._context is not None
 
     def receive(self, size: int = 1 << 16) -> bytes:
-        """Return what the client sends next; empty if it has gone."""
+        """Return the next bytes from the client; empty if it has gone."""
         got = self._connection.recv(size)
         self._server.received += got
         return got
@@ -105,7 +107,7 @@ class Conversation:
         self._connection.sendall(data)
 
     def start_tls(self) -> None:
-        """Go over to TLS, if the server has it."""
+        """Switch to TLS, if the server has it."""
         if self._context is not None:
             self._connection = self._context.wrap_socket(self._connection, server_side=True)
 
@@ -116,7 +118,7 @@ class Conversation:
 
 @contextmanager
 def impostor(protocol: Protocol, certificate: Path | None) -> Iterator[Impostor]:
-    """A server on all addresses of this machine; without a certificate it has no TLS."""
+    """Serve on all addresses of this machine, without TLS if there is no certificate."""
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -155,7 +157,7 @@ def impostor(protocol: Protocol, certificate: Path | None) -> Iterator[Impostor]
 
 
 def http(talk: Conversation) -> None:
-    """Speak HTTPS: take one request, refuse it."""
+    """Speak HTTPS: take one request and refuse it."""
     talk.start_tls()
     head = b""
     while b"\r\n\r\n" not in head and (got := talk.receive()):
@@ -221,6 +223,6 @@ def postgresql(talk: Conversation) -> None:
 
 
 def kafka(talk: Conversation) -> None:
-    """Go over to TLS, and take one request: the next one would have the password."""
+    """Switch to TLS, and take one request: the next one would have the password."""
     talk.start_tls()
     talk.receive()

@@ -18,21 +18,22 @@ from tests.servers.process import ServerUnavailableError
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POMS = Path(__file__).parent / "maven"
 
-NO_NEWER_JAVA = "there is no newer Java"
-"""Why a server is not there that needs another than the product: Debian has none."""
+NO_NEWER_JAVA = "no newer Java is installed"
+"""Why a server that needs a newer Java is unavailable: Debian has none."""
 
 
 def cache_folder() -> Path:
-    """Where jars are kept: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
+    """Return the folder for jars: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distcommit"
 
 
 @functools.cache
 def jars(server: str) -> Path:
-    """A folder with the jars of `maven/<server>.xml`. The first call on a machine takes them from Maven Central.
+    """Return a folder with the jars of `maven/<server>.xml`; the first call on a machine downloads them from Maven
+    Central.
 
     Raises:
-        ServerUnavailableError: if Maven is missing or can't get them.
+        ServerUnavailableError: if Maven is missing or cannot download them.
     """
     pom = _POMS / f"{server}.xml"
     folder = cache_folder() / f"{server}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
@@ -40,15 +41,13 @@ def jars(server: str) -> Path:
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise ServerUnavailableError(
-            f"{server} comes by Maven, and there is no mvn on PATH (Debian: apt-get install maven)"
-        )
+        raise ServerUnavailableError(f"{server} comes by Maven, and mvn is not on PATH (Debian: apt-get install maven)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (
         open(folder.parent / ".maven-lock", "w", encoding="utf-8") as lock,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as new,
     ):
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's local repository is not made for two processes at once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's local repository does not support two concurrent processes
         if folder.is_dir():
             return folder
         command = [maven, "-q", "-B", "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={new}/jars"]
@@ -62,7 +61,7 @@ def jars(server: str) -> Path:
 
 
 def _take_jars(archive: Path) -> None:
-    """Puts the jars of an archive, from whichever folder of it, in its place."""
+    """Move the jars of an archive, from whichever folder of it, to their place."""
     with tarfile.open(archive) as opened:
         for member in opened:
             if member.isfile() and member.name.endswith(".jar"):
@@ -80,16 +79,16 @@ def java_command(
     least: int = 17,
     for_long: bool = False,
 ) -> list[str]:
-    """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
+    """Return the command that runs a server's main class, in a small heap; warnings go to the standard error.
 
     Args:
-        server: which of `maven/`.
+        server: a file of `maven/`.
         main_class: the class to run.
-        *arguments: what it is told.
+        *arguments: its arguments.
         conf_dir: a folder of settings that come first on the class path.
         heap_mb: the largest heap, in megabytes.
-        least: the version of Java that it needs.
-        for_long: whether its code is compiled as well as Java can, which takes a minute of a processor.
+        least: the lowest Java version.
+        for_long: whether Java compiles its code fully, which takes a minute of a processor.
 
     Raises:
         ServerUnavailableError: if there is no such Java, or as `jars`.
@@ -111,7 +110,7 @@ def java_command(
 
 
 def keytool(*arguments: str) -> None:
-    """Runs the JDK's tool for keys and certificates.
+    """Run the JDK's tool for keys and certificates.
 
     Raises:
         ServerUnavailableError: if there is no Java, or keytool fails.
@@ -123,11 +122,11 @@ def keytool(*arguments: str) -> None:
 
 @functools.cache
 def _newer_java(least: int) -> str:
-    """Any Java on this machine of that version or a later one."""
+    """Return any Java on this machine of that version or a later one."""
     for program in (_program("java"), *sorted(map(str, Path("/usr/lib/jvm").glob("*/bin/java")))):
         done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-        found = re.search(r'version "(\d+)', done.stderr)
-        if found is not None and int(found[1]) >= least:
+        match = re.search(r'version "(\d+)', done.stderr)
+        if match is not None and int(match[1]) >= least:
             return program
     raise ServerUnavailableError(f"{NO_NEWER_JAVA} than 17 in JAVA_HOME, on PATH or in /usr/lib/jvm: {least} is needed")
 

@@ -20,22 +20,22 @@ _STORE_PASSWORD = "changeit"
 
 
 class KafkaServer(Server):
-    """Brokers 1 to `brokers`; broker 1 is also the controller, so of several only the others may be killed and started
-    again.
+    """Kafka brokers 1 to `brokers`, with broker 1 as controller.
 
-    Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
-    Compacted topics are compacted without much delay. Each broker also listens with SASL, and with SASL over TLS: who
-    comes in there may do all that no access list is about; others may do anything.
+    If there are several, only the others may be killed and started again. Topics are created explicitly
+    (`auto.create.topics.enable` is off). Internal topics have a copy on each broker. Compacted topics are compacted
+    without much delay. Each broker also listens with SASL, and with SASL over TLS. Access lists bind the clients of
+    these listeners; all other operations are allowed.
 
     Args:
         brokers: 1 or 2.
         heap_mb: a broker's heap; the default is enough for hundreds of partitions.
-        for_long: whether Java compiles its code as well as it can, as it does in production: for who measures minutes.
+        for_long: whether Java compiles its code fully, as in production, for measurements of minutes.
         lossy: whether clients reach the last broker through `proxy`, which can lose answers.
     """
 
     user, password = "reader", "correct-horse-battery"
-    """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
+    """User of `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
     def __init__(self, brokers: int = 1, heap_mb: int = 512, *, for_long: bool = False, lossy: bool = False) -> None:
         super().__init__()
@@ -45,28 +45,28 @@ class KafkaServer(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """As clients want it: host:port, separated by commas."""
+        """Return the clients' setting: host:port, separated by commas."""
         return _with_ports(self._advertised)
 
     @property
     def sasl_bootstrap_servers(self) -> str:
-        """The same brokers, for clients with `security.protocol: sasl_plaintext` and `sasl.mechanism: PLAIN`."""
+        """Return the brokers for clients with `security.protocol: sasl_plaintext` and `sasl.mechanism: PLAIN`."""
         return _with_ports(self._sasl_ports)
 
     @property
     def tls_bootstrap_servers(self) -> str:
-        """The same brokers, for clients with `security.protocol: sasl_ssl`, `sasl.mechanism: SCRAM-SHA-512` and
+        """Return the brokers for clients with `security.protocol: sasl_ssl`, `sasl.mechanism: SCRAM-SHA-512` and
         `ssl.ca.location: ca_file`."""
         return _with_ports(self._tls_ports)
 
     @property
     def ca_file(self) -> Path:
-        """Whom clients have to trust, in PEM: the brokers' certificate has signed itself."""
+        """Return the certificate that clients must trust, in PEM: the brokers' one is self-signed."""
         return self._folder / "ca.pem"
 
     @property
     def data_folder(self) -> Path:
-        """Where the first broker has its partitions, a folder each."""
+        """Return the folder with a folder for each partition of the first broker."""
         return self._folder / "data-1"
 
     def _start(self, stack: contextlib.ExitStack) -> None:
@@ -89,13 +89,13 @@ class KafkaServer(Server):
             self._wait_for(broker)
 
     def kill_broker(self, broker: int) -> None:
-        """SIGKILL to a broker other than the first of several; its data stays."""
+        """Kill a broker by SIGKILL, other than the first of several; its data stays."""
         if broker == 1 < self.brokers:
             raise ValueError("broker 1 is the controller: without it no leader moves")
         self._processes.pop(broker).kill()
 
     def start_broker(self, broker: int) -> None:
-        """Starts a killed broker again, on its port and its data."""
+        """Start a killed broker again, on its port and its data."""
         self._launch(broker)
         self._wait_for(broker)
 
@@ -179,7 +179,7 @@ class KafkaServer(Server):
         self._processes[broker].wait_until(lambda: broker in client.list_topics(timeout=2).brokers)
 
     def _kill_all(self) -> None:
-        gc.collect()  # clients that nothing but an error of their own keeps would look for the brokers for ever
+        gc.collect()  # clients without any other reference than their own error would query the brokers for ever
         while self._processes:
             self._processes.popitem()[1].kill()
 

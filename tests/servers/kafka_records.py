@@ -1,4 +1,4 @@
-"""What readers of committed records see in Kafka topics, by a plain consumer."""
+"""The records that read-committed consumers receive from Kafka topics, by a plain consumer."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _TIMEOUT_S = 60.0
 
 
 def committed_records(brokers: str, topics: Iterable[str]) -> Iterator[Message]:
-    """All of them in these topics, of which some may be missing; up to the first transaction that is still open."""
+    """Return the records of these topics, some of which may be missing, up to the first open transaction."""
     conf = {"bootstrap.servers": brokers, "group.id": "readers", "isolation.level": "read_committed", "log_level": 0}
     consumer = Consumer({**conf, "enable.partition.eof": True, "fetch.wait.max.ms": 10, "enable.auto.commit": False})
     try:
         there = consumer.list_topics(timeout=_TIMEOUT_S).topics
-        left = {(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions}
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in left])
+        unfinished = {(topic, partition) for topic in topics if topic in there for partition in there[topic].partitions}
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in unfinished])
         deadline_s = time.monotonic() + _TIMEOUT_S
-        while left:
+        while unfinished:
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"not read to their ends: {sorted(left)[:10]}")
+                raise TimeoutError(f"not read to their ends: {sorted(unfinished)[:10]}")
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard((message.topic() or "", message.partition() or 0))
+                    unfinished.discard((message.topic() or "", message.partition() or 0))
                 else:
                     raise KafkaException(error)
     finally:

@@ -1,4 +1,4 @@
-"""A TCP proxy that loses answers: the server does what it is asked, and the client does not hear of it."""
+"""A TCP proxy that loses answers: the server executes a request, and the client does not receive the answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 
 
 class LossyProxy:
-    """Passes bytes on, in both directions, between clients and a port of 127.0.0.1.
+    """Proxy between clients and a port of 127.0.0.1, in both directions.
 
     Args:
-        port: the server's.
-        at: where clients connect to; 0 for any port.
+        port: the server's port.
+        at: the port for clients; 0 for any.
     """
 
     def __init__(self, port: int, at: int = 0) -> None:
@@ -29,24 +29,25 @@ class LossyProxy:
 
     @property
     def port(self) -> int:
-        """Where clients connect to."""
+        """Return the port for clients."""
         return int(self._listener.getsockname()[1])
 
     def lose_answer_to(self, request: bytes, unless: bytes | None = None) -> None:
-        """The next request that this regular expression is found in reaches the server and gets no answer: the client's
-        connection is cut when the server says something. What else waits for an answer there gets none either.
+        """Lose the answer to the next request that matches: when the server answers, the client's connection is cut.
+
+        Other open requests on that connection get no answer either.
 
         Args:
-            request: what to look for in a request.
-            unless: where this is found in what the server says, that is passed on, and the next request is waited for:
-                the server did not do what it was asked.
+            request: a regular expression for the request.
+            unless: a regular expression for answers that are passed on, because the server did not execute the request;
+                the proxy then waits for the next request.
         """
         self._unless = None if unless is None else re.compile(unless, re.DOTALL)
         self._lose_after = re.compile(request, re.DOTALL)
         self._found.clear()
 
     def wait_for_loss(self, timeout_s: float = 20) -> bool:
-        """Whether an answer was lost since the last call, or is by then."""
+        """Return whether an answer was lost since the last call, or is lost by then."""
         return self._losses.acquire(timeout=timeout_s)
 
     def __enter__(self) -> Self:
@@ -65,7 +66,7 @@ class LossyProxy:
                 client, _ = self._listener.accept()
                 try:
                     server = socket.create_connection(("127.0.0.1", self._server_port))
-                except OSError:  # nobody is there just now
+                except OSError:  # the server is not running just now
                     client.close()
                     continue
                 self._open |= {client, server}
@@ -80,7 +81,7 @@ class LossyProxy:
                     self._found.set()
                     losing.set()
                 server.sendall(data)
-        if not losing.is_set():  # else the server might not read what it was sent
+        if not losing.is_set():  # otherwise the server might not read the request
             self._cut(server)
 
     def _answers(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:

@@ -30,7 +30,8 @@ _SETTINGS = (
 
 
 class MariadbServer(Server):
-    """Takes one user with a password, who may do all in any database. `settings`: more of the server's options."""
+    """MariaDB server with one user and password, who has all rights on any database. `settings`: more server
+    options."""
 
     password = _PASSWORD
 
@@ -40,11 +41,11 @@ class MariadbServer(Server):
 
     @property
     def url(self) -> str:
-        """The database `shop`, without the password."""
+        """Return the URL of the database `shop`, without the password."""
         return f"mysql://{_USER}@127.0.0.1:{self.port}/{_DATABASE}"
 
     def connect(self, database: str = _DATABASE) -> pymysql.Connection[Cursor]:
-        """A connection that commits each statement, unless it is told not to; its times are UTC."""
+        """Return a connection in autocommit mode unless set otherwise; its times are UTC."""
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
@@ -52,21 +53,21 @@ class MariadbServer(Server):
             password=_PASSWORD,
             database=database,
             autocommit=True,
-            ssl_disabled=True,  # what it needs takes longer than all else
+            ssl_disabled=True,  # the needed imports take longer than all else
             init_command="SET time_zone = '+00:00'",
         )
 
     def kill(self) -> None:
-        """SIGKILL to the server."""
+        """Kill the server by SIGKILL."""
         self._process.kill()
 
     def restart(self) -> None:
-        """Kills it, and starts it again on its port and folder."""
+        """Kill the server, and start it again on its port and folder."""
         self.kill()
         for _ in range(_TRIES - 1):
             try:
                 return self._launch()
-            except ServerUnavailableError:  # the one that was killed still holds its files
+            except ServerUnavailableError:  # the killed process still holds its files
                 time.sleep(0.2)
         return self._launch()
 
@@ -82,9 +83,11 @@ class MariadbServer(Server):
         self._as_user = ["--user=root"] if os.geteuid() == 0 else []
         options = ["--no-defaults", f"--datadir={self._folder / 'data'}", "--auth-root-authentication-method=normal"]
         command = [installer, *options, *self._as_user, "--skip-test-db"]
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"mariadb-install-db can't make a database: {made.stderr or made.stdout}")
+        installation = subprocess.run(command, capture_output=True, text=True, check=False)
+        if installation.returncode:
+            raise ServerUnavailableError(
+                f"mariadb-install-db can't make a database: {installation.stderr or installation.stdout}"
+            )
         (self._folder / "init.sql").write_text(
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
             f'CREATE USER IF NOT EXISTS {_USER}@127.0.0.1 IDENTIFIED BY "{_PASSWORD}";\n'
@@ -107,15 +110,15 @@ class MariadbServer(Server):
 
 
 def prepared_at(server: MariadbServer) -> list[tuple[str, str]]:
-    """What is prepared there, by the two parts of its id."""
+    """Return the prepared transactions by the two parts of their ids."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("XA RECOVER")
-        found = [(begin, data.decode()) for _, begin, _, data in cursor.fetchall()]
-        return [(data[:begin], data[begin:]) for begin, data in found]
+        prepared = [(begin, data.decode()) for _, begin, _, data in cursor.fetchall()]
+        return [(data[:begin], data[begin:]) for begin, data in prepared]
 
 
 def roll_back(server: MariadbServer, begin: str, end: str) -> None:
-    """Rolls back what was prepared by a session that has ended, or is about to."""
+    """Roll back a transaction prepared by a session that has ended, or is about to."""
     for _ in range(_TRIES * 10):
         with server.connect() as connection, connection.cursor() as cursor:
             try:

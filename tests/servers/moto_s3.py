@@ -1,6 +1,8 @@
-"""moto's server as the S3 server of tests, closer to S3 in two ways: one request at a time, so that a condition and the
-writing it is for are one step; and an upload that is not there is answered with NoSuchUpload, not with an error of the
-server's own."""
+"""moto's server as the S3 server of tests, closer to S3 in two ways.
+
+It handles one request at a time, so that a condition and its write are one step. A missing upload is answered with
+NoSuchUpload, not with a server error.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def _checking(act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def serve(port: int) -> None:
-    """Serves until it is killed."""
+    """Serve until killed."""
     S3Backend.complete_multipart_upload = _checking(S3Backend.complete_multipart_upload)  # type: ignore[method-assign]
     S3Backend.upload_part = _checking(S3Backend.upload_part)  # type: ignore[method-assign]
     moto, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()

@@ -1,4 +1,4 @@
-"""Nessie as an Iceberg REST catalog that changes several tables by one call, all or none."""
+"""Nessie as an Iceberg REST catalog that changes several tables atomically by one call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ _MAIN = "io.quarkus.runner.GeneratedMain"
 
 
 class NessieServer(Server):
-    """One catalog without credentials. It writes tables' metadata to an S3 server of its own; clients that have tables'
-    files elsewhere (`properties`) need not reach that.
+    """One catalog without credentials.
+
+    It writes tables' metadata to an S3 server of its own. Clients that have tables' files elsewhere (`properties`) need
+    no access to it.
 
     Attributes:
-        forbidden: tables whose names begin so may be made and read, and not changed; empty: none. It counts from the
-            next start on.
+        forbidden: a name prefix of tables that may be created and read, but not changed; empty for none. It applies
+            from the next start on.
     """
 
     def __init__(self, forbidden: str = "") -> None:
@@ -30,17 +32,17 @@ class NessieServer(Server):
 
     @property
     def url(self) -> str:
-        """What clients have as `uri`."""
+        """Return the clients' `uri`."""
         return f"http://127.0.0.1:{self.port}/iceberg"
 
     def kill(self) -> None:
-        """SIGKILL; what it has answered stays."""
+        """Kill it by SIGKILL; answered writes are durable."""
         if self._process is not None:
             self._process.kill()
         self._process = None
 
     def start(self) -> None:
-        """Starts it again, on its port and its data."""
+        """Start it again, on its port and its data."""
         settings = self._folder / "nessie.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         command = java_command("nessie", _MAIN, heap_mb=768, least=21)

@@ -24,8 +24,11 @@ _SETTINGS = ("listen_addresses=127.0.0.1", "fsync=off", "log_min_messages=warnin
 
 
 class PostgresServer(Server):
-    """Takes one user with a password. As root it runs as Debian's user `postgres`, since PostgreSQL refuses root.
-    `settings`: more of the server's, as `name=value`."""
+    """PostgreSQL server with one user and password.
+
+    As root it runs as Debian's user `postgres`, since PostgreSQL refuses root. `settings`: more server settings, as
+    `name=value`.
+    """
 
     password = _PASSWORD
 
@@ -35,16 +38,16 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """The database, without the password."""
+        """Return the URL of the database, without the password."""
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/postgres"
 
     def connect(self) -> psycopg.Connection:
-        """A connection that commits each statement, unless it is told not to."""
+        """Return a connection in autocommit mode unless set otherwise."""
         where = {"host": "127.0.0.1", "port": self.port, "user": _USER, "password": _PASSWORD, "dbname": "postgres"}
         return psycopg.connect(**where, autocommit=True)  # type: ignore[arg-type]
 
     def kill(self) -> None:
-        """SIGKILL to the server, and to those of its processes that serve connections: they are no group of its own."""
+        """Kill the server and its connection processes, which are not a process group, by SIGKILL."""
         self._process.kill()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -52,7 +55,7 @@ class PostgresServer(Server):
                     os.kill(int(process.name), signal.SIGKILL)
 
     def restart(self) -> None:
-        """Kills it, and starts it again on its port and folder, once nothing of it is left."""
+        """Kill the server, and start it again on its port and folder once all its processes are gone."""
         self.kill()
         (self._folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # its process may be left as a zombie
         for _ in range(_TRIES - 1):
@@ -69,7 +72,7 @@ class PostgresServer(Server):
         self._as_user: list[str] = []
         if os.geteuid() == 0:
             if shutil.which("setpriv") is None or not _has_user():
-                raise ServerUnavailableError("PostgreSQL refuses root, and there is no setpriv or no user postgres")
+                raise ServerUnavailableError("PostgreSQL refuses root, and setpriv or the user postgres is missing")
             self._as_user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
             shutil.chown(self._folder, _NOBODY, _NOBODY)
         self.port = free_ports(1)[0]
@@ -78,9 +81,11 @@ class PostgresServer(Server):
         secret.chmod(0o644)
         options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
         command = [*self._as_user, str(self._programs / "initdb"), *options, "--locale=C.UTF-8"]
-        made = subprocess.run([*command, str(self._folder / "data")], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"initdb can't make a database: {made.stderr or made.stdout}")
+        installation = subprocess.run(
+            [*command, str(self._folder / "data")], capture_output=True, text=True, check=False
+        )
+        if installation.returncode:
+            raise ServerUnavailableError(f"initdb can't make a database: {installation.stderr or installation.stdout}")
         self._launch()
         stack.callback(self.kill)
 
@@ -97,18 +102,18 @@ class PostgresServer(Server):
 
 
 def _programs() -> Path:
-    """The folder of the newest server's programs, or that of those on PATH.
+    """Return the folder of the newest server's programs, or of those on PATH.
 
     Raises:
         ServerUnavailableError: if there are none.
     """
-    found = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    programs = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
-    if not found and on_path is None:
+    if not programs and on_path is None:
         raise ServerUnavailableError(
             "PostgreSQL's initdb is neither on PATH nor in /usr/lib/postgresql (Debian: apt-get install postgresql)"
         )
-    return found[-1].parent if found else Path(str(on_path)).resolve().parent
+    return programs[-1].parent if programs else Path(str(on_path)).resolve().parent
 
 
 def _has_user() -> bool:

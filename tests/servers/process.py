@@ -1,4 +1,4 @@
-"""Server processes that end with the process that started them, however that one ends."""
+"""Server processes that end with the process that started them, even if it is killed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-# The shell leads the group and waits for the end of its standard input, which comes when the starter closes it or dies.
+# The shell leads the group and waits for the end of its standard input, when the starter closes it or dies.
 _LEADER = '{ "$@" </dev/null; kill -KILL 0; } & read -r _; kill -KILL 0'
 
 
 class ServerUnavailableError(Exception):
-    """A server can't be had on this machine: what is missing, in one line."""
+    """A server is unavailable on this machine; the message names the missing part in one line."""
 
 
 class ServerProcess:
-    """One command with all that it starts, in a process group of its own; its output goes to `log`.
+    """One command with all its child processes in a process group; its output goes to `log`.
 
     Args:
         name: for messages.
@@ -53,7 +53,7 @@ class ServerProcess:
         self.kill()
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float = 90) -> None:
-        """Returns when `ready` says so. It is asked 20 times a second; until then an exception means no.
+        """Wait until `ready` returns true, checked 20 times a second; an exception counts as false.
 
         Raises:
             ServerUnavailableError: if the process ends or the time is over, with the end of its log.
@@ -77,11 +77,11 @@ class ServerProcess:
 
     @property
     def session_id(self) -> int:
-        """The session that all of its processes are in."""
+        """Return the session of all its processes."""
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL to all processes of the group, as a power cut would; returns when the group's leader is gone."""
+        """Kill all processes of the group by SIGKILL, as a power cut would, and wait for the group's leader."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -94,14 +94,14 @@ class ServerProcess:
 
 
 class Server(ABC):
-    """Processes that are there while the `with` block lasts."""
+    """Server processes that run while the `with` block lasts."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
 
     @abstractmethod
     def _start(self, stack: contextlib.ExitStack) -> None:
-        """Starts it, and returns when it can be used. What is on the stack ends with it, or if this fails."""
+        """Start the server, and return when it is usable. The stack ends with the server, or if this fails."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -116,7 +116,7 @@ class Server(ABC):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
+    """Return ports of 127.0.0.1 without a listener."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,4 +1,4 @@
-"""Apicurio Registry, which speaks the API of Confluent's schema registry, with its schemas in memory."""
+"""Apicurio Registry, which implements the API of Confluent's schema registry, with its schemas in memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PASSWORD = "changeit"
 
 
 class RegistryServer(Server):
-    """One registry, that may be killed and started again, with nothing in it then.
+    """One registry, which may be killed and started again, and is then empty.
 
     Args:
-        port: where it listens; None for any.
+        port: its port; None for any.
     """
 
     def __init__(self, port: int | None = None) -> None:
@@ -34,7 +34,7 @@ class RegistryServer(Server):
 
     @property
     def url(self) -> str:
-        """Where Confluent's API is."""
+        """Return the address of Confluent's API."""
         return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
     def _start(self, stack: contextlib.ExitStack) -> None:
@@ -50,12 +50,12 @@ class RegistryServer(Server):
 
 
 class GuardedRegistry:
-    """What stands before a registry where it is guarded: TLS, and a user's name and password.
+    """A registry behind TLS and Basic authentication.
 
     Attributes:
-        url: where Confluent's API is.
-        ca_file: whom clients have to trust, in PEM.
-        asked: the paths that were asked for, in order.
+        url: the address of Confluent's API.
+        ca_file: the certificate that clients must trust, in PEM.
+        asked: the requested paths, in order.
     """
 
     user, password = "reader", "correct-horse:battery"
@@ -65,13 +65,13 @@ class GuardedRegistry:
 
     @property
     def credentials(self) -> str:
-        """As `basic.auth.user.info` has it."""
+        """Return the value of `basic.auth.user.info`."""
         return f"{self.user}:{self.password}"
 
 
 @contextlib.contextmanager
 def guarded(server: RegistryServer, folder: Path) -> Iterator[GuardedRegistry]:
-    """The registry behind TLS and Basic authentication."""
+    """Serve the registry behind TLS and Basic authentication."""
     store, pem, asked = folder / "keys.p12", folder / "ca.pem", list[str]()
     named = ["-keystore", str(store), "-storepass", _PASSWORD, "-alias", "registry"]
     keytool(

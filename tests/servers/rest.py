@@ -16,27 +16,27 @@ from tests.servers.process import Server, ServerProcess, free_ports
 
 
 def wait_for_end_of_second(at: datetime) -> None:
-    """Returns once the second of that time is over: until then nobody reads records of it."""
+    """Wait until the second of that time is over; until then no source reads its records."""
     while (left_s := at.timestamp() // 1 + 1 - datetime.now(UTC).timestamp()) > 0:
         time.sleep(left_s)
 
 
 class RestServer(Server):
-    """Lists are the tests'; it forgets them where it is killed."""
+    """Server of the tests' lists, which a kill deletes."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return its address."""
         return f"http://127.0.0.1:{self.port}"
 
     def put(self, name: str, **of: Any) -> None:
-        """Makes a list, or another one of it."""
+        """Create a list, or replace it."""
         requests.put(f"{self.url}/lists/{name}", json=of, timeout=20).raise_for_status()
 
     def asked(self, name: str) -> list[dict[str, Any]]:
-        """The requests for a list, since it was made."""
-        found: list[dict[str, Any]] = requests.get(f"{self.url}/lists/{name}/asked", timeout=20).json()
-        return found
+        """Return the requests for a list since it was created."""
+        list_requests: list[dict[str, Any]] = requests.get(f"{self.url}/lists/{name}/asked", timeout=20).json()
+        return list_requests
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rest-")))

@@ -1,16 +1,16 @@
-"""`python rest_app.py PORT`: lists of records over HTTP, in each way of paging, and what may go wrong with them.
+"""`python rest_app.py PORT`: lists of records over HTTP, with each way of paging and its possible faults.
 
-`PUT /lists/NAME` has all that is known of a list, as JSON:
+`PUT /lists/NAME` takes the definition of a list, as JSON:
 
-    rows      the JSON of each record, as text, in the order in which they are given
-    field     the field that `since` and `until` are of; `is_number` whether it holds numbers
+    rows      the JSON of each record, as text, in the order of the answers
+    field     the field that `since` and `until` refer to; `is_number` whether it holds numbers
     limit     how many records an answer has
-    exclusive whether `since` leaves out its own value
-    first     answers that are given before all others: [status, headers, body]
-    header    a header and its value, without which all is refused
-    delay_s   how long each answer takes
+    exclusive whether `since` excludes its own value
+    first     answers that are sent before all others: [status, headers, body]
+    header    a header and its value, without which every request is refused
+    delay_s   the duration of each answer
 
-`GET /lists/NAME/asked` has the requests for it, with their headers. `GET /PAGING/NAME` gives an answer.
+`GET /lists/NAME/asked` returns the requests for it, with their headers. `GET /PAGING/NAME` returns a page.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def was_asked(name: str) -> flask.Response:
 
 @app.get("/<paging>/<name>")
 def get(paging: str, name: str) -> flask.Response:
-    found, arguments = lists.get(name), flask.request.args
-    if found is None:
+    definition, arguments = lists.get(name), flask.request.args
+    if definition is None:
         return flask.Response("no such list", 404)
     with lock:
         url = flask.request.full_path.rstrip("?")
         asked[name].append({"url": url, "headers": dict(flask.request.headers), "arguments": dict(arguments)})
-        first = found["first"].pop(0) if found["first"] else None
-    time.sleep(found["delay_s"])
-    if found["header"] and flask.request.headers.get(found["header"][0]) != found["header"][1]:
-        return flask.Response(f"who is {flask.request.headers.get(found['header'][0])}?", 401)
+        first = definition["first"].pop(0) if definition["first"] else None
+    time.sleep(definition["delay_s"])
+    if definition["header"] and flask.request.headers.get(definition["header"][0]) != definition["header"][1]:
+        return flask.Response(f"who is {flask.request.headers.get(definition['header'][0])}?", 401)
     if first is not None:
         return flask.Response(first[2], first[0], first[1])
-    rows = [row for row in found["rows"] if _is_within(row, found, arguments)]
-    return _page(paging, name, rows, found["limit"], arguments)
+    rows = [row for row in definition["rows"] if _is_within(row, definition, arguments)]
+    return _page(paging, name, rows, definition["limit"], arguments)
 
 
 def _page(paging: str, name: str, rows: list[str], limit: int, arguments: Any) -> flask.Response:
@@ -82,20 +82,22 @@ def _page(paging: str, name: str, rows: list[str], limit: int, arguments: Any) -
     return flask.Response(text, 200, {"Content-Type": "application/json"})
 
 
-def _is_within(row: str, found: dict[str, Any], arguments: Any) -> bool:
-    bounds = {key: _read(arguments[key], found) for key in ("since", "until") if key in arguments}
+def _is_within(row: str, definition: dict[str, Any], arguments: Any) -> bool:
+    bounds = {key: _read(arguments[key], definition) for key in ("since", "until") if key in arguments}
     if not bounds:
         return True
     value: Any = json.loads(row)
-    for name in found["field"].split("."):
+    for name in definition["field"].split("."):
         value = value[name]
-    value = _read(value, found)
-    above = "since" not in bounds or value > bounds["since"] or (value == bounds["since"] and not found["exclusive"])
+    value = _read(value, definition)
+    above = (
+        "since" not in bounds or value > bounds["since"] or (value == bounds["since"] and not definition["exclusive"])
+    )
     return above and ("until" not in bounds or value < bounds["until"])
 
 
-def _read(value: Any, found: dict[str, Any]) -> Any:
-    if found["is_number"]:
+def _read(value: Any, definition: dict[str, Any]) -> Any:
+    if definition["is_number"]:
         return int(value)
     try:
         time_ = datetime.fromisoformat(value)

@@ -1,4 +1,4 @@
-"""An S3 server in memory: moto's, which answers conditional PUTs. It is a mock: it says nothing about durability."""
+"""An in-memory S3 server, moto's, with conditional PUTs. It is a mock without any durability."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.servers.process import Server, ServerProcess, ServerUnavailableError,
 
 
 class S3Server(Server):
-    """Takes any credentials; buckets are made by the test."""
+    """S3 server that accepts any credentials; tests create the buckets."""
 
     @property
     def endpoint_url(self) -> str:
-        """Where the server is."""
+        """Return the server's address."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client needs in its environment."""
+        """Return the environment variables for a client."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_REGION": "us-east-1",
@@ -32,7 +32,7 @@ class S3Server(Server):
         }
 
     def make_bucket(self) -> str:
-        """A new bucket; returns its name."""
+        """Create a bucket, and return its name."""
         name = f"bucket-{uuid.uuid4().hex[:16]}"
         with urllib.request.urlopen(urllib.request.Request(f"{self.endpoint_url}/{name}", method="PUT"), timeout=20):
             return name

@@ -45,16 +45,16 @@ _NAMES_AS_THEY_ARE = "case sensitive = yes\n  mangled names = no"
 
 
 def renaming_request(name: str) -> bytes:
-    """A regular expression for the request that gives a file a path with this in it: backslashes between folders."""
+    """Return a regular expression for the request that renames a file to a path that contains this one."""
     return rb"\xfeSMB.{8}\x11\x00.*" + re.escape(name.encode("utf-16-le"))
 
 
 class SmbServer(Server):
-    """Takes the user of this process with a password of its own.
+    """SMB server for the user of this process, with a password of its own.
 
     Args:
-        as_installed: whether names are what Samba makes of them without settings: case is nothing, and names that
-            Windows would not have get other ones.
+        as_installed: whether Samba keeps its default name handling: names are not case-sensitive, and names that
+            Windows does not allow are replaced.
     """
 
     def __init__(self, *, as_installed: bool = False) -> None:
@@ -63,22 +63,22 @@ class SmbServer(Server):
 
     @property
     def authority(self) -> str:
-        """Host and port."""
+        """Return host and port."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What fsspec needs in its environment."""
+        """Return the environment variables for fsspec."""
         return {"FSSPEC_SMB_USERNAME": getpass.getuser(), "FSSPEC_SMB_PASSWORD": _PASSWORD}
 
     def log_in(self, patch: pytest.MonkeyPatch) -> None:
-        """Lets this process, in which fsspec has read its environment before, and those that it starts connect."""
+        """Let this process, in which fsspec has already read its environment, and its children connect."""
         for name, value in self.environment.items():
             patch.setenv(name, value)
         patch.setitem(fsspec.config.conf, "smb", {"username": getpass.getuser(), "password": _PASSWORD})
 
     def restart(self) -> None:
-        """SIGKILL to all processes of the server, which starts again on its port and folder."""
+        """Kill all processes of the server by SIGKILL, and start it again on its port and folder."""
         self._kill()
         with contextlib.suppress(OSError):
             while self._answers():  # a process that is being killed may still listen
@@ -103,9 +103,9 @@ class SmbServer(Server):
         text = _SETTINGS.format(port=self.port, folder=self._folder, names=self._names)
         (self._folder / "smb.conf").write_text(text)
         command = [pdbedit, "-s", str(self._folder / "smb.conf"), "-a", "-t", "-u", getpass.getuser()]
-        made = subprocess.run(command, input=f"{_PASSWORD}\n" * 2, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise ServerUnavailableError(f"pdbedit can't make a user: {made.stderr or made.stdout}")
+        registration = subprocess.run(command, input=f"{_PASSWORD}\n" * 2, capture_output=True, text=True, check=False)
+        if registration.returncode:
+            raise ServerUnavailableError(f"pdbedit can't make a user: {registration.stderr or registration.stdout}")
         self._launch()
         stack.callback(self._kill)
         stack.callback(partial(smbclient.reset_connection_cache, fail_on_error=False))

@@ -20,9 +20,10 @@ _CORES = 2
 
 
 class SparkCluster(Server):
-    """A master and two workers of two cores each, on hosts 127.0.0.2 and .3, so that Spark takes them for two machines.
+    """Spark master and two workers of two cores each.
 
-    Executors end with their worker. The job sets `spark.driver.host` to 127.0.0.1.
+    The workers have the hosts 127.0.0.2 and .3, so that Spark treats them as two machines. Executors end with their
+    worker. The job sets `spark.driver.host` to 127.0.0.1.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class SparkCluster(Server):
 
     @property
     def master(self) -> str:
-        """The URL of the master."""
+        """Return the URL of the master."""
         return f"spark://127.0.0.1:{self._port}"
 
     def _start(self, stack: contextlib.ExitStack) -> None:
@@ -47,17 +48,17 @@ class SparkCluster(Server):
             self._workers[worker].wait_until(lambda: len(self._workers_alive()) == 2)
 
     def kill_worker(self, worker: int) -> None:
-        """SIGKILL to a worker (1 or 2), with its executors and their Python workers."""
+        """Kill a worker (1 or 2) with its executors and their Python workers by SIGKILL."""
         self._workers.pop(worker).kill()
 
     def start_worker(self, worker: int) -> None:
-        """Starts a killed worker again; returns when the master knows it."""
-        before = self._workers_alive()  # which may have the killed one still
+        """Start a killed worker again, and wait until the master has registered it."""
+        before = self._workers_alive()  # the master may still list the killed one
         self._launch_worker(worker)
         self._workers[worker].wait_until(lambda: bool(self._workers_alive() - before))
 
     def processes(self) -> list[int]:
-        """The live processes of both workers, executors and their Python workers among them."""
+        """Return the live processes of both workers, including executors and their Python workers."""
         return [pid for worker in self._workers.values() for pid in processes_of_session(worker.session_id)]
 
     def _launch_worker(self, worker: int) -> None:
@@ -80,7 +81,7 @@ class SparkCluster(Server):
         )
 
     def _workers_alive(self) -> set[str]:
-        """Ids of the workers that the master takes for alive; a started one has a new id."""
+        """Return the ids of the workers that the master considers alive; a restarted one has a new id."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._web_port}/json/", timeout=5) as answer:
             return {worker["id"] for worker in json.load(answer)["workers"] if worker["state"] == "ALIVE"}
 
@@ -90,11 +91,11 @@ class SparkCluster(Server):
 
 
 class SparkConnectServer(Server):
-    """A Spark Connect server with two slots of its own; its Python is this one."""
+    """Spark Connect server with two slots, on this Python."""
 
     @property
     def remote(self) -> str:
-        """The URL for clients."""
+        """Return the URL for clients."""
         return f"sc://127.0.0.1:{self._port}"
 
     def _start(self, stack: contextlib.ExitStack) -> None:

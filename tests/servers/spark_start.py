@@ -1,4 +1,4 @@
-"""Spark's JVMs that start cheaply: tests start hundreds of them, and each lives for seconds."""
+"""Cheap starts of Spark's JVMs: tests start hundreds of them, and each lives for seconds."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ gateway.proc.wait()
 
 
 def start_cheaply() -> None:
-    """Makes Spark's JVMs that this process and its children start from here on (drivers, executors, a cluster's) take
-    less processor time for it.
+    """Reduce the processor time for starting Spark's JVMs in this process and its children.
 
-    By a collector and a compiler for short lives, which halve it, and by an archive of the classes that a small job
-    loads, which a JVM maps instead of reading jars, and which takes two fifths of what is left. The archive (150 MB) is
-    made once for each pyspark and Java, in half a minute, and kept where jars of servers are. Without it, as where it
-    can't be made, JVMs only start more slowly. Nothing is done where the environment has settings for Spark of its own.
+    A collector and a compiler for short lives halve it. An archive of the classes that a small job loads, which a JVM
+    maps instead of reading jars, saves two fifths of the rest. The archive (150 MB) is created once for each pyspark
+    and Java, in half a minute, and stored beside the jars of servers. Without it, JVMs only start more slowly. If the
+    environment has Spark settings of its own, nothing is done.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
@@ -51,14 +50,14 @@ def start_cheaply() -> None:
         return
     archive = _archive(java)
     options = f"{_ALWAYS} -XX:SharedArchiveFile={archive} -Djava.io.tmpdir={tempfile.gettempdir()}"
-    # An archive is for one class path, on which all folders are empty: the options can't come from a file in this one.
+    # An archive is for one class path, on which all folders are empty: the options cannot come from a file in this one.
     os.environ["SPARK_CONF_DIR"] = str(archive.parent / "conf")
     os.environ["SPARK_DAEMON_JAVA_OPTS"] = options
     os.environ["SPARK_SUBMIT_OPTS"] = f'{options} "-Dspark.executor.extraJavaOptions={options}"'
 
 
 def _archive(java: str) -> Path:
-    """The archive for this pyspark and Java, made if it is not there."""
+    """Return the archive for this pyspark and Java; create it if necessary."""
     spark = Path(pyspark.__file__).parent
     version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in (spark / "jars").iterdir())
@@ -72,10 +71,10 @@ def _archive(java: str) -> Path:
             shutil.rmtree(older, ignore_errors=True)
     (folder / "conf").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as new:
-        made = Path(new, archive.name)
+        new_archive = Path(new, archive.name)
         environment = {
             "SPARK_CONF_DIR": str(folder / "conf"),
-            "SPARK_SUBMIT_OPTS": f"{_ALWAYS} -XX:ArchiveClassesAtExit={made}",
+            "SPARK_SUBMIT_OPTS": f"{_ALWAYS} -XX:ArchiveClassesAtExit={new_archive}",
         }
         ended = None
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -87,6 +86,6 @@ def _archive(java: str) -> Path:
                 timeout=240,
                 check=False,
             )
-        if ended and made.exists():
-            made.replace(archive)
+        if ended and new_archive.exists():
+            new_archive.replace(archive)
     return archive

@@ -1,5 +1,4 @@
-"""Published files as somebody's bug or script may leave them: whole, with the footer that they had, and with other
-records."""
+"""Published files that a bug or a script has altered: complete, with their original footer, and with other records."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _PACKED = {"": "none", "gz": "gzip", "zst": "zstd"}
 
 
 class _OneFile(LocalFileSystem):
-    """A file that is in memory, for readers of files."""
+    """A file in memory, for readers of files."""
 
     scheme = "memory"
 
@@ -30,7 +29,7 @@ class _OneFile(LocalFileSystem):
 
 
 class _Bytes:
-    """What an encoder writes."""
+    """The output buffer of an encoder."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -45,11 +44,13 @@ class _Bytes:
 
 
 def with_values_swapped(data: bytes, extension: str, *, column: str = "value", summed_again: bool = False) -> bytes:
-    """A published file in which the first and the last record have each other's value. Its footer is the one that it
-    had or, `summed_again`, says what it holds now. `extension`: how its name ends, without the first dot.
+    """Return a published file in which the first and the last record have exchanged values.
+
+    Its footer is the original one or, with `summed_again`, that of the new content. `extension`: the end of its name,
+    without the first dot.
 
     Raises:
-        ValueError: if these records have the same value, or the file is none of ours.
+        ValueError: if these records have equal values, or the file is not from this product.
     """
     rows, footer = _records_in(data, extension), footer_in(data, extension)
     values = rows[column].to_pylist()
@@ -64,20 +65,20 @@ def with_values_swapped(data: bytes, extension: str, *, column: str = "value", s
 
 
 def without_content_sum(data: bytes, extension: str) -> bytes:
-    """A published file as it was written before there were such sums."""
+    """Return a published file without a content sum, as older versions wrote it."""
     footer = msgspec.structs.replace(footer_in(data, extension), content_sum="")
     return encoded(_records_in(data, extension), extension, footer.to_metadata())
 
 
 def footer_in(data: bytes, extension: str) -> Footer:
-    """The footer of a published file.
+    """Return the footer of a published file.
 
     Raises:
         ValueError: if it has none.
     """
     footer = read_footer(_OneFile(data), f"/file.{extension}")
     if footer is None:
-        raise ValueError("this file is none of ours")
+        raise ValueError("this file is not from this product")
     return footer
 
 
@@ -86,7 +87,7 @@ def _records_in(data: bytes, extension: str) -> pa.Table:
 
 
 def encoded(rows: pa.Table, extension: str, metadata: Mapping[str, str]) -> bytes:
-    """A file of these rows that says that; `extension`: how its name ends, without the first dot."""
+    """Return a file of these rows and that footer; `extension`: the end of its name, without the first dot."""
     written = _Bytes()
     form, _, packed = extension.partition(".")
     sink = FileSink.model_validate({"format": form, "compression": _PACKED[packed]})

@@ -1,4 +1,4 @@
-"""What readers see of a simulated job at each cut that is kept, held against what they have to see."""
+"""The content of each snapshot of a simulated job, compared with the required content."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from distcommit.stores.snapshots.snapshots import SnapshotManifest, valid_manife
 from distcommit.stores.state.job_store import JobStore
 
 Seen = Mapping[str, tuple[int, int, int]]
-"""By dataset: its done epoch, how many records are live, and how many its watermark has passed."""
+"""By dataset: its done epoch, its live records, and the records below its watermark."""
 
 
 def datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:
-    """How far the datasets of a cut are. Raises as `read_chain`."""
+    """Return the positions of a snapshot's datasets.
+
+    Raises as `read_chain`.
+    """
     chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
     return {urn: seen for chain in chains for urn, seen in chain.items()}
 
 
 def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
-    """What a reader gets at each cut that is kept, the newest first. Raises if one can't be read."""
+    """Return a reader's result at each existing snapshot, the newest first; raise if one cannot be read."""
     for root in valid_manifests(store.fs, store.roots.store, store.job_log().refresh()):
         yield (
             root.name,
@@ -45,23 +48,26 @@ def _passed(seen: DatasetSnapshot) -> int:
 
 
 def cut_violation(store: JobStore) -> str:
-    """What is wrong with the cuts that are kept; empty if each can be read, none shows a dataset behind the one before
-    it, and that of a run that has ended last shows what the logs say."""
+    """Return a violation of the existing snapshots.
+
+    Each must be readable, none may show a dataset behind the previous one, and that of the last ended run must agree
+    with the logs.
+    """
     newer: dict[str, DatasetSnapshot] | None = None
     fold = store.job_log().refresh()
     has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch
     for root in valid_manifests(store.fs, store.roots.store, fold):
-        found = datasets_at(store, root)
+        datasets = datasets_at(store, root)
         if newer is None and has_ended:
             logs = [store.bucket_log(bucket).refresh().datasets.values() for bucket in range(store.buckets)]
             done = {state.dataset_urn: state.done_epoch for states in logs for state in states if state.done_epoch}
-            if {urn: seen.done_epoch for urn, seen in found.items()} != done:
-                return f"the newest cut {root.name} shows {found}, and the logs say {done}"
-        back = [urn for urn, seen in found.items() if newer is not None and _is_back(newer.get(urn), seen)]
+            if {urn: seen.done_epoch for urn, seen in datasets.items()} != done:
+                return f"the newest cut {root.name} shows {datasets}, and the logs say {done}"
+        back = [urn for urn, seen in datasets.items() if newer is not None and _is_back(newer.get(urn), seen)]
         if back:
             return f"after the cut {root.name} datasets go back: {back}"
-        newer = found
-    return "a run has ended, and there is no cut" if newer is None and has_ended else ""
+        newer = datasets
+    return "a run has ended without a snapshot" if newer is None and has_ended else ""
 
 
 def _is_back(newer: DatasetSnapshot | None, seen: DatasetSnapshot) -> bool:

@@ -1,4 +1,4 @@
-"""Damage to stored files: to their bytes as they lie, and below checksums that are right."""
+"""Damage to stored files: to their raw bytes, and below correct checksums."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _VERSION = re.compile(rb'(distcommit-segment |"version": ?|distcommit-table-vers
 
 
 def sealed_segment(raw: bytes, *, declared_bytes: int | None = None) -> bytes:
-    """A segment file around these record bytes whose checksum is right, whatever they are."""
+    """Return a segment file with a correct checksum around these record bytes."""
     size = len(raw) if declared_bytes is None else declared_bytes
     return checked_segment(zlib.compress(raw, 1), size)
 
 
 def checked_segment(body: bytes, declared_bytes: int) -> bytes:
-    """A segment file around these compressed bytes whose checksum is right."""
+    """Return a segment file with a correct checksum around these compressed bytes."""
     head = f"distcommit-segment {FORMAT_VERSION} epoch=7 writer={ANOTHERS_ID} raw={declared_bytes}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
 
 
 def of_version(data: bytes, version: int) -> bytes:
-    """A segment or a document as another version of its format may write it: whole, by its checksum."""
+    """Return a segment or a document of another format version, with a correct checksum."""
     if data.startswith(b"distcommit-segment "):
         header, _, body = data.partition(b"\n")
         head = re.sub(rb"\d+", str(version).encode(), header.rpartition(b" ")[0], count=1)
@@ -46,17 +46,17 @@ def _whole_flipped(path: str, data: bytes) -> bytes:
 
 
 def _whole_newer(path: str, data: bytes) -> bytes:
-    """As a newer version of the format might write it."""
+    """Write the file as a newer version of the format would."""
     return of_version(data, 9) if path.endswith((SEGMENT_SUFFIX, ".json")) and _VERSION.search(data) else data
 
 
 def _whole_renumbered(path: str, data: bytes) -> bytes:
-    """One flipped bit, in the digit of the format's version."""
+    """Flip one bit, in the digit of the format's version."""
     return _VERSION.sub(lambda found: found[1] + bytes([found[2][0] ^ 2]), data, count=1)
 
 
 def _whole_altered(path: str, data: bytes) -> bytes:
-    """Other values, under checksums that are right."""
+    """Change values, under correct checksums."""
     if path.endswith(SEGMENT_SUFFIX):
         return sealed_segment(b"\xc1" if len(data) % 2 else msgspec.msgpack.encode("x"), declared_bytes=1)
     if path.endswith("store.json"):

@@ -1,4 +1,4 @@
-"""Reads stored bytes once: recoveries from crashes of one run find the same segments and tables again and again."""
+"""A cache of decoded bytes: recoveries from crashes of one run read the same segments and tables repeatedly."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ _DECODERS = (
     (plans, "decode_plan", 5_000),
     (task_states, "decode_task_states", 5_000),
 )
-"""Who asks for what, and how many answers are kept. Each says the same of the same bytes, in values that nobody
-changes."""
+"""Cached decoders, and the sizes of their caches. Each returns equal, immutable values for equal bytes."""
 
 
 @contextmanager
 def decoded_once() -> Iterator[None]:
-    """What was decoded once is given again in here. Bytes that can't be read are looked at each time."""
+    """Cache decoded values in the block; unreadable bytes are decoded each time."""
     with ExitStack() as stack:
-        for module, name, kept in _DECODERS:
-            stack.enter_context(patch.object(module, name, functools.lru_cache(kept)(getattr(module, name))))
+        for module, name, cache_size in _DECODERS:
+            stack.enter_context(patch.object(module, name, functools.lru_cache(cache_size)(getattr(module, name))))
         yield

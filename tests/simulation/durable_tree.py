@@ -1,12 +1,14 @@
-"""A tree of files and folders in memory that knows what would survive a power loss.
+"""A tree of files and folders in memory that knows which parts would survive a power loss.
 
-Every change is one atomic effect on the volatile state; what is durable is tracked apart, so that the states a crash
-may leave can be enumerated.
+Every change is one atomic effect on the volatile state. Durable parts are tracked separately, so that the states after
+a crash can be enumerated. The assumptions about the real file system:
 
-What is assumed of the real file system: a synced file keeps its bytes, a synced folder its names; unsynced names may
-survive or not, each by itself, but those of one name in one folder in their order; the old name of a rename goes only
-if the new one survives; a folder is never in two places: its rename survives as a whole or not at all, and is durable
-with either of the folders it went from and to; unsynced bytes may be absent, cut short or whole.
+- A synced file keeps its bytes, and a synced folder its names.
+- Unsynced names may survive or not, each independently, but those of one name in one folder in their order.
+- The old name of a rename disappears only if the new one survives.
+- A folder is never in two places: its rename survives completely or not at all, and is durable with either of the
+  two folders.
+- Unsynced bytes may be absent, truncated or complete.
 """
 
 from __future__ import annotations
@@ -24,32 +26,34 @@ from tests.simulation.power_loss import File, Folder, Link, NameChange, Sketch, 
 
 
 class DurableTree:
-    """Names and inodes as they are now, and as they would be after a crash."""
+    """Names and inodes, both present and after a crash."""
 
     def __init__(self) -> None:
         self._inodes: dict[int, File | Folder | Link] = {1: Folder()}
         self._durable_names: dict[int, dict[str, int]] = {1: {}}
         self._changes: list[NameChange] = []
-        self._known_folders: dict[str, int] = {}  # where lookups have led, until a folder or link goes away
+        self._known_folders: dict[str, int] = {}  # results of lookups, until a folder or link is removed
         self._numbers = itertools.count(2)
         self._ticks = itertools.count(1)
 
     def after_kill(self) -> Self:
-        """What the next process finds when this one was killed: everything, synced or not."""
+        """Return the machine for the next process after a kill: everything, synced or not."""
         return self._copy()
 
     def after_power_loss(self, rng: random.Random, bound: int, samples: int) -> Iterator[Self]:
-        """States that a power loss may leave: durable names with a subset of the unsynced changes, and for each file
-        with unsynced bytes none of them, all of them, or part.
+        """Yield states that a power loss may leave.
 
-        All subsets where at most `bound` choices are open; beyond that none, all, each one alone, each one missing, and
-        `samples` at random.
+        They have the durable names with a subset of the unsynced changes, and of each file with unsynced bytes none of
+        them, all of them, or part. All subsets are tried where at most `bound` choices are open. Beyond that: none,
+        all, each one alone, each one missing, and `samples` at random.
         """
         return (survivor for _, survivor in self.power_losses(rng, bound, samples, set()))
 
     def power_losses(self, rng: random.Random, bound: int, samples: int, known: set[int]) -> Iterator[tuple[int, Self]]:
-        """The same, numbered from 1, without those that are in `known`: states of this machine, or of one that it is a
-        copy of, that were given before. A number is a state's whatever is known."""
+        """Yield these states, numbered from 1, without those in `known`.
+
+        `known` has states of this machine, or of one that it is a copy of. A state's number does not depend on `known`.
+        """
         torn = [
             n for n, f in self._inodes.items() if type(f) is File and f.durable is not f.data and f.durable != f.data
         ]
@@ -63,51 +67,51 @@ class DurableTree:
                 continue
             seen.add(key)
             number += 1
-            kept = dict(zip(torn, bytes_kept, strict=True))
-            state = sketch.of(changes, kept)
+            bytes_by_inode = dict(zip(torn, bytes_kept, strict=True))
+            state = sketch.of(changes, bytes_by_inode)
             if state not in known:
                 known.add(state)
-                yield number, self._survivor(changes, kept)
+                yield number, self._survivor(changes, bytes_by_inode)
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
-        """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
+        """Return all files and folders in the order of their creation: inode, path, and bytes (None for a folder)."""
         for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
-            found = self._inodes[inode]
-            if type(found) is File:
-                yield inode, path, found.data
-            elif type(found) is Folder:
+            node = self._inodes[inode]
+            if type(node) is File:
+                yield inode, path, node.data
+            elif type(node) is Folder:
                 yield inode, path, None
 
     def contents(self) -> Iterator[tuple[int, str, bytes | None, int]]:
-        """The same in any order, with when it was changed last, as `lstat` says it."""
+        """Return the files in any order, with their last change, as `lstat` reports it."""
         for path, inode in self.walk("/"):
-            found = self._inodes[inode]
-            if type(found) is File:
-                yield inode, path, found.data, found.mtime_ns
-            elif type(found) is Folder:
+            node = self._inodes[inode]
+            if type(node) is File:
+                yield inode, path, node.data, node.mtime_ns
+            elif type(node) is Folder:
                 yield inode, path, None, 0
 
     def has_links(self) -> bool:
-        """Whether there is a symbolic link, or was one, of which `files` says nothing."""
-        return any(type(found) is Link for found in self._inodes.values())
+        """Return whether there is or was a symbolic link, which `files` omits."""
+        return any(type(node) is Link for node in self._inodes.values())
 
     def walk(self, path: str) -> list[tuple[str, int]]:
-        """All paths below `path` with their inodes."""
+        """Yield all paths below `path` with their inodes."""
         root = self._lookup(path)
-        found, inodes = [], self._inodes
+        paths, inodes = [], self._inodes
         folders = [(path.rstrip("/"), self._folder(root).names)]
         for above, names in folders:  # which grows meanwhile
             for name, inode in names.items():
                 there, below = inodes[inode], f"{above}/{name}"
-                found.append((below, inode))
+                paths.append((below, inode))
                 if type(there) is Folder:
                     folders.append((below, there.names))
-        return found
+        return paths
 
     # -- inside
 
     def _possible(self, picked: tuple[int, ...]) -> list[NameChange]:
-        """Of the picked changes those that may survive without the others."""
+        """Return the picked changes that may survive without the others."""
         numbers: set[int] = set()
         blocked: set[tuple[int, str]] = set()
         possible: list[NameChange] = []
@@ -126,24 +130,24 @@ class DurableTree:
         for change in changes:
             change.apply(durable)
         after._inodes = {}
-        for inode, found in self._inodes.items():
-            if type(found) is Folder:
+        for inode, node in self._inodes.items():
+            if type(node) is Folder:
                 after._inodes[inode] = Folder(dict(durable.get(inode, {})))
-            elif type(found) is File and inode in kept:
-                left = kept_bytes(found, kept[inode])
-                after._inodes[inode] = File(left, left, found.mtime_ns)
+            elif type(node) is File and inode in kept:
+                left = kept_bytes(node, kept[inode])
+                after._inodes[inode] = File(left, left, node.mtime_ns)
             else:
-                after._inodes[inode] = found
+                after._inodes[inode] = node
         after._collect()
         after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
         return after
 
     def _survives(self, number: int, chosen: set[int]) -> bool:
-        """Whether the change was chosen now or was synced before."""
+        """Return whether the change was chosen now or synced before."""
         return number in chosen or all(change.number != number for change in self._changes)
 
     def _collect(self) -> None:
-        """Drops what no name reaches, and takes what is left for durable."""
+        """Drop unreachable inodes, and make the remaining ones durable."""
         reached = {1: self._inodes[1], **{inode: self._inodes[inode] for _, inode in self.walk("/")}}
         self._inodes = reached
         self._durable_names = {n: dict(f.names) for n, f in reached.items() if type(f) is Folder}
@@ -151,8 +155,7 @@ class DurableTree:
     def _copy(self) -> Self:
         after = type(self)()
         after._inodes = {
-            inode: Folder(dict(found.names)) if type(found) is Folder else found
-            for inode, found in self._inodes.items()
+            inode: Folder(dict(node.names)) if type(node) is Folder else node for inode, node in self._inodes.items()
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
         after._changes = list(self._changes)
@@ -168,14 +171,14 @@ class DurableTree:
         return number
 
     def _settle(self, folder: int = 0) -> None:
-        """Makes the names durable that changed in a folder, or, without one, everywhere."""
-        left: list[NameChange] = []
+        """Make the changed names of a folder durable or, without one, all names."""
+        remaining: list[NameChange] = []
         for change in self._changes:
             if not folder or change.folder == folder or (change.frees is not None and change.frees[0] == folder):
                 change.apply(self._durable_names)
             else:
-                left.append(change)
-        self._changes = left
+                remaining.append(change)
+        self._changes = remaining
 
     def _sync_file(self, inode: int) -> None:
         file = self._file(inode)
@@ -183,15 +186,15 @@ class DurableTree:
             self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
-        known = self._known_folders
-        inode = known.get(path, 0)
+        known_folders = self._known_folders
+        inode = known_folders.get(path, 0)
         if inode:
             return inode
         above, _, name = path.rstrip("/").rpartition("/")
         if not name:
             return 1
         try:
-            folder = self._inodes[known.get(above, 0) or self._lookup(above)]
+            folder = self._inodes[known_folders.get(above, 0) or self._lookup(above)]
         except OSError as error:
             raise failed(error.errno or 0, path) from None
         if type(folder) is not Folder:
@@ -199,11 +202,11 @@ class DurableTree:
         inode = folder.names.get(name, 0)
         if not inode:
             raise failed(errno.ENOENT, path)
-        found = self._inodes[inode]
-        if type(found) is Folder:
-            known[path] = inode
-        elif type(found) is Link and follow:
-            return self._lookup(found.path)
+        node = self._inodes[inode]
+        if type(node) is Folder:
+            known_folders[path] = inode
+        elif type(node) is Link and follow:
+            return self._lookup(node.path)
         return inode
 
     def _parent(self, path: str) -> tuple[int, str]:
@@ -211,26 +214,26 @@ class DurableTree:
         return self._lookup(folder), name
 
     def _folder(self, inode: int) -> Folder:
-        found = self._inodes[inode]
-        if type(found) is not Folder:
+        node = self._inodes[inode]
+        if type(node) is not Folder:
             raise failed(errno.ENOTDIR, str(inode))
-        return found
+        return node
 
     def _file(self, inode: int) -> File:
-        found = self._inodes[inode]
-        if type(found) is not File:
+        node = self._inodes[inode]
+        if type(node) is not File:
             raise failed(errno.EISDIR, str(inode))
-        return found
+        return node
 
     def _status(self, inode: int) -> FileStatus:
-        found = self._inodes[inode]
-        if isinstance(found, Folder):
+        node = self._inodes[inode]
+        if isinstance(node, Folder):
             return FileStatus(0, 0, inode, True)
-        if isinstance(found, Link):
-            return FileStatus(len(found.path), 0, inode)
-        return FileStatus(len(found.data), found.mtime_ns, inode)
+        if isinstance(node, Link):
+            return FileStatus(len(node.path), 0, inode)
+        return FileStatus(len(node.data), node.mtime_ns, inode)
 
 
 def failed(code: int, path: str) -> OSError:
-    """The error of a system call."""
+    """Return the error of a system call."""
     return OSError(code, os.strerror(code), path)

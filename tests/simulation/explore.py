@@ -1,7 +1,7 @@
-"""Crash-state exploration: crash the product at every operation, in every state that a power loss may leave, recover,
-crash in the recovery too, and hold the outcome against what must be.
+"""Crash-state exploration: crash the product at every operation, in every state that a power loss may leave.
 
-After ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI 2018).
+Each state is recovered, crashed in the recovery too, and compared with the required outcome. After ALICE (Pillai et
+al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI 2018).
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.simulated_posix import SimulatedPosix
 
 _BOUND = 5
-"""All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
+"""All subsets of up to this many unsynced effects are tried; beyond it a documented selection (`after_power_loss`)."""
 _SAMPLES = 6
 
 Part = TypeVar("Part")
 History = tuple[str, str]
-"""As `--replay` takes it, and what is wrong after it, if anything."""
+"""A history as `--replay` takes it, and its violation, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where a crash strikes: before which operation of the run, and which of the states it may leave (0: a kill)."""
+    """Place of a crash: the operation of the run before which it strikes, and one of the states it may leave (0: a
+    kill)."""
 
     operation: int
     state: int
@@ -58,8 +59,11 @@ class Crash:
 
 @dataclass(slots=True)
 class Findings:
-    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked. `met`:
-    of what recovery had made of them as it began to plan, for those that ended as they must."""
+    """Results of an exploration.
+
+    `states`: hashes of distinct durable images, each recovered and checked. `met`: images of successful recoveries at
+    the beginning of planning.
+    """
 
     states: set[int] = field(default_factory=set)
     met: set[bytes] = field(default_factory=set)
@@ -69,12 +73,11 @@ class Findings:
 
 
 def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[str] = ()) -> dict[str, object]:
-    """Explores for a time and adds up the findings of all processes.
+    """Explore for a time, and add up the findings of all processes.
 
     Returns:
         plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count),
-        `recoveries`, and `met_at`: at how many images those of
-        scenarios' runs met, to go on from there once.
+            `recoveries`, and `met_at`: the number of images at which scenarios' runs met, each continued once.
     """
     names = list(scenarios) or [*SCENARIOS, *PROGRAMS]
     processes = min(processes, len(names))
@@ -107,7 +110,7 @@ def shares(
     seconds: float,
     seed: int,
 ) -> Iterator[Iterator[Part]]:
-    """What each of so many processes finds; a single one works in this process, where it can be measured."""
+    """Yield the findings of each process; a single one works in this process, where it can be measured."""
     if processes == 1:
         yield iter([work(names, seconds, seed, 0, 1)])
         return
@@ -117,19 +120,19 @@ def shares(
 
 
 def replay(text: str) -> str:
-    """Runs one history, `scenario:operation.state[:operation.state...]`, and returns what was violated, if anything."""
+    """Run one history, `scenario:operation.state[:operation.state...]`, and return the violation, if any."""
     name, *places = text.split(":")
     crashes = [Crash(*map(int, place.split("."))) for place in places]
     if name in PROGRAMS:
         program = PROGRAMS[name]
         runs = crashes_of(program.find(), program.act, _rng(name, []), _only(crashes[0]))
         reached = (machine for at, machine, _ in runs if at == crashes[0])
-        left = next(reached, None)
-        return program_violation(program, left) if left else f"this program has no operation {crashes[0]}"
+        crashed = next(reached, None)
+        return program_violation(program, crashed) if crashed else f"this program has no operation {crashes[0]}"
     scenario = SCENARIOS[name]
     machine, source = scenario.machine(), scenario.disturbed
     for depth, crash in enumerate(crashes):
-        found = next(
+        crashed_machine = next(
             (
                 after
                 for at, after, _ in crashed_runs(scenario, machine, source, _rng(name, crashes[:depth]), _only(crash))
@@ -137,37 +140,38 @@ def replay(text: str) -> str:
             ),
             None,
         )
-        if found is None:
+        if crashed_machine is None:
             return f"this run has no operation {crash}"
-        machine, source = found, scenario.after
+        machine, source = crashed_machine, scenario.after
     return recovery_violation(scenario, machine)
 
 
 def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:
-    """One process's part: what it recovers from until time is up."""
+    """Recover crashes in one process until time is up."""
     until = time.monotonic() + seconds
-    found = Findings()
+    findings = Findings()
     gc.freeze()  # imports live as long as the process
-    gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and what a run leaves is freed by its counts
+    gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and reference counts free the data of a run
     with decoded_once():
-        for history, wrong in recoveries(names[share::shares], seed * 1000 + share, found):
-            found.recoveries += 1
+        for history, wrong in recoveries(names[share::shares], seed * 1000 + share, findings):
+            findings.recoveries += 1
             if wrong:
-                found.violations.append({"history": history, "violation": wrong})
+                findings.violations.append({"history": history, "violation": wrong})
             if time.monotonic() > until:
                 break
-    return found
+    return findings
 
 
 def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[History]:
-    """Histories and what is wrong after each, if anything, one by one and without end, if there is a scenario: crashes
-    of programs, crashes of scenarios' runs, and crashes in the recoveries from these. Each kind has the same processor
-    time.
+    """Yield histories and their violations, endlessly if there is a scenario.
+
+    They are crashes of programs, crashes of scenarios' runs, and crashes in the recoveries from these. Each kind has
+    the same processor time.
 
     Args:
         names: of scenarios and programs.
-        seed: chooses which crashes in recoveries are tried.
-        found: states in it are not tried again; gets those that were.
+        seed: chooses the crashes in recoveries.
+        found: its states are not tried again; new states are added.
     """
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
     kinds = [
@@ -175,13 +179,15 @@ def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[His
         _in_turns([_of_scenario(SCENARIOS[name], first, found) for name in names if name in SCENARIOS]),
     ]
     if any(name in SCENARIOS for name in names):
-        kinds.append(_of_recoveries(first, random.Random(seed), found))  # by its first turn the others have had one
+        kinds.append(_of_recoveries(first, random.Random(seed), found))  # the others come before it
     return _in_turns(kinds)
 
 
 def _in_turns(tries: Sequence[Iterator[History]]) -> Iterator[History]:
-    """The histories of all of them. Each has the same processor time, so that the many cheap ones need not wait for the
-    dear ones, nor these for those; and a short time reaches all of them."""
+    """Yield the histories of all of them, with the same processor time for each.
+
+    So neither cheap nor expensive histories wait for the others, and a short time reaches all of them.
+    """
     spent = dict.fromkeys(tries, 0.0)
     while spent:
         histories = min(spent, key=spent.__getitem__)
@@ -195,7 +201,7 @@ def _in_turns(tries: Sequence[Iterator[History]]) -> Iterator[History]:
 
 
 def _of_program(program: Program, found: Findings) -> Iterator[History]:
-    """Crashes of it."""
+    """Yield crashes of a program."""
     for crash, machine, site in crashes_of(program.find(), program.act, _rng(program.name, [])):
         if _is_new(machine, site, found):
             yield f"{program.name}:{crash}", program_violation(program, machine)
@@ -204,7 +210,7 @@ def _of_program(program: Program, found: Findings) -> Iterator[History]:
 def _of_scenario(
     scenario: Scenario, first: list[tuple[Scenario, Crash, SimulatedPosix]], found: Findings
 ) -> Iterator[History]:
-    """Crashes of its run, which are added to `first`."""
+    """Yield crashes of a scenario's run, and add them to `first`."""
     for crash, machine, site in crashed_runs(scenario, scenario.machine(), scenario.disturbed, _rng(scenario.name, [])):
         if _is_new(machine, site, found):
             first.append((scenario, crash, machine))
@@ -214,7 +220,7 @@ def _of_scenario(
 def _of_recoveries(
     first: Sequence[tuple[Scenario, Crash, SimulatedPosix]], rng: random.Random, found: Findings
 ) -> Iterator[History]:
-    """Crashes in the recoveries from these crashes, of which there must be one, and more come meanwhile."""
+    """Yield crashes in the recoveries from these crashes; there must be one, and more may be added meanwhile."""
     while True:
         scenario, crash, machine = rng.choice(first)
         pick = _one_in(rng, 12)
@@ -232,8 +238,8 @@ def crashed_runs(
     rng: random.Random,
     pick: Callable[[int], bool] = lambda operation: True,
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
-    """Runs the job once and gives, for each of its mutating operations (that `pick` picks), the machines as a crash
-    before it may leave them."""
+    """Run the job once and yield, for each mutating operation that `pick` picks, the machines that a crash before it
+    may leave."""
     yield from crashes_of(machine, lambda calls: scenario.run(calls, source), rng, pick)  # type: ignore[arg-type]
 
 
@@ -243,11 +249,13 @@ def crashes_of(
     rng: random.Random,
     pick: Callable[[int], bool] = lambda operation: True,
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
-    """Lets `act` happen on the machine once, and gives the machines as a crash before each of its operations may leave
-    them, each state once, from all over its run: of each operation first a kill and one power loss, later the others.
-    Each machine comes with the site of the operation."""
+    """Let `act` happen once, and yield the machines that a crash before each of its operations may leave.
+
+    Each state comes once, from all over the run: of each operation first a kill and one power loss, later the others.
+    Each machine comes with the site of the operation.
+    """
     snapshots: list[tuple[int, SimulatedPosix, str]] = []
-    number, known, seed = count(), set[int](), rng.getrandbits(60)
+    number, given_before, seed = count(), set[int](), rng.getrandbits(60)
 
     def gate(operation: Operation) -> None:
         place = next(number)
@@ -258,10 +266,10 @@ def crashes_of(
     act(machine)
     machine.gate = None
     end = next(number)
-    if pick(end):  # else a state that is also one of the end's might be given as that one, and not be found again
+    if pick(end):  # otherwise a state that equals one of the end's might carry that name, and could not be replayed
         snapshots.append((end, machine.after_kill(), "end"))
     random.Random(seed).shuffle(snapshots)
-    places = [_states_at(place, snapshot, seed, known, site) for place, snapshot, site in snapshots]
+    places = [_states_at(place, snapshot, seed, given_before, site) for place, snapshot, site in snapshots]
     for states in places:
         yield from itertools.islice(states, 2)
     for states in places:
@@ -272,19 +280,19 @@ def _states_at(
     place: int, snapshot: SimulatedPosix, seed: int, known: set[int], site: str
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     yield Crash(place, 0), snapshot.after_kill(), site
-    chance = random.Random(seed + place)  # a state's number is the same whatever else is picked or known
+    chance = random.Random(seed + place)  # a state's number does not depend on other picked or known states
     for state, survivor in snapshot.power_losses(chance, _BOUND, _SAMPLES, known):
         yield Crash(place, state), survivor, site
 
 
 def recovery_violation(scenario: Scenario, machine: SimulatedPosix, known: set[bytes] | None = None) -> str:
-    """Recovers on that machine with one undisturbed run; what is wrong afterwards, if anything.
+    """Recover that machine by one undisturbed run, and return the violation, if any.
 
     Args:
-        scenario: whose job it is.
-        machine: as a crash left it.
-        known: what recoveries that ended as they must had made of their images. One that makes the same is not gone
-            on with (`meeting`); the others are added.
+        scenario: the job.
+        machine: the state after a crash.
+        known: images that successful recoveries had reached. A recovery that reaches one of them is not continued
+            (`meeting`); new ones are added.
     """
     try:
         before = scenario.world.watermarks(machine)
@@ -302,7 +310,7 @@ def recovery_violation(scenario: Scenario, machine: SimulatedPosix, known: set[b
 
 
 def program_violation(program: Program, machine: SimulatedPosix) -> str:
-    """Recovers a crashed program on that machine; what is wrong afterwards, if anything."""
+    """Recover a crashed program on that machine, and return the violation, if any."""
     try:
         return program.recover(machine)
     except (DistcommitError, OSError, AssertionError, ValueError) as error:
@@ -310,7 +318,7 @@ def program_violation(program: Program, machine: SimulatedPosix) -> str:
 
 
 def _is_new(machine: SimulatedPosix, site: str, found: Findings) -> bool:
-    """Whether it was not seen before; its state and site are added."""
+    """Return whether it was not seen before; add its state and site."""
     key = xxh3_64_intdigest(msgspec.msgpack.encode(canonical(machine)))
     if key in found.states:
         return False
@@ -336,21 +344,21 @@ _TEMPORARY = re.compile(r"\.tmp-(.*)-[0-9a-f]{32}$")
 
 
 def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:
-    """The durable image: places with ids numbered by first appearance, and contents by meaning, not by bytes."""
-    known: dict[str, str] = {}
+    """Return the durable image: paths with ids numbered by first appearance, and contents by meaning, not by bytes."""
+    numbers: dict[str, str] = {}
     lines = []
     for _, path, data in machine.files():
         pieces = _pieces(path)
         shown = pieces[0]
         for place in range(1, len(pieces), 2):
-            shown += known.setdefault(pieces[place], f"#{len(known)}") + pieces[place + 1]
+            shown += numbers.setdefault(pieces[place], f"#{len(numbers)}") + pieces[place + 1]
         lines.append((shown, _content(path, data) if data else "folder" if data is None else "empty"))
     return sorted(lines)
 
 
 @functools.lru_cache(200_000)
 def _pieces(path: str) -> list[str]:
-    """A path in pieces, of which every second is an id; temporary names have no number."""
+    """Split a path; every second part is an id. Temporary names have no number."""
     return re.split(f"({_IDS.pattern})", _TEMPORARY.sub(r".tmp \1", path))
 
 

@@ -1,11 +1,12 @@
-"""Faults one upon another: what is done is killed, or loses power, what comes after it meets an I/O error, and then the
-power fails in that or after it; at the end an undisturbed run must make all exact.
+"""Chains of faults: a kill or power loss, then an I/O error in the next act, then a power loss during or after it.
 
-A chain in its printed form is `name:STAGE > STAGE > ...`: what is done first is struck by the first stage, what is done
-after it by the second, and so on. A stage is
+At the end an undisturbed run must make everything exact.
 
-- `kill@N`: it dies before its N-th operation that changes something; `power@N.S`: the power fails there, and leaves the
-  S-th of the states that it may leave;
+A chain in its printed form is `name:STAGE > STAGE > ...`: the first stage strikes the first act, the second stage the
+second act, and so on. A stage is
+
+- `kill@N`: the process dies before its N-th mutating operation; `power@N.S`: the power fails there, and leaves the S-th
+  of the possible states;
 - `ERRNO@N`: the N-th operation fails; with `+` all from there on, with ` lost` only its answer is an error; with `/C`
   the power fails after that, at the C-th of four places between the error and the end.
 """
@@ -41,13 +42,13 @@ Act = Callable[[PosixCalls], object]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What chains strike.
+    """Subject of fault chains.
 
     Attributes:
-        find: the machine as it is found.
-        first: what is done first.
-        again: what may be done after that, by the word that a stage begins with; "" for none.
-        violation: what is wrong after an undisturbed run, if anything.
+        find: creates the initial machine.
+        first: the first act.
+        again: later acts, by the word that a stage begins with; "" for none.
+        violation: returns the violation after an undisturbed run, if any.
     """
 
     find: Callable[[], SimulatedPosix]
@@ -57,18 +58,18 @@ class Subject:
 
 
 class NoSuchStageError(ValueError):
-    """The text is no stage, or there is no such operation."""
+    """The text is not a stage, or there is no such operation."""
 
 
 class Chains:
-    """Chains of faults on some subjects, by name."""
+    """Fault chains on some subjects, by name."""
 
     def __init__(self, subjects: Mapping[str, Subject]) -> None:
         self._subjects = subjects
-        self._after = lru_cache(128)(self._struck)  # chains that begin alike share what they begin with
+        self._after = lru_cache(128)(self._struck)  # chains with a common beginning share its result
 
     def play(self, history: str) -> str:
-        """Plays a chain; what was violated, if anything."""
+        """Play a chain, and return the violation, if any."""
         name, _, text = history.partition(":")
         if name not in self._subjects:
             return f"no history: {history}"
@@ -81,7 +82,7 @@ class Chains:
         return self._subjects[name].violation(machine.after_kill())
 
     def of(self, name: str, rng: random.Random) -> Iterator[str]:
-        """Chains on a subject, without an end. Of each first stage a few, as all of them share what it leaves."""
+        """Yield chains on a subject, endlessly; several for each first stage, as they share its result."""
         again = self._subjects[name].again
         while True:
             operations = self._count(name, (), "")[1]
@@ -92,7 +93,7 @@ class Chains:
                 yield f"{name}:{NEXT.join([first, *self._later(who, calls, operations, rng)])}"
 
     def _later(self, who: str, calls: int, operations: int, rng: random.Random) -> Iterator[str]:
-        """An error in what comes next, and a power loss in that; or in what follows it, by itself or after another
+        """Yield an error in the next act, and a power loss in it; or in the act after it, alone or after another
         error."""
         how = rng.choice(("", "+", " lost"))
         struck = f"{who}{errno.errorcode[rng.choice(ERRORS)]}@{rng.randrange(calls)}{how}"
@@ -106,7 +107,7 @@ class Chains:
             yield f"{who}EIO@{rng.randrange(calls)}/{rng.randrange(_PLACES)}"
 
     def _count(self, name: str, stages: tuple[str, ...], who: str) -> tuple[int, int]:
-        """How many calls, and how many that change something, what comes after these stages has undisturbed."""
+        """Return how many calls, and how many mutating ones, the next act after these stages has undisturbed."""
         machine, operations = self._at(name, stages).after_kill(), list[Operation]()
         fault = Fault(errno.EIO, _NEVER)
         machine.gate = operations.append
@@ -120,11 +121,11 @@ class Chains:
         subject = self._subjects[name]
         acts = subject.again if before else {"": subject.first}
         if who not in acts:
-            raise NoSuchStageError(f"nobody is {who!r}")
+            raise NoSuchStageError(f"no act is named {who!r}")
         return acts[who]
 
     def _struck(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:
-        """What these stages leave."""
+        """Return the machine after these stages."""
         *before, text = stages
         stage = _STAGE.fullmatch(text)
         if stage is None:
@@ -144,20 +145,20 @@ class Chains:
 
 
 def _dead(machine: SimulatedPosix, act: Act, number: int, state: str | None, rng: random.Random) -> SimulatedPosix:
-    """What a kill or a power loss before that operation leaves; the operation after the last one is the end."""
-    found: list[SimulatedPosix] = []
+    """Return the machine after a kill or a power loss before that operation; the one after the last is the end."""
+    machines: list[SimulatedPosix] = []
     places = count()
 
     def gate(operation: Operation) -> None:
         if next(places) == number:
-            found.append(machine.after_kill())
+            machines.append(machine.after_kill())
 
     machine.gate = gate
     with suppress(DistcommitError, OSError):
         act(cast(PosixCalls, machine))
     machine.gate = None
-    left = found[0] if found else machine.after_kill()
-    return left if state is None else _power_loss(left, int(state), rng)
+    dead = machines[0] if machines else machine.after_kill()
+    return dead if state is None else _power_loss(dead, int(state), rng)
 
 
 def _power_loss(machine: SimulatedPosix, state: int, rng: random.Random) -> SimulatedPosix:
@@ -172,16 +173,16 @@ def _failed(machine: SimulatedPosix, act: Act, fault: Fault) -> SimulatedPosix:
 
 
 def _failed_and_dark(machine: SimulatedPosix, act: Act, fault: Fault, place: int, rng: random.Random) -> SimulatedPosix:
-    """What a power loss leaves at one of a few places after the error."""
-    found: list[SimulatedPosix] = []
+    """Return the machine after a power loss at one of a few places after the error."""
+    machines: list[SimulatedPosix] = []
 
     def gate(operation: Operation) -> None:
         if fault.seen > fault.first:
-            found.append(machine.after_kill())
+            machines.append(machine.after_kill())
 
     machine.gate = gate
     _failed(machine, act, fault)
     machine.gate = None
-    found.append(machine.after_kill())
-    last = len(found) - 1
-    return _power_loss(found[last * min(place, _PLACES - 1) // (_PLACES - 1)], rng.randrange(_STATES), rng)
+    machines.append(machine.after_kill())
+    last = len(machines) - 1
+    return _power_loss(machines[last * min(place, _PLACES - 1) // (_PLACES - 1)], rng.randrange(_STATES), rng)

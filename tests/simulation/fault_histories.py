@@ -1,21 +1,23 @@
-"""Histories with a fault: every operation of every scenario's run goes wrong, one at a time. Whatever the run says, an
-undisturbed run afterwards must make all exact. The same for every operation of what people do by hand: afterwards the
-next run and the command once more, in this order or the other, must make all right; what was answered is durable.
+"""Histories with a fault: every operation of every scenario's run fails, one at a time.
 
-A history in its printed form is `name:KIND@N`, of a scenario or of a program by hand; N counts operations. KIND is
+Whatever the outcome of that run, an undisturbed run afterwards must make everything exact. Every operation of operator
+commands fails too. Afterwards the next run and the repeated command, in either order, must repair everything, and
+confirmed effects are durable.
+
+A history in its printed form is `name:KIND@N`, of a scenario or of an operator's program; N counts operations. KIND is
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
-  and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
-- `unsynced`: the N-th sync fails, and what it was to write is given up, as kernels do: a later sync succeeds and does
-  not write it; with `+` all syncs fail from there on. The power fails when all is over, or at one of a few places
-  before, and keeps nothing unsynced;
-- `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
-  nothing are not counted, and the error must say that nothing was written;
-- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
-  run comes that wants the lock, too (scenarios alone: people take no lock);
-- a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+  and only the answer is an error; with `/C` the power fails later, at the C-th of the tried crashes;
+- `unsynced`: the N-th sync fails, and its bytes are dropped, as kernels do: a later sync succeeds without writing them;
+  with `+` all syncs fail from there on. The power fails at the end, or at one of a few places before, and keeps nothing
+  unsynced;
+- `full`, `readonly`: from there on the storage accepts no more bytes, or no change; it can be read. Operations that
+  change nothing are not counted, and the error must state that nothing was written;
+- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set meanwhile, and another run
+  competes for the lock (scenarios alone: operator commands take no lock);
+- a kind of damage: the N-th read of a file of the store returns damaged bytes; with `+` so do all from there on.
 
-Faults one upon another are in turn with these (see `fault_chains`), in the order of `fault_orders`.
+Chains of faults take turns with these (see `fault_chains`), in the order of `fault_orders`.
 """
 
 from __future__ import annotations
@@ -53,38 +55,39 @@ TIMES: dict[str, Callable[[SimulatedClock], None]] = {
     "back": lambda clock: clock.jump(-_DAY_S),
 }
 REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
-"""A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
+"""A storage that refuses all changes, or all that take space, from there on: the errno, and the calls that it
+serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
 PEOPLE = {program.name: program for program in BY_HAND}
 NAMES = [*SCENARIOS, *PEOPLE]
-"""What histories are of."""
+"""Subjects of histories."""
 UNSYNCED = "unsynced"
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _POWER_LOSSES = 4
-"""How many power losses are tried, of one history, before all is over."""
+"""Power losses that are tried before the end of one history."""
 CRASHES = 4
-"""How many places a power loss after a fault is tried at, of one history."""
+"""Places of a power loss after a fault that are tried in one history."""
 
 
 def replay(history: str) -> str:
-    """Plays one history and returns what was violated, if anything."""
+    """Play one history, and return the violation, if any."""
     if NEXT in history:
         return CHAINS.play(history)
-    found = _HISTORY.fullmatch(history)
-    if found is None or found["name"] not in NAMES or (found["kind"] in TIMES and found["name"] in PEOPLE):
+    match = _HISTORY.fullmatch(history)
+    if match is None or match["name"] not in NAMES or (match["kind"] in TIMES and match["name"] in PEOPLE):
         return f"no history: {history}"
-    name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
+    name, number, times = match["name"], int(match["number"]), _EVER if match["ever"] else 1
     machine = _machine(name)
-    fault, run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    fault, run = _disturbed(name, machine, match["kind"], number, times, lost=bool(match["lost"]))
     try:
-        if found["kind"] == UNSYNCED:
+        if match["kind"] == UNSYNCED:
             return _violation_without_power(name, machine, run, fault, history)
-        if found["crash"] is not None:
-            return _violation_after(name, _crashed(machine, run, history, int(found["crash"])))
+        if match["crash"] is not None:
+            return _violation_after(name, _crashed(machine, run, history, int(match["crash"])))
         played = run()
-        if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+        if wrong := _unreported_refusal(match["kind"], match["lost"], played.error):
             return wrong
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
@@ -94,7 +97,7 @@ def replay(history: str) -> str:
 def _violation_without_power(
     name: str, machine: SimulatedPosix, run: Callable[[], _Played], fault: Fault, history: str
 ) -> str:
-    """What is wrong if the power fails once all is over, or somewhere after the fault; nothing unsynced is left."""
+    """Return a violation if the power fails at the end, or somewhere after the fault, and nothing unsynced is left."""
     rng = random.Random(history)
     places: list[SimulatedPosix] = []
 
@@ -105,14 +108,14 @@ def _violation_without_power(
     machine.gate = gate
     answered = run().answered
     machine.gate = None
-    known = _watermarks(name, machine) if answered else {}
+    watermarks = _watermarks(name, machine) if answered else {}
     after = _powerless(machine)
     try:
         now = _watermarks(name, after)
     except DistcommitError as error:
-        return f"a power loss leaves what can't be read: {error}"
-    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in known.items()):
-        return f"a power loss takes back what was answered: {known} is {now}"
+        return f"a power loss leaves unreadable state: {error}"
+    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in watermarks.items()):
+        return f"a power loss reverts a confirmed effect: {watermarks} is {now}"
     before = rng.sample(places, min(len(places), _POWER_LOSSES))
     return next(filter(None, (_violation_after(name, m) for m in (after, *map(_powerless, before)))), "")
 
@@ -122,14 +125,14 @@ def _powerless(machine: SimulatedPosix) -> SimulatedPosix:
 
 
 def _violation_after(name: str, machine: SimulatedPosix) -> str:
-    """What is wrong once undisturbed runs came, or the command was given again."""
+    """Return a violation after undisturbed runs, or after the repeated command."""
     if name in PEOPLE:
         return _violation_by_hand(PEOPLE[name], machine)
     return _violation_of_runs(SCENARIOS[name], machine)
 
 
 def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
-    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
+    """Return a violation after some runs: the next run retries a failed replay."""
     wrong = ""
     for _ in range(scenario.world.max_attempts):
         wrong = recovery_violation(scenario, machine)
@@ -138,15 +141,15 @@ def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
     return wrong
 
 
-def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
-    """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
+def _unreported_refusal(kind: str, lost: str, error: Exception | None) -> str:
+    """Return an error of a full or read-only storage that does not report that nothing was written."""
     refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)
-    return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
+    return f"a refusal is reported as an unknown outcome: {error}" if refused and unknown else ""
 
 
 def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
-    """What is wrong once the command was given again and a run came, and once a run came first."""
+    """Return a violation after the repeated command and a run, and after a run alone."""
     other = machine.after_kill()
     wrong = program_violation(program, machine)
     if not wrong:
@@ -162,12 +165,12 @@ def _watermarks(name: str, machine: SimulatedPosix) -> dict[str, Watermark]:
 
 
 def lost_answer(machine: SimulatedPosix) -> str:
-    """Which state a power loss takes back of those that the command was answered on."""
+    """Return a state after a power loss that has lost an effect which the command had confirmed."""
     now = _states(machine)
     for survivor in machine.after_power_loss(random.Random(0), 5, 6):
         then = _states(survivor)
         if then != now:
-            return f"a power loss takes back what was answered: {now} is {then}"
+            return f"a power loss reverts a confirmed effect: {now} is {then}"
     return ""
 
 
@@ -177,16 +180,16 @@ def _states(machine: SimulatedPosix) -> dict[str, DatasetState]:
 
 
 def _machine(name: str) -> SimulatedPosix:
-    return _found(name).after_kill()
+    return _initial_machine(name).after_kill()
 
 
 @cache
-def _found(name: str) -> SimulatedPosix:
+def _initial_machine(name: str) -> SimulatedPosix:
     return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
 
 
 def _subject(name: str) -> Subject:
-    """A scenario or program as chains of faults strike it."""
+    """Return a scenario or program as a subject of fault chains."""
     if name in SCENARIOS:
         scenario = SCENARIOS[name]
         return Subject(
@@ -210,7 +213,7 @@ CHAINS = Chains({name: _subject(name) for name in NAMES})
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Whether there was an answer, or else the error."""
+    """Whether the command confirmed its effect, or else the error."""
 
     answered: bool
     error: Exception | None = None
@@ -219,8 +222,10 @@ class _Played:
 def _disturbed(
     name: str, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
 ) -> tuple[Fault, Callable[[], _Played]]:
-    """The fault, and the scenario's run, or what the person does, with it, which tells whether there was an answer; it
-    may fail instead, with a typed error."""
+    """Play the scenario's run or the operator's command with the fault; it may fail, with a typed error.
+
+    The result tells whether the command confirmed its effect.
+    """
     clock = SimulatedClock()
 
     def act(calls: PosixCalls) -> None:
@@ -275,7 +280,7 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def sites(name: str, kind: str) -> list[str]:
-    """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
+    """Yield the kinds of operations and places that the fault may strike in an undisturbed run, one by one."""
     if kind in (UNSYNCED, *REFUSING):
         return _traced(name, kind)
     return _traced(name, "cut" if kind in WHOLE else "slow" if kind in TIMES else "EIO")
@@ -289,7 +294,7 @@ def _traced(name: str, kind: str) -> list[str]:
 
 
 def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, number: int) -> SimulatedPosix:
-    """What a power loss leaves at one of a few places in that run."""
+    """Return the machine after a power loss at one of a few places in that run."""
     rng = random.Random(history)
     crashes = [
         survivor for crash, survivor, _ in crashes_of(machine, lambda calls: run(), rng, _few(rng)) if crash.state

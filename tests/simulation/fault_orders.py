@@ -1,4 +1,4 @@
-"""In which order histories with a fault are played: see `fault_histories`."""
+"""The order in which histories with a fault are played: see `fault_histories`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.simulation.scenarios import SCENARIOS
 
 _HOWS = {"once": "", "ever": "+", "lost": " lost"}
 LANES = (*_HOWS, "dark", UNSYNCED, *REFUSING, "damage", "chain")
-"""Kinds of histories that there are of every name; of scenarios there is "time", too."""
+"""Kinds of histories that every name has; scenarios have "time", too."""
 
 
 def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, object]:
-    """Plays histories in an order that the seed chooses until time is up.
+    """Play histories in an order that the seed chooses until time is up.
 
     Returns:
         plain values: `faults` (tried), `of` (how many there are), `violations`, `seconds`, `seed`.
@@ -52,8 +52,7 @@ def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, ob
 
 
 def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
-    """Histories and what is wrong after each, if anything, one by one and without an end: names in turn, and of each
-    name all kinds in turn."""
+    """Yield histories and their violations endlessly: names in turn, and for each name all kinds in turn."""
     rng = random.Random(seed)
     orders = [_in_turn(name, rng, seed) for name in names or NAMES]
     rng.shuffle(orders)
@@ -63,7 +62,7 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
 
 
 def tries_of(lane: str, seed: int) -> Iterator[tuple[str, str]]:
-    """As `tries`, histories of one kind, of all names in turn."""
+    """Yield histories of one kind as `tries` does, for all names in turn."""
     rng = random.Random(seed)
     orders = [lanes(name, rng, seed)[lane] for name in NAMES]
     rng.shuffle(orders)
@@ -77,15 +76,19 @@ def tries_of(lane: str, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
-    """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
-    turn, each first once at each kind of operation and place."""
+    """Yield the histories of a name endlessly.
+
+    Single errors, permanent errors, lost answers, chains and so on come in turn, each first once at each kind of
+    operation and place.
+    """
     orders = [*lanes(name, rng, seed).values()]
     rng.shuffle(orders)
     return (history for layer in itertools.zip_longest(*orders) for history in layer if history is not None)
 
 
 def lanes(name: str, rng: random.Random, seed: int) -> dict[str, Iterator[str]]:
-    """The histories of a name by kind, each first once at each kind of operation and place; "chain" is without end."""
+    """Return the histories of a name by kind, each first once at each kind of operation and place; "chain" is
+    endless."""
     codes = [errno.errorcode[code] for code in ERRORS]
     return {
         **{lane: _lane(name, codes, (how,), rng) for lane, how in (*_HOWS.items(), ("dark", "/"))},
@@ -98,7 +101,7 @@ def lanes(name: str, rng: random.Random, seed: int) -> dict[str, Iterator[str]]:
 
 
 def _lane(name: str, kinds: Sequence[str], hows: Sequence[str], rng: random.Random) -> Iterator[str]:
-    """One history of each kind and place, then a second one of each, and so on."""
+    """Yield one history for each kind of operation and place, then a second one for each, and so on."""
     places: dict[str, list[int]] = {}
     for number, site in enumerate(sites(name, kinds[0])):
         places.setdefault(site, []).append(number)
@@ -114,7 +117,7 @@ def _lane(name: str, kinds: Sequence[str], hows: Sequence[str], rng: random.Rand
 
 
 def histories(names: Sequence[str]) -> Iterator[str]:
-    """All histories of these scenarios and programs by hand."""
+    """Return all histories of these scenarios and programs."""
     for name in names:
         codes = [errno.errorcode[code] for code in ERRORS]
         for number, code in itertools.product(range(len(sites(name, "EIO"))), codes):

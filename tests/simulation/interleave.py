@@ -1,18 +1,18 @@
 """Interleavings: several actors on one store, stepping at each storage operation, reads included.
 
-A deterministic scheduler lets exactly one actor go at a time; which one is the seed's choice, so a seed replays. Each
-actor is the product's own code in a thread of its own, above system calls that wait for their turn.
+A deterministic scheduler lets exactly one actor proceed at a time; the seed chooses which one, so that a seed can be
+replayed. Each actor is the product's own code in a thread of its own, above system calls that wait for their turn.
 
-A history in its printed form is `cast:seed`, or `cast:seed:trouble`, where the seed also chooses whom it strikes, where
-and for how long:
+A history in its printed form is `cast:seed`, or `cast:seed:trouble`. With a trouble, the seed also chooses the struck
+actor, the place and the duration:
 
-- `slow`: one actor's operation takes effect only when all others have come to their end;
-- `full`: for one actor or all of them the disk is full, for a while or from then on;
+- `slow`: one actor's operation takes effect only after all others have ended;
+- `full`: for one actor or all of them the disk is full, for a while or permanently;
 - `bad`: operations of one actor fail, once or for a while; `lost`: one takes effect, and its answer is an error;
 - `killed`: one actor dies before an operation.
 
-Whatever happens, every record in the logs is valid where it stands, no file of a sealed sequence is lost, and an
-undisturbed run afterwards makes all exact; with errors as many runs as replay has attempts.
+In every case each record in the logs is valid at its place, no file of a sealed sequence is lost, and an undisturbed
+run afterwards makes everything exact; with errors that may need as many runs as replay has attempts.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tests.simulation.simulated_posix import SimulatedPosix
 TROUBLES = ("", "slow", "full", "bad", "lost", "killed")
 _WRITES = frozenset({"open_new", "write", "mkdir", "link", "rename_noreplace"})
 _UNSEEN = frozenset({"close", "fstat", "write", "realpath"})
-"""Operations of one actor that no other can tell."""
+"""Operations of one actor that no other actor can observe."""
 _EVER = 1_000_000
 
 
 class Turns:
-    """Lets one actor go at a time, from one storage operation to the next."""
+    """Lets one actor proceed at a time, from one storage operation to the next."""
 
     def __init__(self, names: Sequence[str], rng: random.Random, stickiness: float, slow: tuple[str, int]) -> None:
         self._rng, self._stickiness, self._slow = rng, stickiness, slow
@@ -59,19 +59,19 @@ class Turns:
         self.trace: list[str] = []
 
     def take(self, name: str, operation: str) -> None:
-        """An actor is about to do something; returns when it is its turn."""
+        """Wait until it is the actor's turn for its next operation."""
         self._scheduler.release()
         self._wake[name].acquire()
         self.taken[name] += 1
         self.trace.append(f"{name}.{operation}")
 
     def end(self, name: str) -> None:
-        """An actor has ended."""
+        """Record that an actor has ended."""
         del self._waiting[name]
         self._scheduler.release()
 
     def conduct(self) -> None:
-        """Wakes one actor after the other until all have ended. Before each choice all have called `take` or `end`."""
+        """Wake one actor after the other until all have ended. Before each choice all have called `take` or `end`."""
         for _ in range(len(self._waiting)):
             self._scheduler.acquire()
         last = ""
@@ -83,7 +83,7 @@ class Turns:
             self._scheduler.acquire()
 
     def _is_slow(self, name: str) -> bool:
-        """Whether the actor's next operation is the one that takes so long."""
+        """Return whether the actor's next operation is the slow one."""
         return (name, self.taken[name]) == self._slow
 
 
@@ -105,7 +105,7 @@ class _GatedCalls:
 
 
 class _WatchedCalls:
-    """System calls on a machine; files that are put in a log are told."""
+    """System calls on a machine that report files put into a log."""
 
     def __init__(self, machine: SimulatedPosix, watch: LogWatch) -> None:
         self._machine, self._watch = machine, watch
@@ -121,18 +121,18 @@ class _WatchedCalls:
 
 
 class _KilledCalls:
-    """System calls of one actor, which dies before the one of that number."""
+    """System calls of one actor, which dies before the call of that number."""
 
     def __init__(self, calls: PosixCalls, left: int) -> None:
-        self._calls, self._left = calls, left
+        self._calls, self._remaining = calls, left
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
         call = getattr(self._calls, operation)
 
         def passed_on(*arguments: Any) -> Any:
             if operation not in _UNSEEN:
-                self._left -= 1
-            if self._left < 0:
+                self._remaining -= 1
+            if self._remaining < 0:
                 raise Crashed
             return call(*arguments)
 
@@ -141,7 +141,7 @@ class _KilledCalls:
 
 @dataclass(slots=True)
 class Interleaved:
-    """What was seen: distinct interleavings (hashes of who did what when), and violations by history."""
+    """Results: distinct interleavings (hashes of the order of operations), and violations by history."""
 
     traces: set[int] = field(default_factory=set)
     violations: list[dict[str, str]] = field(default_factory=list)
@@ -149,7 +149,7 @@ class Interleaved:
 
 @cache
 def _staged(name: str) -> tuple[SimulatedPosix, Mapping[str, Act], Mapping[str, int]]:
-    """The machine as the cast's actors find it, their parts, and how many operations each has, more or less."""
+    """Return the machine for the cast's actors, their parts, and the approximate number of operations of each."""
     machine = SimulatedPosix()
     machine.mkdir("/job")
     CASTS[name].world.store(machine)
@@ -162,11 +162,11 @@ def _staged(name: str) -> tuple[SimulatedPosix, Mapping[str, Act], Mapping[str, 
 
 
 def play(name: str, seed: int, trouble: str = "") -> tuple[int, str]:
-    """Plays one interleaving; returns its hash and what was violated, if anything.
+    """Play one interleaving; return its hash and the violation, if any.
 
     Args:
         name: the cast.
-        seed: chooses who goes when, and whom the trouble strikes.
+        seed: chooses the order, and the actor that the trouble strikes.
         trouble: one of `TROUBLES`.
     """
     staged, parts, operations = _staged(name)
@@ -205,14 +205,14 @@ def _fault(trouble: str, at: int, rng: random.Random) -> Fault:
 
 
 def _act(cast_: Cast, parts: Mapping[str, Act], turns: Turns, scene: Scene, calls: Mapping[str, PosixCalls]) -> str:
-    """Lets all actors act to their end; what they did wrong, if anything."""
+    """Let all actors act to their end; return a violation by them, if any."""
     wrong: list[str] = []
 
     def actor(role: str, act: Act) -> None:
         try:
             act(cast_.open(cast(PosixCalls, _GatedCalls(calls[role], turns, role))), scene)
         except (Crashed, ConflictError, StaleStoreError):
-            pass  # killed, fenced, or somebody else was first: the rules at work
+            pass  # killed, fenced, or overtaken by another writer: the rules at work
         except (DistcommitError, OSError) as error:
             if not scene.disturbed:
                 wrong.append(f"{role} fails: {''.join(traceback.format_exception(error))}")
@@ -231,7 +231,7 @@ def _act(cast_: Cast, parts: Mapping[str, Act], turns: Turns, scene: Scene, call
 
 
 def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturbed: bool) -> str:
-    """What is wrong once the actors are gone, and once a run came; after an error it may take some more runs."""
+    """Return a violation once the actors are gone and a run came; after an error more runs may be needed."""
     calls = cast(SimulatedPosix, _WatchedCalls(machine, watch))
     try:
         before = cast_.world.watermarks(machine)
@@ -249,12 +249,12 @@ def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturb
             if not wrong:
                 return ""
     except (DistcommitError, OSError, AssertionError, ValueError, KeyError) as error:
-        return f"what comes afterwards fails: {''.join(traceback.format_exception(error))}"
+        return f"the run afterwards fails: {''.join(traceback.format_exception(error))}"
     return wrong
 
 
 def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[str] = ()) -> dict[str, object]:
-    """Plays interleavings for a time and adds up the findings of all processes."""
+    """Play interleavings for a time, and add up the findings of all processes."""
     names = list(casts) or list(CASTS)
     began = time.monotonic()
     total = Interleaved()
@@ -273,19 +273,19 @@ def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[st
 
 def _play_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Interleaved:
     until = time.monotonic() + seconds
-    found = Interleaved()
+    results = Interleaved()
     for history, trace, wrong in plays(names, itertools.count(seed * 1_000_000 + share, shares)):
-        found.traces.add(trace)
+        results.traces.add(trace)
         if wrong:
-            found.violations.append({"history": history, "violation": wrong})
+            results.violations.append({"history": history, "violation": wrong})
         if time.monotonic() > until:
             break
-    return found
+    return results
 
 
 def plays(names: Sequence[str], seeds: Iterable[int]) -> Iterator[tuple[str, int, str]]:
-    """Histories, hashes of interleavings and what is wrong after each, if anything: all casts for each seed in turn,
-    each with another trouble than the one before it, and than last time."""
+    """Yield histories, hashes of interleavings and violations: all casts for each seed, each with the next trouble
+    in turn."""
     for turn, seed in enumerate(seeds):
         for place, name in enumerate(names):
             trouble = TROUBLES[(turn + place) % len(TROUBLES)]

@@ -1,5 +1,7 @@
-"""What stands in the logs, held against the reference model: each record is valid where it stands and of the epoch of
-who wrote it, each checkpoint is what the records below it say, and so is the product's own fold.
+"""The content of the logs, compared with the reference model.
+
+Each record is valid at its place and of its writer's epoch, each checkpoint agrees with the records below it, and so
+does the product's own fold.
 """
 
 from __future__ import annotations
@@ -37,37 +39,37 @@ from distcommit.stores.state.job_store import JobStore
 from tests.models.log_model import LogModel
 
 ANOTHERS_ID = "00112233445566778899aabbccddeeff"
-"""The writer of records that programs leave as somebody else's, which need not be valid where they stand."""
+"""The writer of foreign records, which need not be valid at their place."""
 Placed = tuple[int, Segment]
 _BY_PEOPLE = (ByHand, SetWatermark, SetWatermarks)
 _OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)
 
 
 class LogWatch:
-    """Every record that was ever put into the logs of a store, also of segments that were truncated since; in logs
-    of every generation.
+    """Every record that was ever put into the logs of a store, including truncated segments and logs of all
+    generations.
 
     Args:
-        store: the store as it is when the watch begins.
+        store: the store at the beginning of the watch.
     """
 
     def __init__(self, store: JobStore) -> None:
         self._records = {log.folder: _standing(log) for log in _logs(store)}
 
     def saw(self, path: str, data: bytes) -> None:
-        """Takes in that somebody has put a file. Of a number that was truncated away nobody takes notice."""
+        """Record that a file was put. A segment of a truncated number is ignored."""
         folder, _, name = path.rpartition("/")
         number, records = segment_number(name), self._records.setdefault(folder, [])
         if number is not None and (not records or number > records[-1][0]):
             records.append((number, decode_segment(data, path)))
 
     def violation(self, store: JobStore) -> str:
-        """What is wrong with the logs, if anything."""
+        """Return a violation of the logs, if any."""
         return _violation(store, self._records)
 
 
 def log_violation(store: JobStore) -> str:
-    """What is wrong with the logs as they stand, if anything."""
+    """Return a violation of the present logs, if any."""
     return _violation(store, {log.folder: _standing(log) for log in _logs(store)})
 
 
@@ -76,18 +78,18 @@ def _logs(store: JobStore) -> list[CommitLog]:
 
 
 def _standing(log: CommitLog) -> list[Placed]:
-    """The segments from the lowest checkpoint on of which all up to the newest are there, and sound."""
-    found: list[Placed] = []
+    """Return the segments from the lowest checkpoint on that are sound and without a gap up to the newest."""
+    segments: list[Placed] = []
     for number, segment in log.segments():
-        if found and number != found[-1][0] + 1:
-            found.clear()
+        if segments and number != segments[-1][0] + 1:
+            segments.clear()
         if isinstance(segment, Segment):
-            found.append((number, segment))
-        else:  # where it matters the product says so
-            found.clear()
-    while found and not isinstance(found[0][1].record, Checkpoint):
-        found.pop(0)
-    return found
+            segments.append((number, segment))
+        else:  # the product reports this if it matters
+            segments.clear()
+    while segments and not isinstance(segments[0][1].record, Checkpoint):
+        segments.pop(0)
+    return segments
 
 
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
@@ -95,9 +97,9 @@ def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
     decided = _decided(records[job_log.folder])
     ended = records.keys() - {log.folder for log in _logs(store)}
     for log in [*_logs(store), *(CommitLog(store.fs, folder) for folder in sorted(ended))]:
-        mine = records[log.folder]
-        wrong = _log_violation(mine, log.refresh()) or (
-            "" if log.folder == job_log.folder else _held_violation(mine, decided)
+        own_records = records[log.folder]
+        wrong = _log_violation(own_records, log.refresh()) or (
+            "" if log.folder == job_log.folder else _held_violation(own_records, decided)
         )
         if wrong:
             return f"{log.folder}: {wrong}"
@@ -112,10 +114,10 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
     for number, segment in records[1:]:
         record = segment.record
         if wrong := _undone(record, by_hand):
-            return f"segment {number} undoes what a person did since its rebuild began: {wrong}"
+            return f"segment {number} undoes an operator action made since its rebuild began: {wrong}"
         ours = segment.writer_id != ANOTHERS_ID  # of programs that leave foreign records
         if not model.append(record) and ours:
-            return f"segment {number} is not valid where it stands: {record}"
+            return f"segment {number} is not valid at its place: {record}"
         wanted = 0 if isinstance(record, _BY_PEOPLE) else segment.epoch
         if isinstance(record, _OF_THEIR_WRITER):
             wanted = record.epoch
@@ -133,30 +135,29 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
             by_hand[urn] = watermark
         case Rebuilt(_, states):
             for state in states:
-                said = by_hand.get(state.dataset_urn)
+                set_watermark = by_hand.get(state.dataset_urn)
                 reached = state.watermark.positions if state.watermark else {}
-                if said is not None and not all(
-                    p in reached and at_or_past(reached[p], at) for p, at in said.positions.items()
+                if set_watermark is not None and not all(
+                    p in reached and at_or_past(reached[p], at) for p, at in set_watermark.positions.items()
                 ):
-                    return f"{said} is {state}"
+                    return f"{set_watermark} is {state}"
     return ""
 
 
 def _decided(records: Sequence[Placed]) -> dict[int, bool]:
-    """Whether an epoch was decided on, of those whose fence stands in the job log: a decision comes after it, and older
-    ones are forgotten once nobody needs them."""
-    found: dict[int, bool] = {}
+    """Return whether an epoch with its fence in the job log was decided; unneeded older decisions are truncated."""
+    decisions: dict[int, bool] = {}
     for _, segment in records:
         match segment.record:
             case Fence(epoch):
-                found[epoch] = False
-            case Decide(epoch) if epoch in found:
-                found[epoch] = True
-    return found
+                decisions[epoch] = False
+            case Decide(epoch) if epoch in decisions:
+                decisions[epoch] = True
+    return decisions
 
 
 def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:
-    """Held sequences are published if and only if their epoch was decided."""
+    """Return a violation unless held sequences are published exactly if their epoch was decided."""
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
@@ -170,7 +171,7 @@ def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> s
 
 
 def set_back(store: JobStore) -> int:
-    """How many records, by the logs as they stand, people have let be read a second time."""
+    """Return how many records operators have made runs read a second time, by the present logs."""
     records = 0
     for log in map(store.bucket_log, range(store.buckets)):
         model = LogModel()
@@ -187,7 +188,7 @@ def set_back(store: JobStore) -> int:
 
 
 def lost_files(store: JobStore) -> str:
-    """A file of a sequence that is to be finished, and is neither staged nor published; empty if there is none."""
+    """Return a file of an open sequence that is neither staged nor published; empty if there is none."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     for bucket in range(store.buckets):
         for state in store.bucket_log(bucket).refresh().datasets.values():

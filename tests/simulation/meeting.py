@@ -1,14 +1,14 @@
-"""Where recoveries meet: many crashes leave different images, of which recovery makes the same one.
+"""Meeting points of recoveries: many crashes leave different images that recovery turns into the same one.
 
-A run recovers first, and reads on from what it has made of the crash. That rest of it follows from the image, from what
-the run holds in memory, and from the source, so that it needs to be seen once: a recovery that comes to where another
-one was, which ended as it must, would end like that one.
+A run recovers first, and continues from the recovered image. Its continuation follows from that image, from the run's
+memory, and from the source, so that it needs to be seen once. If a recovery reaches the image of an earlier one that
+ended correctly, it would end in the same way.
 
-Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
-ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
-other's at every place. The content of run time files is ignored: no run reads it, and its request counts are those of
-the whole process. An id in bytes that are neither makes them another image, and so does any other difference, such
-as another inode of a file that commit steps name. What has symbolic links is like no other.
+Two images are the same if they have the same bytes, except for ids that the recovering runs have created: run ids, ids
+of writers, and the checksums of segments, of beginnings of runs and of snapshots, which cover them. The ids of one
+image must then correspond to those of the other at every place. The content of run time files is ignored: no run reads
+it, and its request counts are those of the whole process. An id in other bytes, or any other difference, such as
+another inode of a file that commit steps name, makes a different image. A machine with symbolic links equals no other.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _CUT = re.compile(rf"{SNAPSHOTS}/\d+-[12]\.json$")
 
 
 class Met(BaseException):
-    """From here on the run would be one that was seen before. Not an Exception: nothing may handle it."""
+    """The rest of the run would repeat one that was seen before. Not an Exception, so that no handler catches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A file or folder. Texts are in pieces, of which every second may be an id; `said`: what a whole segment says.
+    """A file or folder.
 
-    `data`: all other bytes, None of a folder. `identity`: inode and time, where commit steps name them.
+    Texts are split, and every second part may be an id. `said`: the content of a whole segment. `data`: all other
+    bytes, None of a folder. `identity`: inode and time, if commit steps name them.
     """
 
     path: tuple[str, ...]
@@ -62,12 +63,12 @@ class _Place:
 
 
 class Meeting:
-    """One recovering run, on its way to where another one may have been.
+    """A recovering run, which may reach an image that another one has reached.
 
     Args:
-        known: images from which runs went on to end as they must. `ended_well` adds this one's.
-        machine: as the run finds it.
-        about: what its end depends on beside the machine, in plain text.
+        known: images from which runs continued to a correct end. `ended_well` adds this run's.
+        machine: the machine before the run.
+        about: further inputs of its outcome, in plain text.
     """
 
     def __init__(self, known: set[bytes], machine: SimulatedPosix, about: str) -> None:
@@ -77,29 +78,29 @@ class Meeting:
         self._image = b""
 
     def watching(self, launch: Launch) -> Launch:
-        """The same launch, which raises `Met` where the run begins to plan on a known image."""
+        """Return a launch that raises `Met` if the run begins to plan on a known image."""
 
         def watched(
             function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
         ) -> list[Result]:
             if function is plan_partition:
                 self._look(settings)
-            found = launch(function, settings, tasks, kind)
+            results = launch(function, settings, tasks, kind)
             if function is recover_partition:
-                self._recovered = [each for each in found if isinstance(each, RecoverReport)]
-            return found
+                self._recovered = [each for each in results if isinstance(each, RecoverReport)]
+            return results
 
         return watched
 
     def ended_well(self) -> None:
-        """The run has ended as it must: no other one need go on from where it began to plan."""
+        """Record that the run has ended correctly, so that no other run need continue from its image."""
         if self._image:
             self._known.add(self._image)
 
     def _look(self, settings: RunSettings) -> None:
         reports = [each.report for each in self._recovered]
         if any(report.reasons or report.counts.sequences_left for report in reports):
-            return  # what could not be done is in memory alone, and the run ends by it
+            return  # failures are in memory alone, and end the run
         if self._machine.has_links():
             return
         held = [each.oldest_held_epoch for each in self._recovered]
@@ -112,7 +113,8 @@ class Meeting:
 
 
 def image(machine: SimulatedPosix, older: AbstractSet[str], memory: str) -> bytes:
-    """What a machine and a process's memory are: the same for others that differ in ids alone, these not `older`."""
+    """Return the image of a machine and a process's memory, which is equal for images that differ in ids other than
+    `older`."""
     places = _places(machine)
     checksums = {place.checksum for place in places}
     numbers: dict[str, int] = {}
@@ -137,19 +139,19 @@ def image(machine: SimulatedPosix, older: AbstractSet[str], memory: str) -> byte
 
 
 def ids_in(machine: SimulatedPosix) -> set[str]:
-    """What looks like an id in its paths and segments."""
+    """Return the texts in its paths and segments that look like ids."""
     return {each for place in _places(machine) for each in (*place.path[1::2], *place.said[1::2])}
 
 
 def _places(machine: SimulatedPosix) -> list[_Place]:
-    found = []
+    ids = []
     for inode, path, there, mtime_ns in machine.contents():
         data = b"" if there and path.startswith(_TIMES) else there
         named = data is not None and not path.startswith(ROOTS.store) and f"/{OWNERSHIP_FOLDER}/" not in path
         identity = (inode, mtime_ns) if named else ()
-        said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
-        found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))
-    return found
+        content, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
+        ids.append(_Place(_pieces(path), content, None if content else data, identity, checksum))
+    return ids
 
 
 @functools.lru_cache(200_000)
@@ -158,13 +160,13 @@ def _pieces(text: str) -> tuple[str, ...]:
 
 
 def _has_ids(path: str) -> bool:
-    """Whether it is of a kind that may say ids of the run that made it."""
+    """Return whether the file's kind may contain ids of the run that wrote it."""
     return path.endswith((SEGMENT_SUFFIX, _BEGINNING)) or _CUT.search(path) is not None
 
 
 @functools.lru_cache(50_000)
 def _said(path: str, data: bytes) -> tuple[tuple[str, ...], str]:
-    """What a segment, the beginning of a run or a cut says, in pieces, and its checksum; nothing if it is not whole."""
+    """Return the parts of a segment, a beginning of a run or a snapshot, and its checksum; nothing if it is damaged."""
     try:
         if not path.endswith(SEGMENT_SUFFIX):
             if path.endswith(_BEGINNING):

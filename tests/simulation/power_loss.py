@@ -1,4 +1,4 @@
-"""What a simulated machine consists of, and what a power loss may leave of it."""
+"""Parts of a simulated machine, and the states that a power loss may leave of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A state of a file; machines that came from one another share it. `given_up`: what is not durable of it never will
-    be, as its sync has failed."""
+    """A state of a file, shared by copies of a machine. `given_up`: its unsynced bytes never become durable, as a
+    sync failed."""
 
     data: bytes
     durable: bytes | None = None
@@ -28,15 +28,17 @@ class Link:
 
 @dataclass(slots=True)
 class Folder:
-    """What names mean in it, by inode."""
+    """A folder: the inodes of its names."""
 
     names: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class NameChange:
-    """One unsynced change of a folder: `name` now means `inode`, or nothing (0). `needs`: the change it rests on;
-    `frees`: folder and name that mean nothing any more by the same change."""
+    """One unsynced change of a folder: `name` now means `inode`, or nothing (0).
+
+    `needs`: the change that it depends on. `frees`: folder and name that this change removes.
+    """
 
     number: int
     folder: int
@@ -47,19 +49,19 @@ class NameChange:
 
     @property
     def places(self) -> tuple[tuple[int, str], ...]:
-        """Folder and name of all that it changes."""
+        """Return folder and name of all that it changes."""
         here = (self.folder, self.name)
         return (here,) if self.frees is None else (here, self.frees)
 
     def apply(self, names: dict[int, dict[str, int]]) -> None:
-        """Makes the change to names by folder."""
+        """Apply the change to the names by folder."""
         bind(names.setdefault(self.folder, {}), self.name, self.inode)
         if self.frees is not None:
             bind(names.setdefault(self.frees[0], {}), self.frees[1], 0)
 
 
 class Sketch:
-    """Tells the states apart that one machine may be left in: cheaply, at worst as different though they are alike."""
+    """Distinguishes the states that a machine may be left in, cheaply; equal states may count as different."""
 
     def __init__(
         self, durable: dict[int, dict[str, int]], inodes: dict[int, File | Folder | Link], torn: list[int]
@@ -75,7 +77,7 @@ class Sketch:
                     self._base ^= self._content(inode, {})
 
     def of(self, changes: list[NameChange], kept: dict[int, int]) -> int:
-        """A number for the state in which these changes and bytes survived."""
+        """Return a number for the state in which these changes and bytes survived."""
         now: dict[tuple[int, str], int] = {}
         for change in changes:
             now[change.folder, change.name] = change.inode
@@ -93,14 +95,14 @@ class Sketch:
         return state
 
     def _content(self, inode: int, kept: dict[int, int]) -> int:
-        found = self._inodes[inode]
-        if not isinstance(found, File) or (inode in self._torn and not kept):
+        node = self._inodes[inode]
+        if not isinstance(node, File) or (inode in self._torn and not kept):
             return 0
-        return hash((inode, kept_bytes(found, kept[inode]) if inode in kept else found.data))
+        return hash((inode, kept_bytes(node, kept[inode]) if inode in kept else node.data))
 
 
 def kept_bytes(file: File, choice: int) -> bytes:
-    """What a power loss leaves of a file's unsynced bytes: none, all, or half of them."""
+    """Return a file's unsynced bytes after a power loss: none, all, or half of them."""
     data, before = file.data, file.durable or b""
     if choice == 2:
         return before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)]
@@ -108,7 +110,7 @@ def kept_bytes(file: File, choice: int) -> bytes:
 
 
 def picks(choices: list[list[int]], rng: random.Random, bound: int, samples: int) -> Iterator[tuple[int, ...]]:
-    """One option for each choice: all combinations of at most `bound` choices, else the extremes and samples."""
+    """Yield one option for each choice: all combinations of at most `bound` choices, else the extremes and samples."""
     if len(choices) <= bound:
         yield from itertools.product(*choices)
         return
@@ -123,7 +125,7 @@ def picks(choices: list[list[int]], rng: random.Random, bound: int, samples: int
 
 
 def bind(names: dict[str, int], name: str, inode: int) -> None:
-    """Makes `name` mean `inode`, or nothing (0)."""
+    """Make `name` mean `inode`, or nothing (0)."""
     if inode:
         names[name] = inode
     else:

@@ -19,8 +19,8 @@ from tests.simulation.world import FILE_A_RECORD, World
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A history: `before` are runs that nothing disturbs, `disturbed` is the run that crashes, `after` what the
-    recovering run finds at the source."""
+    """A history: `before` are undisturbed runs, `disturbed` is the run that crashes, `after` the source of the
+    recovering run."""
 
     name: str
     world: World
@@ -29,14 +29,14 @@ class Scenario:
     after: ModelSource
 
     def run(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunResult | None:
-        """One run of the job; None if it says that its source was not there."""
+        """Run the job once; return None if the run reports that its source was missing."""
         try:
             return self.world.run(calls, source, clock)
         except SourceUnavailableError:
             return None
 
     def machine(self) -> SimulatedPosix:
-        """A machine on which the undisturbed runs have happened, all of it durable."""
+        """Return a machine after the undisturbed runs, all of it durable."""
         calls = SimulatedPosix()
         calls.mkdir("/job")
         for source in self.before:

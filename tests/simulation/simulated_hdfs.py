@@ -1,7 +1,7 @@
-"""The requests of `HdfsCalls` on a simulated machine: each name is durable once its request was answered, there are no
-links, and nothing tells one file from another of the same size and time.
+"""The requests of `HdfsCalls` on a simulated machine.
 
-It stands below `HdfsFileSystem` in place of the NameNode.
+Each name is durable once its request was answered, there are no links, and files of the same size and time are
+indistinguishable. It serves `HdfsFileSystem` in place of the NameNode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SimulatedHdfs(HdfsFileSystem):
 
     def __init__(self, calls: PosixCalls) -> None:
         super().__init__(_NameNode(calls))
-        self.parallel_calls = self.parallel_buckets = 1  # in threads no history could be played again
+        self.parallel_calls = self.parallel_buckets = 1  # with threads no history could be replayed
 
 
 class _Writer:

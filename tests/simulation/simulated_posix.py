@@ -1,6 +1,6 @@
-"""A POSIX file system in memory that knows what would survive a power loss (`durable_tree`).
+"""A POSIX file system in memory that knows which parts would survive a power loss (`durable_tree`).
 
-It stands below `LocalFileSystem` in place of the kernel.
+It serves `LocalFileSystem` in place of the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SimulatedPosix(DurableTree):
     """The system calls of `PosixCalls` on an in-memory tree.
 
     Args:
-        gate: called before each mutating call; may raise `Crashed` or an OSError, or let other actors go first.
+        gate: called before each mutating call; may raise `Crashed` or an OSError, or let other actors proceed first.
     """
 
     def __init__(self, gate: Gate | None = None) -> None:
@@ -93,10 +93,10 @@ class SimulatedPosix(DurableTree):
 
     def unlink(self, path: str) -> None:
         self._begin("unlink", path)
-        found = self._inodes[self._lookup(path, follow=False)]
-        if type(found) is Folder:
+        node = self._inodes[self._lookup(path, follow=False)]
+        if type(node) is Folder:
             raise failed(errno.EISDIR, path)
-        if type(found) is Link:
+        if type(node) is Link:
             self._known_folders.clear()
         folder, name = self._parent(path)
         self._change(folder, name, 0)
@@ -118,9 +118,9 @@ class SimulatedPosix(DurableTree):
         if type(self._inodes[inode]) is not File:
             self._known_folders.clear()
         if type(self._inodes[inode]) is Folder:
-            left, old = self._parent(source)
-            bind(self._folder(left).names, old, 0)
-            self._change(folder, name, inode, frees=(left, old))
+            source_parent, old = self._parent(source)
+            bind(self._folder(source_parent).names, old, 0)
+            self._change(folder, name, inode, frees=(source_parent, old))
             return
         added = self._change(folder, name, inode)
         self._change(*self._parent(source), 0, needs=added)
@@ -134,8 +134,8 @@ class SimulatedPosix(DurableTree):
     def syncfs(self, path: str) -> None:
         self._begin("syncfs", path)
         self._settle()
-        for inode, found in list(self._inodes.items()):
-            if type(found) is File and found.durable is not found.data:
+        for inode, node in list(self._inodes.items()):
+            if type(node) is File and node.durable is not node.data:
                 self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
@@ -143,15 +143,15 @@ class SimulatedPosix(DurableTree):
         for part in filter(None, path.split("/")):
             real = f"{real}/{part}"
             try:
-                found = self._inodes[self._lookup(real, follow=False)]
+                node = self._inodes[self._lookup(real, follow=False)]
             except OSError:
                 continue
-            if isinstance(found, Link):
-                real = self.realpath(found.path)
+            if isinstance(node, Link):
+                real = self.realpath(node.path)
         return real or "/"
 
     def symlink(self, target: str, path: str) -> None:
-        """A symbolic link at `path`, as somebody else's program makes it."""
+        """Create a symbolic link at `path`, as a foreign program does."""
         self._begin("symlink", path)
         folder, name = self._parent(path)
         inode = next(self._numbers)
@@ -160,8 +160,10 @@ class SimulatedPosix(DurableTree):
         self._change(folder, name, inode)
 
     def give_up(self, call: str, where: object) -> None:
-        """A sync (by name and argument) could not write: as in the kernel, its bytes count as clean from then on.
-        They can still be read, and no later sync that succeeds makes them durable."""
+        """Drop the bytes of a failed sync (by name and argument): as in the kernel, they count as clean from then on.
+
+        They can still be read, and no later successful sync makes them durable.
+        """
         concerned = list(self._inodes) if call == "syncfs" else []
         if call == "fsync":
             concerned = [self._open[int(str(where))]]

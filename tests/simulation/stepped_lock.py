@@ -1,4 +1,4 @@
-"""The job lock without its thread: for tests that decide when it is renewed."""
+"""The job lock without its thread, for tests that decide when it is renewed."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from distcommit.stores.state.job_lock import JobLock
 
 
 class SteppedLock(JobLock):
-    """Renews its lease when it is told to, not from a thread."""
+    """Lock that renews its lease on request, not from a thread."""
 
     def _renew(self) -> None:
-        """The thread ends at once."""
+        """Return at once, so that the thread ends."""
 
     def renew(self) -> None:
-        """What the thread does each time that it wakes up."""
+        """Renew as the thread does each time that it wakes up."""
         self._stop = _Once()
         super()._renew()
 
     def is_mine(self) -> bool:
-        """Whether the newest record is this holder's."""
+        """Return whether the newest record is this holder's."""
         holder = self._newest()[1]
         return holder is not None and holder.owner_id == self._record.owner_id
 
 
 class _Once(threading.Event):
-    """Lets the renewing loop go round once."""
+    """Stop signal that lets the renewing loop run once."""
 
     def __init__(self) -> None:
         super().__init__()

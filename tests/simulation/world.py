@@ -1,5 +1,7 @@
-"""A whole job on a simulated machine: the product's own entry functions, run in one process on a POSIX file system in
-memory, and the checks that must hold after any history."""
+"""A whole job on a simulated machine, and the checks that must hold after any history.
+
+The product's own entry functions run in one process on a POSIX file system in memory.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ from tests.simulation.simulated_hdfs import SimulatedHdfs
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
 FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
-"""A work unit makes as many files as it has records."""
+"""A work unit writes a file for each record."""
 _SWEPT = (RUNS, SNAPSHOTS, SNAPSHOT_DELTAS)
 
 
@@ -56,7 +58,7 @@ class SimulatedFileSystem(LocalFileSystem):
 
 
 class SimulatedClock:
-    """Time that passes only when somebody waits."""
+    """Clock whose time passes only during sleeps."""
 
     def __init__(self) -> None:
         self._now_s, self._off_s = 1_700_000_000.0, 0.0
@@ -71,18 +73,18 @@ class SimulatedClock:
         self._now_s += seconds
 
     def jump(self, seconds: float) -> None:
-        """Somebody sets the clock, in either direction; no time passes."""
+        """Set the clock, in either direction; no time passes."""
         self._off_s += seconds
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How the job of a history is configured.
+    """Configuration of a history's job.
 
-    `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
-    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
-    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `flow`: what
-    stands between source and sink; `on_hdfs`: its folders are on HDFS.
+    `max_seconds`: when its tasks stop reading. `watched`: whether its tasks' progress is read. `loses_ingest`: whether
+    Spark gives the ingest job up once its tasks have run. `files`: the format of its files. `min_interval_s`: above 0
+    its tasks commit once, at their end. `resized`: it no longer sets the number of buckets. `flow`: the flow between
+    source and sink. `on_hdfs`: its folders are on HDFS.
     """
 
     buckets: int = 1
@@ -107,7 +109,7 @@ class World:
     on_hdfs: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
-        """The job's store on that machine, made if it is not there yet."""
+        """Return the job's store on that machine; create it if it is missing."""
         fs = SimulatedHdfs(calls) if self.on_hdfs else SimulatedFileSystem(calls)
         buckets = None if self.resized and has_store(fs, ROOTS) else self.buckets
         return open_store(fs, ROOTS, "job", buckets, create=True)
@@ -120,15 +122,15 @@ class World:
         sink: Sink | None = None,
         launched: Callable[[Launch], Launch] = lambda launch: launch,
     ) -> RunResult:
-        """One whole run of the job, as a process would do it: from opening the store to the result.
+        """Run the whole job as a process would, from opening the store to the result.
 
-        `launched`: makes of what launches the executors' functions what does so for this run.
+        `launched`: wraps the function that launches the executors' functions.
         """
         launch = launched(_launch_and_lose if self.loses_ingest else launch_here)
         settings = self.begin(calls, source, clock, sink)
         with (
-            recorded_run(settings, "run", "world") as told,
-            watched(settings, told, look=False) if self.watched else nullcontext(told) as watching,
+            recorded_run(settings, "run", "world") as observer,
+            watched(settings, observer, look=False) if self.watched else nullcontext(observer) as watching,
         ):
             result = run(launch, settings, max_seconds=self.max_seconds, observer=watching)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -137,34 +139,33 @@ class World:
     def reprocess(
         self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
     ) -> RunResult:
-        """A run that feeds a dataset's live error files again, or those of all if it is empty, as a process would do
-        it."""
+        """Reprocess the live error files of a dataset, or of all if `urn` is empty, as a process would."""
         settings = self.begin_again(calls, source, urn, clock, sink)
-        with recorded_run(settings, f"reprocess {urn or '--all'}", "world") as told:
-            result = run(launch_here, settings, observer=told)
+        with recorded_run(settings, f"reprocess {urn or '--all'}", "world") as observer:
+            result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
     def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
-        """A run that retires what is older than that, as a process would do it."""
+        """Run once to expire older records, as a process would."""
         settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
-        with recorded_run(settings, "retain", "world") as told:
-            result = run(launch_here, settings, observer=told)
+        with recorded_run(settings, "retain", "world") as observer:
+            result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
     def recover(self, calls: PosixCalls, source: ModelSource) -> RecoverResult:
-        """A run that only recovers, as a process would do it."""
+        """Run a recovery only, as a process would."""
         settings = self.begin(calls, source)
-        with recorded_run(settings, "recover", "world") as told:
-            result = recover(launch_here, settings, told)
+        with recorded_run(settings, "recover", "world") as observer:
+            result = recover(launch_here, settings, observer)
             end_run(settings.store, settings.epoch, clean=False)
             return result
 
     def begin(
         self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
     ) -> RunSettings:
-        """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
+        """Open the store, claim the job's folders, take an epoch and mark the output with it."""
         sink = sink or self.files
         store = replace(self.store(calls), groups=CommitGroups(sink))
         run_id = new_run_id()
@@ -193,13 +194,13 @@ class World:
     def begin_again(
         self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
     ) -> RunSettings:
-        """As `begin`, of a run that feeds error files again: see `reprocess`."""
+        """Begin as `begin` does, with a run that reads error files: see `reprocess`."""
         settings = self.begin(calls, source, clock, sink)
         errors = ReprocessSource(settings.store.fs, ROOTS.output, settings.flow, urn)
         return replace(settings, flow=settings.flow.with_source(errors))
 
     def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:
-        """Stored watermarks; empty while there is no store."""
+        """Return the stored watermarks; empty while there is no store."""
         fs = SimulatedFileSystem(calls)
         if fs.status(f"{ROOTS.store}/store.json") is None:
             return {}
@@ -220,14 +221,14 @@ class World:
         set_by_hand: bool = False,
         earlier_records: int = 0,
     ) -> str:
-        """What is wrong after a whole run that nothing disturbed; empty if all is as it must be.
+        """Return a violation after an undisturbed whole run; empty if there is none.
 
         Args:
             calls: the machine.
-            source: what the job was to read.
-            before: watermarks as they were at the crash: none may be behind them now.
-            set_by_hand: whether a person may have moved the place where a dataset begins.
-            earlier_records: how many are published of what sources held before they were made again.
+            source: the job's input.
+            before: the watermarks at the crash: none may be behind them now.
+            set_by_hand: whether an operator may have moved the beginning of a dataset.
+            earlier_records: how many published records come from sources before their recreation.
         """
         store = self.store(calls)
         after = self.watermarks(calls)
@@ -248,27 +249,27 @@ class World:
         if set_by_hand:
             records -= sum(as_offset(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
-        rows = [row for row in audit.partitions if not row.incarnation]  # of others the files' records count alone
-        found = audit.records + audit.rejected_records
-        found += 0 if records_of else sum(row.skipped + row.holes for row in rows)
-        wrong_count = found < records if self.at_least_once else found != records
+        rows = [row for row in audit.partitions if not row.incarnation]  # of others only the files' records count
+        known_records = audit.records + audit.rejected_records
+        known_records += 0 if records_of else sum(row.skipped + row.holes for row in rows)
+        wrong_count = known_records < records if self.at_least_once else known_records != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
         return self.violation_beside(calls)
 
     def violation_beside(self, calls: PosixCalls) -> str:
-        """What is wrong with all but what is published: what is left behind, the logs, the cuts."""
+        """Return a violation of everything but the published records: orphaned files, the logs, the snapshots."""
         store = self.store(calls)
         for folder in (*_folders(store), *(f"{store.roots.store}/{name}" for name in _SWEPT), store.roots.output):
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):
                     return f"left behind: {folder}/{entry.name}"
-        left = left_in_staging(calls)
-        return f"left behind in task output: {left}" if left else log_violation(store) or cut_violation(store)
+        orphaned = left_in_staging(calls)
+        return f"left behind in task output: {orphaned}" if orphaned else log_violation(store) or cut_violation(store)
 
 
 def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
-    """What is in the job's staging folder, besides the note that it is the job's."""
+    """Return the entries of the job's staging folder, except the ownership note."""
     return [
         entry
         for entry in SimulatedFileSystem(calls).list_folder(ROOTS.staging)
@@ -277,15 +278,17 @@ def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
 
 
 def _of_a_new_store(entry: FolderEntry) -> bool:
-    """Whether the file system was tried with it as a store was made: it stays where the disk fails just then, and goes
-    when another one is made."""
+    """Return whether the entry is a file system probe of a new store.
+
+    If the disk fails just then, the probe stays until another store is created.
+    """
     return is_store_probe(entry.name)
 
 
 def launch_here(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
-    """Runs executor functions one after the other in this process, called as Spark calls them."""
+    """Run executor functions one after the other in this process, called as Spark calls them."""
     call = PartitionCall(function, settings)
     reports = (report for task in range(tasks) for report in call.in_task(task, ()))
     return [from_msgpack(report, kind) for report in reports]
@@ -294,7 +297,7 @@ def launch_here(
 def _launch_and_lose(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
-    """As `launch_here`, but the driver never hears from the ingest job's tasks."""
+    """Launch as `launch_here` does, but fail the ingest job after its tasks have run."""
     reports = launch_here(function, settings, tasks, kind)
     if function is ingest_partition:
         raise JobFailedError("Job aborted due to stage failure", "aborted")

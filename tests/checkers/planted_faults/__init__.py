@@ -1,7 +1,7 @@
-"""Faults to be planted: slips that somebody might make who does not know why the code stands as it does.
+"""Faults to be planted: plausible mistakes of a developer who does not know the reasons behind the code.
 
-A module for each kind of slip; `parts` is what they are made of. A fault has to be one that histories can see, and
-nothing here plants or looks for any: see `planting` and `planted`. Start reading at `syncs`.
+Each module has one kind of mistake; `parts` has their building blocks. Histories must be able to see a fault. Nothing
+here plants or looks for faults: see `planting` and `planted`. Start reading at `syncs`.
 """
 
 from __future__ import annotations

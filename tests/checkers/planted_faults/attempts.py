@@ -1,4 +1,4 @@
-"""Faults to be planted: an attempt is taken for another one, or for one that succeeded."""
+"""Faults to be planted: an attempt is confused with another one, or a failed one counts as successful."""
 
 from __future__ import annotations
 

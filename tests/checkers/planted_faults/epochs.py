@@ -1,4 +1,4 @@
-"""Faults to be planted: epochs that are off by one, or not looked at."""
+"""Faults to be planted: epochs that are off by one, or unchecked."""
 
 from __future__ import annotations
 

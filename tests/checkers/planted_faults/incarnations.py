@@ -1,4 +1,4 @@
-"""Faults to be planted: positions of one incarnation of a source are taken for those of another one."""
+"""Faults to be planted: positions of one incarnation of a source are used for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults to be planted: a file or folder is taken for ours by its name, or its size."""
+"""Faults to be planted: a foreign file or folder is treated as the job's own by its name or size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults to be planted are made of."""
+"""Building blocks of planted faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.checkers.planting import Edit
 
 
 class FaultClass(StrEnum):
-    """What kind of slip it is."""
+    """Kind of mistake."""
 
     SYNC = "sync"
     EPOCH = "epoch"
@@ -31,9 +31,9 @@ class FaultClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A fault: what is wrong with the product, and the edits that make it so.
+    """A fault: a description, and the edits that cause it.
 
-    `tests`: files of tests that are to notice it, where the three checkers do not come to the code; else none.
+    `tests`: test files that must notice it, if the three checkers do not reach the code; otherwise none.
     """
 
     name: str
@@ -44,5 +44,5 @@ class Planted:
 
 
 def fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, ...], tests: tuple[str, ...] = ()) -> Planted:
-    """A fault by its edits, each a module, a function in it, what stands there and what is to stand there."""
+    """Return a fault by its edits, each a module, a function in it, the original code and its replacement."""
     return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits), tests)

@@ -1,4 +1,4 @@
-"""Faults to be planted: readers of snapshots get a part, or what is not committed."""
+"""Faults to be planted: readers of snapshots get a part, or uncommitted records."""
 
 from __future__ import annotations
 

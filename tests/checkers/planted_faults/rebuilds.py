@@ -1,4 +1,4 @@
-"""Faults to be planted: a rebuild beside a commit or an abandon that is under way."""
+"""Faults to be planted: a rebuild beside a commit or an abandon in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults to be planted: what could not be synced counts all the same."""
+"""Faults to be planted: unsynced changes count as durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults to be planted: more is deleted than what nobody needs."""
+"""Faults to be planted: needed data is deleted, too."""
 
 from __future__ import annotations
 

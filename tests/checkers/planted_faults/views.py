@@ -1,4 +1,4 @@
-"""Faults to be planted: decisions on a view that is older than it has to be."""
+"""Faults to be planted: decisions on an outdated view."""
 
 from __future__ import annotations
 

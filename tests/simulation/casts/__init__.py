@@ -1,7 +1,8 @@
-"""Casts of actors for the interleaver: the product's own code, each in a role of its own, on one store.
+"""Casts of actors for the interleaver: the product's own code, each actor in one role, on one store.
 
-A cast says who acts, in whose name each may write, and what must hold at the end; who goes when is `interleave`'s
-choice, and must not be the cast's. `parts` is what casts are made of, and where to start reading; then `tasks`.
+A cast states the actors, the names under which each may write, and the required end state. The order of their
+operations is the choice of `interleave`, and must not be the cast's. Start reading at `parts`, the building blocks of
+casts, then `tasks`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which branches and error branches of a forked flow records are, as files have them, and where they have to be."""
+"""Places of a forked flow's records: the branches and error branches in which they are, and in which they must be."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tests.simulation.casts.parts import Cast, violation_of
 from tests.simulation.simulated_posix import SimulatedPosix
 
 Places = Callable[[str, int], Iterable[str]]
-"""Where the record of a value, at an offset, is published: names of branches and error branches, each as often."""
+"""Places of a value's record at an offset: names of branches and error branches, with repetitions."""
 
 
 def _live(store: JobStore) -> dict[str, list[str]]:
-    """By value, where it is live."""
-    done, found = known_states(store), dict[str, list[str]]()
+    """Return the live places of each value."""
+    done, places = known_states(store), dict[str, list[str]]()
     for folder in read_published(store.fs, store.roots.output):
         for file in folder.live(done[folder.dataset_urn].done_epoch):
             name = file.footer.branch
             place = error_branch_of(name) if file.footer.kind == "rejected" else name
             for value in read_records(store.fs, file.path).column("value").to_pylist():
-                found.setdefault(value, []).append(place)
-    return found
+                places.setdefault(value, []).append(place)
+    return places
 
 
 def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
-    """What is wrong with where records are live: each has to be as one of these flows says, and there are no others."""
+    """Return a misplaced record, if any: each must be where one of these flows puts it, and no others may exist."""
     found = _live(store)
     for urn, dataset in source.datasets.items():
         for partition, end in dataset.partitions.items():
@@ -41,15 +41,15 @@ def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
                 live, expected = sorted(found.pop(value, [])), [sorted(places(value, offset)) for places in flows]
                 if live not in expected:
                     return f"{value} is in {live}, expected in one of {expected}"
-    return f"nobody has read {found}" if found else ""
+    return f"no reader has read {found}" if found else ""
 
 
 def by_offset(_: str, offset: int) -> Iterable[str]:
-    """The places of `model_flow`."""
+    """Return the places of `model_flow` by offset."""
     return places_of(offset)
 
 
 def violation_of_branches(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """What is wrong where `model_flow` stands between source and sink."""
+    """Return a violation of `model_flow`'s places between source and sink."""
     wrong = violation_of(cast, machine, before)
     return wrong or misplaced(cast.world.store(machine), cast.source, by_offset)

@@ -1,4 +1,4 @@
-"""Casts for the interleaver: flows that fork and turn records away, and errors that are fed again."""
+"""Casts for the interleaver: flows that fork and reject records, and errors that are reprocessed."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def _forks_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _optional(flow: TaskFlow, *, fails: bool) -> TaskFlow:
-    """The flow with a right that is optional, and may fail."""
+    """Return the flow with an optional branch `right` that may fail."""
     left, right = flow.branches
     stages = (Stage("broken", Broken()),) if fails else right.stages
     return replace(flow, branches=(left, replace(right, stages=stages, optional=True)))
 
 
 def _forks_optional(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """In one attempt an optional branch fails, so that its records are errors; in the other it does not."""
+    """In one attempt an optional branch fails, so that its records are errors; in the other one it does not."""
     settings = new_run(machine, _FORKS, _OFFSETS)
     whole, without = (replace(settings, flow=_optional(settings.flow, fails=fails)) for fails in (False, True))
     return {"owner": ingests(without), "twin": ingests(whole), "drain": drains(settings)}
 
 
 def _without_right(_: str, offset: int) -> tuple[str, ...]:
-    """Where what a right that fails would have been given is an error of its."""
+    """Return the places when `right` fails: its records are errors of that branch."""
     places = places_of(offset)
     lost = (error_branch_of(RIGHT),) if {RIGHT, error_branch_of(RIGHT)} & set(places) else ()
     return *(place for place in places if place not in (RIGHT, error_branch_of(RIGHT))), *lost
 
 
 def _violation_of_either(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """Each record is where one of the attempts has it, and nowhere else."""
+    """Return a record that is where neither of the attempts puts it."""
     wrong = violation_of_exact(cast, machine, before)
     return wrong or misplaced(cast.world.store(machine), cast.source, by_offset, _without_right)
 
@@ -83,10 +83,10 @@ _TURNING_AWAY = World(
     flow=TurningAway(frozenset({"a/0/1", "a/1/0"}), branches={**_OF_RIGHT, LEFT: frozenset({"a/0/2", "b/0/0"})})
 )
 _MENDED = World(flow=TurningAway(frozenset({"a/1/0"}), branches=_OF_RIGHT))
-"""One that all branches and one that the right turned away are turned away again."""
+"""One record that all branches reject, and one that `right` rejects, are rejected again."""
 
 
-def _mended_places(value: str, _: int) -> tuple[str, ...]:
+def _repaired_places(value: str, _: int) -> tuple[str, ...]:
     match value:
         case "a/1/0":
             return (error_branch_of(""),)
@@ -95,55 +95,55 @@ def _mended_places(value: str, _: int) -> tuple[str, ...]:
     return LEFT, RIGHT
 
 
-def _violation_of_mended(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+def _violation_of_repaired(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
     wrong = violation_of_exact(cast, machine, before)
-    return wrong or misplaced(cast.world.store(machine), cast.source, _mended_places)
+    return wrong or misplaced(cast.world.store(machine), cast.source, _repaired_places)
 
 
 _reprocess = reprocesses(_MENDED, _MORE)
 
 
-def _feeding(machine: SimulatedPosix) -> RunSettings:
-    """A run that is about to feed what was turned away."""
+def _reprocessing(machine: SimulatedPosix) -> RunSettings:
+    """Begin a run that is about to reprocess rejected records."""
     _TURNING_AWAY.run(machine, _READ)
     return planned(_MENDED.begin_again(machine, _READ, ""))
 
 
-def _feeds(settings: RunSettings) -> Act:
-    """Attempts at its tasks, each of which reads the error files as its actor sees them."""
+def _reprocesses(settings: RunSettings) -> Act:
+    """Ingest its tasks; each reads the error files as its actor sees them."""
 
     def act(store: JobStore, scene: Scene) -> None:
         errors = ReprocessSource(store.fs, ROOTS.output, settings.flow)
-        mine = replace(on(settings, store), flow=settings.flow.with_source(errors))
+        own_settings = replace(on(settings, store), flow=settings.flow.with_source(errors))
         for task in range(settings.partitions):
-            ingest_partition(mine, task)
+            ingest_partition(own_settings, task)
 
     return act
 
 
-def _finishes_feeding(settings: RunSettings) -> Act:
-    return in_turn(_feeds(settings), drains(settings))
+def _finishes_reprocess(settings: RunSettings) -> Act:
+    return in_turn(_reprocesses(settings), drains(settings))
 
 
 def _reprocess_beside_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A run is about to read more while all errors are fed again."""
+    """A run is about to read more while all errors are reprocessed."""
     _TURNING_AWAY.run(machine, _READ)
     return {"zombie": finishes(new_run(machine, _MENDED, _MORE)), "reprocess": _reprocess}
 
 
 def _zombie_of_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Errors are about to be fed again while a run comes, and feeds them once more."""
+    """A reprocess is about to begin while a run comes and reprocesses the errors too."""
 
-    def runs_and_feeds(store: JobStore, scene: Scene) -> None:
+    def runs_and_reprocesses(store: JobStore, scene: Scene) -> None:
         runs(_MENDED, _MORE)(store, scene)
         _reprocess(store, scene)
 
-    return {"zombie": _finishes_feeding(_feeding(machine)), "run": runs_and_feeds}
+    return {"zombie": _finishes_reprocess(_reprocessing(machine)), "run": runs_and_reprocesses}
 
 
 def _reprocess_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    settings = _feeding(machine)
-    return {"owner": _feeds(settings), "twin": _feeds(settings), "drain": drains(settings)}
+    settings = _reprocessing(machine)
+    return {"owner": _reprocesses(settings), "twin": _reprocesses(settings), "drain": drains(settings)}
 
 
 def _two_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -152,7 +152,7 @@ def _two_reprocess(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _run_and_feed(cast: Cast, machine: SimulatedPosix) -> bool:
-    """A run, and all errors fed again once it has come."""
+    """Run, then reprocess all errors."""
     succeeded = cast.world.run(machine, cast.source).succeeded
     return cast.world.reprocess(machine, cast.source, "").succeeded and succeeded
 
@@ -162,7 +162,7 @@ def _forked(name: str, stage: Callable[[SimulatedPosix], Mapping[str, Act]]) -> 
 
 
 def _fed(name: str, stage: Callable[[SimulatedPosix], Mapping[str, Act]]) -> Cast:
-    return Cast(name, stage, _violation_of_mended, world=_MENDED, source=_MORE, last_run=_run_and_feed)
+    return Cast(name, stage, _violation_of_repaired, world=_MENDED, source=_MORE, last_run=_run_and_feed)
 
 
 FLOWS = (

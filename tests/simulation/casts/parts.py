@@ -1,4 +1,4 @@
-"""What casts for the interleaver are made of: see `simulation.casts`."""
+"""Building blocks of casts for the interleaver: see `simulation.casts`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ LEASE_S = 30
 
 
 class Scene:
-    """What the actors of one play share besides the machine: the time, and who believes to hold the lock since when.
+    """State that the actors of one play share besides the machine: the time, and the assumed lock holders.
 
     Args:
-        disturbed: whether errors strike, so that an actor may fail to do what it came for.
+        disturbed: whether errors strike, so that an actor may fail.
     """
 
     def __init__(self, *, disturbed: bool = False) -> None:
@@ -47,10 +47,10 @@ class Scene:
         self._held: dict[str, float] = {}
 
     def holds(self, run: str, since_s: float) -> None:
-        """A run has taken or renewed the lock.
+        """Record that a run has taken or renewed the lock.
 
         Raises:
-            AssertionError: if another one's lease has not run out.
+            AssertionError: if another holder's lease has not expired.
         """
         self.lets_go(run)
         live = [other for other, since in self._held.items() if self.clock.monotonic_s() - since < LEASE_S]
@@ -59,7 +59,7 @@ class Scene:
         self._held[run] = since_s
 
     def lets_go(self, run: str) -> None:
-        """A run does not count on the lock any more."""
+        """Record that a run no longer relies on the lock."""
         self._held.pop(run, None)
 
 
@@ -67,13 +67,13 @@ Act = Callable[[JobStore, Scene], None]
 
 
 def violation_of(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """What is wrong where nobody has moved a watermark by hand."""
+    """Return a violation after a play in which no operator has moved a watermark."""
     return cast.world.violation(machine, cast.source, before)
 
 
 def violation_of_exact(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """What is wrong whatever the flow makes of records, and whether or not files are replaced: watermarks are at the
-    source's end, and of each position it is known what became of it."""
+    """Return a violation for any flow and any publisher: watermarks are at the source's end, and the outcome of each
+    position is known."""
     after = cast.world.watermarks(machine)
     ends = {urn: dict(dataset.partitions) for urn, dataset in cast.source.datasets.items()}
     behind = any(not after[urn].covers(watermark) for urn, watermark in before.items())
@@ -96,13 +96,13 @@ class Cast:
     """A cast of actors.
 
     Attributes:
-        name: what it is called in histories.
+        name: its name in histories.
         stage: prepares a machine and gives each actor's part.
-        world, source: how the job is configured, and what it reads.
-        violation: what is wrong once the actors are gone and a run came, from the machine and the watermarks before.
-        last_run: the run that comes once the actors are gone; whether it succeeded.
-        blind: actors that no error strikes: they fail where they can't see.
-        opens: how actors come to the store.
+        world, source: the job's configuration and input.
+        violation: returns a violation after the actors and the last run, from the machine and the watermarks before.
+        last_run: the run after all actors have ended; returns whether it succeeded.
+        blind: actors that no error strikes: they fail where they cannot read.
+        opens: how actors open the store.
     """
 
     name: str
@@ -115,24 +115,24 @@ class Cast:
     opens: Callable[[Cast, PosixCalls], JobStore] = _opened
 
     def open(self, calls: PosixCalls) -> JobStore:
-        """The job's store, as an actor has it."""
+        """Return the job's store on an actor's view of the machine."""
         return self.opens(self, calls)
 
 
 def new_run(machine: SimulatedPosix, world: World = WORLD, source: ModelSource = SOURCE) -> RunSettings:
-    """A run that has fenced, recovered and planned, and is about to ingest all of it, each partition's by one task."""
+    """Return a run that has fenced, recovered and planned, and is about to ingest each partition by one task."""
     return planned(world.begin(machine, source))
 
 
 def planned(settings: RunSettings) -> RunSettings:
-    """The same run, that has begun, once it has recovered and planned."""
+    """Recover and plan a run that has begun."""
     for partition in range(settings.partitions):
         recover_partition(settings, partition)
     return plan_all(settings)
 
 
 def plan_all(settings: RunSettings) -> RunSettings:
-    """The same run, that has recovered, once it has planned."""
+    """Plan a run that has recovered."""
     manifest = build_manifest(
         settings, [plan_partition(settings, partition) for partition in range(settings.partitions)]
     )
@@ -141,12 +141,12 @@ def plan_all(settings: RunSettings) -> RunSettings:
 
 
 def on(settings: RunSettings, store: JobStore) -> RunSettings:
-    """The same run, on an actor's own view of the machine."""
+    """Return the same run on an actor's own view of the machine."""
     return replace(settings, store=store)
 
 
 def ingests(settings: RunSettings, *tasks: int) -> Act:
-    """Attempts at these ingest tasks, one after the other; at all of them if none is named."""
+    """Return a part that attempts these ingest tasks in turn, or all of them if none is named."""
 
     def act(store: JobStore, scene: Scene) -> None:
         for task in tasks or range(settings.partitions):
@@ -156,7 +156,7 @@ def ingests(settings: RunSettings, *tasks: int) -> Act:
 
 
 def drains(settings: RunSettings, *partitions: int) -> Act:
-    """The driver has seen ingest end, and the drain begins, however many tasks of ingest are still alive."""
+    """Return a part that drains: the driver has seen ingest end, while tasks of ingest may still be alive."""
 
     def act(store: JobStore, scene: Scene) -> None:
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
@@ -167,7 +167,7 @@ def drains(settings: RunSettings, *partitions: int) -> Act:
 
 
 def in_turn(*acts: Act) -> Act:
-    """One after the other, by one actor."""
+    """Return a part that runs these parts in turn."""
 
     def act(store: JobStore, scene: Scene) -> None:
         for each in acts:
@@ -177,40 +177,45 @@ def in_turn(*acts: Act) -> Act:
 
 
 def finishes(settings: RunSettings) -> Act:
-    """A run's tasks from ingest to drain, however late they come."""
+    """Return a part that runs a run's tasks from ingest to drain, however late."""
     return in_turn(ingests(settings), drains(settings))
 
 
 def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: bool = False) -> Act:
-    """A whole run. If nobody fences it and no error strikes, it succeeds, whatever others do beside it; unless they are
-    people, who may have a dataset left alone."""
+    """Return a part that makes a whole run.
+
+    If no other run fences it and no error strikes, it must succeed, unless an operator may have quarantined a dataset.
+    """
 
     def act(store: JobStore, scene: Scene) -> None:
         result = world.run(store.fs._calls, source)  # type: ignore[attr-defined]
         if not (result.succeeded or scene.disturbed or beside_people):
-            raise AssertionError(f"a run that nobody fenced does not succeed: {result}")
+            raise AssertionError(f"an unfenced run does not succeed: {result}")
 
     return act
 
 
 def reprocesses(world: World, source: ModelSource) -> Act:
-    """All errors are fed again. If nobody fences that and no error strikes, it succeeds."""
+    """Return a part that reprocesses all errors.
+
+    If no other run fences it and no error strikes, it must succeed.
+    """
 
     def act(store: JobStore, scene: Scene) -> None:
         result = world.reprocess(store.fs._calls, source, "")  # type: ignore[attr-defined]
         if not (result.succeeded or scene.disturbed):
-            raise AssertionError(f"errors can't be fed again: {result}")
+            raise AssertionError(f"errors cannot be reprocessed: {result}")
 
     return act
 
 
 def quarantine(log: CommitLog, name: SequenceName) -> None:
-    """Quarantines a pending sequence, by a log of its run's epoch."""
+    """Quarantine a pending sequence, by a log of its run's epoch."""
     log.settle(partial(next_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True))
 
 
 def let_go(store: JobStore) -> None:
-    """A person abandons all that is quarantined, and what somebody has begun to abandon."""
+    """Abandon all quarantined sequences and those that are being abandoned."""
     for bucket in range(store.buckets):
         for state in store.bucket_log(bucket).refresh().datasets.values():
             if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):

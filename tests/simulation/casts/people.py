@@ -1,4 +1,4 @@
-"""Casts for the interleaver: people at work beside runs, zombies and one another."""
+"""Casts for the interleaver: operators beside runs, zombies and one another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BEFORE = ModelSource({"a": ModelDataset({"0": 1, "1": 1}), "b": ModelDataset({"
 
 
 def _sets(store: JobStore, scene: Scene) -> None:
-    """A person sets a dataset's watermark, if nothing of it was ever committed."""
+    """Set a dataset's watermark, if the dataset was never committed."""
     if store.bucket_log(0).refresh().state_of("a").watermark is None:
         operator_actions.set_watermark(store, "a", _SET, "person")
 
@@ -51,7 +51,7 @@ def _person_sets(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """Dataset a begins where the person said. Who comes too late, between a look and the command, sets it back."""
+    """Require that dataset a begins at the set watermark; a command that is late sets it back."""
     store = WORLD.store(machine)
     folder = store.bucket_log(0).folder
     paths = sorted(f"{folder}/{e.name}" for e in store.fs.list_folder(folder) if e.name.endswith(SEGMENT_SUFFIX))
@@ -70,7 +70,7 @@ def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[st
 
 
 def _quarantined(machine: SimulatedPosix) -> RunSettings:
-    """A run has sealed a sequence, died before it published a file, and the sequence is quarantined."""
+    """A run seals a sequence and dies before it publishes a file; the sequence is quarantined."""
     settings = new_run(machine)
     with publishing_at_most(machine, 0), suppress(Crashed):
         ingest_partition(settings, 0)
@@ -82,8 +82,8 @@ def _abandons(store: JobStore, scene: Scene) -> None:
     operator_actions.abandon(store, "a", "person")
 
 
-def _changes_their_mind(store: JobStore, scene: Scene) -> None:
-    """A person tries one thing after the other, as long as it is allowed."""
+def _tries_all_actions(store: JobStore, scene: Scene) -> None:
+    """Try the operator actions one after the other, as long as they are allowed."""
     for act in (
         partial(operator_actions.retry, store, "a", "person"),
         partial(operator_actions.abandon, store, "a", "person"),
@@ -94,23 +94,23 @@ def _changes_their_mind(store: JobStore, scene: Scene) -> None:
 
 
 def _person_abandons(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A sequence is quarantined while a zombie is about to execute it; a person abandons it, and a run comes."""
+    """An operator abandons a quarantined sequence that a zombie is about to execute, and a run comes."""
     return {"zombie": drains(_quarantined(machine)), "person": _abandons, "run": runs(beside_people=True)}
 
 
 def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
-    return {"zombie": drains(_quarantined(machine)), "person": _changes_their_mind, "run": runs(beside_people=True)}
+    return {"zombie": drains(_quarantined(machine)), "person": _tries_all_actions, "run": runs(beside_people=True)}
 
 
 def _stops(store: JobStore, scene: Scene) -> None:
-    """A person lets nobody go on with what is pending, and then lets it go."""
+    """Quarantine, abandon and retry a sequence, as far as these are allowed."""
     for act in (operator_actions.quarantine, operator_actions.abandon, operator_actions.retry):
         with suppress(ConflictError):
             act(store, "a", "person")
 
 
 def _person_stops(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A sequence is pending, and a zombie is about to execute it; a person stops it, and a run comes."""
+    """An operator quarantines a pending sequence that a zombie is about to execute, and a run comes."""
     settings = new_run(machine)
     with publishing_at_most(machine, 0), suppress(Crashed):
         ingest_partition(settings, 0)
@@ -118,7 +118,7 @@ def _person_stops(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _confirms(urn: str) -> Act:
-    """A person says that a watermark is right as it is: what was planned on it may not be sealed any more."""
+    """Set a watermark to its present value, so that no plan made before may be sealed."""
 
     def act(store: JobStore, scene: Scene) -> None:
         log = store.bucket_log(0)
@@ -131,28 +131,28 @@ def _confirms(urn: str) -> Act:
 
 
 def _imports(store: JobStore, scene: Scene) -> None:
-    """As above, of many datasets at once."""
+    """Set the watermarks of many datasets at once to their present values."""
     log = store.bucket_log(0)
-    found = {urn: state.watermark for urn, state in log.refresh().datasets.items()}
-    wanted = {urn: watermark for urn, watermark in found.items() if watermark is not None}
+    watermarks = {urn: state.watermark for urn, state in log.refresh().datasets.items()}
+    wanted = {urn: watermark for urn, watermark in watermarks.items() if watermark is not None}
     operator_actions.set_watermarks(store, wanted, wanted, "person")
     fold = log.refresh()
     if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in wanted):
-        raise AssertionError("the run that is alive may still seal what was imported")
+        raise AssertionError("the live run may still seal imported datasets")
 
 
-def _people_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:
+def _operators_confirm(machine: SimulatedPosix) -> Mapping[str, Act]:
     WORLD.run(machine, _BEFORE)
     return {"run": finishes(new_run(machine)), "person": _confirms("a"), "other": _imports}
 
 
 def _violation_after_confirming(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    """Who confirms what was right as they looked, and is not any more, sets it back."""
+    """Allow for a watermark that moved before it was confirmed: it is set back."""
     return violation_after_set_back(machine, WORLD, SOURCE, set_back(WORLD.store(machine)))
 
 
-def _two_people(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """One lets a quarantined sequence be tried again, another abandons it, and a run comes."""
+def _two_operators(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """One operator retries a quarantined sequence, another one abandons it, and a run comes."""
     _quarantined(machine)
 
     def retries(store: JobStore, scene: Scene) -> None:
@@ -167,14 +167,13 @@ _BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fai
 
 
 def _reads_again(store: JobStore, scene: Scene) -> None:
-    """A person lets a dataset be read again that was stopped, if it was."""
+    """Restart a stopped dataset, if it was stopped."""
     with suppress(ConflictError):
         operator_actions.retry(store, "a", "person")
 
 
 def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """The second run that can't read a dataset is about to say so, twice at once; a person lets it be read, and a run
-    comes."""
+    """The second run that cannot read a dataset records that by two tasks; an operator restarts it, and a run comes."""
     _STOPPING.run(machine, _BROKEN)
     settings = new_run(machine, _STOPPING, _BROKEN)
     ingests(settings)(settings.store, Scene())
@@ -182,7 +181,7 @@ def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"one": drain, "two": drain, "person": _reads_again, "run": run}
 
 
-def _let_go_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
+def _release_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
     operator_actions.retry_all(cast.world.store(machine), "person")
     return cast.world.run(machine, cast.source).succeeded
 
@@ -192,7 +191,7 @@ PEOPLE = (
     Cast("person-abandons", _person_abandons),
     Cast("person-retries", _person_retries),
     Cast("person-stops", _person_stops),
-    Cast("people-confirm", _people_confirm, _violation_after_confirming),
-    Cast("two-people", _two_people),
-    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_let_go_and_run),
+    Cast("people-confirm", _operators_confirm, _violation_after_confirming),
+    Cast("two-people", _two_operators),
+    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_release_and_run),
 )

@@ -1,7 +1,7 @@
 """Casts for the interleaver: readers of snapshots, with the steps of runs between any two of theirs.
 
 A reader opens the newest snapshot and reads all of it, as `distcommit.read` does. It gets whole commits, or is refused
-because the snapshot was deleted meanwhile; of a job whose datasets are published together it gets all or none.
+because the snapshot was deleted meanwhile. Of a `scope: job` job it gets all datasets or none.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ def _offsets_of(cut: Cut, urn: str) -> list[tuple[str, int]]:
 
 
 def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]], aged_epoch: int) -> str:
-    """What is not a whole commit: the watermark of a dataset at a snapshot says which records there are. What retention
-    takes is whole up to `aged_epoch`, and gone after it."""
+    """Return whatever is not a whole commit: a snapshot's watermark of a dataset defines its records.
+
+    Expired records are complete up to `aged_epoch`, and absent after it.
+    """
     for urn, offsets in seen.items():
         reached = cut.datasets[urn].watermark
         ends = {} if reached is None else {partition: int(str(end)) for partition, end in reached.positions.items()}
         for partition, end in ends.items():
             first = max([0, *(each for each in _ENDS if each < end)]) if world.files.publish == "replace" else 0
-            found = [at for of_partition, at in offsets if of_partition == partition]
+            positions = [at for of_partition, at in offsets if of_partition == partition]
             if partition == "0" and 0 < aged_epoch < cut.datasets[urn].done_epoch:
                 first = end
-            if found != [*range(first, end)]:
+            if positions != [*range(first, end)]:
                 return f"of {urn} at {cut.epoch}.{cut.phase} a reader gets {offsets}, expected {first} to {end}"
     if world.job_level and len({tuple(offsets) for offsets in seen.values()}) > 1:
         return f"half a job is read at {cut.epoch}.{cut.phase}: {seen}"
@@ -58,8 +60,10 @@ def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]
 
 
 def _reads(world: World, *, aged_epoch: int = 0) -> Act:
-    """A reader that opens the newest snapshot, reads it, and does so again; a newer one never shows less. With
-    `aged_epoch` retention takes what that epoch has published, and the snapshots that show it."""
+    """Return a reader that opens the newest snapshot, reads it, and repeats that; a newer snapshot never shows less.
+
+    With `aged_epoch` expiry deletes the files of that epoch, and the snapshots that show them.
+    """
 
     def act(store: JobStore, scene: Scene) -> None:
         newest = (0, 0)
@@ -97,7 +101,7 @@ def _retains(store: JobStore, scene: Scene) -> None:
 
 
 def _beside_retention(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Files of partition 0 are old: they go, with the snapshots that show them. Those of partition 1 stay."""
+    """Old files, of partition 0, are deleted with the snapshots that show them. Those of partition 1 stay."""
     for source in _AGED:
         TIMED.run(machine, source)
     states = TIMED.store(machine).bucket_log(0).refresh().datasets.values()

@@ -1,7 +1,7 @@
-"""Casts for the interleaver: a job gets another number of buckets beside runs, zombies, people and another command.
+"""Casts for the interleaver: a job gets another number of buckets beside runs, zombies, operators and another command.
 
-Whoever is refused says so. What a person was told to be set is there; the command, given again, comes to its end; and a
-run makes all exact.
+Each refused actor gets an error. A confirmed operator setting is present, the repeated command finishes, and a run
+makes everything exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BACK = Watermark({"0": 1})
 
 
 def _rebuckets(buckets: int) -> Act:
-    """As `distcommit store rebucket` does, without the lock, which is politeness alone."""
+    """Rebucket as `distcommit store rebucket` does, without the lock, which is not needed for safety."""
 
     def act(store: JobStore, scene: Scene) -> None:
         rebucket(store, Move(buckets), new_run_id(), lambda step: None)
@@ -47,7 +47,7 @@ def _rebuckets(buckets: int) -> Act:
 
 
 def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
-    """Whatever has been begun is finished; then a run comes."""
+    """Finish a move that has begun, then run."""
     store = cast.world.store(machine)
     under_way = store.job_log().refresh().under_way
     if under_way is not None:
@@ -60,19 +60,22 @@ def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
 
 
 def _sets_back(store: JobStore, scene: Scene) -> None:
-    """A person has a record of dataset `g` read again, and is told that it will be."""
+    """Set dataset `g` back by a record, and record that the command confirmed it."""
     operator_actions.set_watermark(store, "g", _BACK, "person")
     put_file(store.fs._calls, _TOLD, b"")  # type: ignore[attr-defined]
 
 
 def _violation_after_set(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    told = any(path == _TOLD for _, path, _ in machine.files())
-    wrong = [violation_after_set_back(machine, cast.world, cast.source, again) for again in ((1,) if told else (0, 1))]
+    is_confirmed = any(path == _TOLD for _, path, _ in machine.files())
+    wrong = [
+        violation_after_set_back(machine, cast.world, cast.source, again)
+        for again in ((1,) if is_confirmed else (0, 1))
+    ]
     return "" if "" in wrong else wrong[0]
 
 
 def _commands_and_a_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """The command is given twice, while an old run goes on."""
+    """The command is given twice, while an old run continues."""
     _WORLD.run(machine, _FIRST)
     return {"one": _rebuckets(3), "two": _rebuckets(3), "zombie": finishes(new_run(machine, _WORLD, _SECOND))}
 
@@ -93,7 +96,7 @@ def _by_hand(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _renames(kind: str) -> Act:
-    """As `distcommit store rebucket` of a job whose file names datasets so."""
+    """Rename as `distcommit store rebucket` does for a job whose file names datasets so."""
 
     def act(store: JobStore, scene: Scene) -> None:
         recorded, under_way = read_settings(store).settings[NAMED_BY], store.job_log().refresh().under_way
@@ -104,7 +107,7 @@ def _renames(kind: str) -> Act:
 
 
 def _there_and_back(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Another name is given twice, and then the one before it."""
+    """A new name is given twice, then the previous one."""
     read_as_topics(machine)
     return {"one": _renames("partition"), "two": _renames("partition"), "back": _renames("topic")}
 

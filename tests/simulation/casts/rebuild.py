@@ -1,7 +1,7 @@
-"""Casts for the interleaver: a store is rebuilt beside runs, zombies, people and another rebuild.
+"""Casts for the interleaver: a store is rebuilt beside runs, zombies, operators and another rebuild.
 
-The store is the first run's, its output the second's: no run may begin before it is rebuilt. Whoever is refused says
-so; nothing may be lost, and nothing be there twice, once it was rebuilt and a run came.
+The store is the first run's, its output the second's: no run may begin before it is rebuilt. Each refused actor gets an
+error. After a rebuild and a run nothing may be lost or duplicated.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _JOB = "job"
 
 
 def _rebuilds(store: JobStore, scene: Scene) -> None:
-    """As `distcommit store rebuild` does, without the lock, which is politeness alone."""
+    """Rebuild as `distcommit store rebuild` does, without the lock, which is not needed for safety."""
     fs = store.fs
     run_id = new_run_id()
     if has_store(fs, ROOTS):
         store = open_store(fs, ROOTS, _JOB, create=False)
         if not newer_runs(store):
             raise ConflictError("there is nothing to rebuild")
-        found = plan_rebuild(store, known_states(store), accept_gaps=False)
+        plan = plan_rebuild(store, known_states(store), accept_gaps=False)
     else:
         owner = read_claim(fs, ROOTS.output)
-        found = plan_rebuild(store, {}, accept_gaps=False)
+        plan = plan_rebuild(store, {}, accept_gaps=False)
         put_mark(fs, ROOTS.output, max(read_marks(fs, ROOTS.output).values()) + 1, Mark.REBUILD)
         lost = owner.store_id if owner is not None else ""
         store = open_store(fs, ROOTS, _JOB, WORLD.buckets, create=True, lost_store_id=lost)
-    rebuild_store(store, found, run_id, "person", accept_gaps=False)
+    rebuild_store(store, plan, run_id, "person", accept_gaps=False)
 
 
 def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
-    """A run, after a rebuild if it is told that the store is old."""
+    """Run, after a rebuild if the store is reported to be old."""
     with suppress(StaleStoreError):
         return cast.world.run(machine, cast.source).succeeded
     _rebuilds(_unopened(cast, machine), Scene())
@@ -68,12 +68,12 @@ def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
 
 
 def _unopened(cast: Cast, calls: PosixCalls) -> JobStore:
-    """The store, which may not be there."""
+    """Return the store without opening it, as it may be missing."""
     return JobStore(SimulatedFileSystem(calls), ROOTS, _JOB, cast.world.buckets)
 
 
 def _publishes(steps: list[FsRenameCommitStep]) -> Act:
-    """A zombie of the second run, on its way through what it has sealed in the store that is no more."""
+    """Execute the sequences that the second run sealed in the deleted store, as a zombie."""
 
     def act(store: JobStore, scene: Scene) -> None:
         context = StepContext(store.fs, ROOTS.staging, ROOTS.output)
@@ -107,7 +107,7 @@ def _beside_a_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _beside_a_zombie_alone(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """What the zombie publishes while the store is rebuilt is found by that, or taken from it before."""
+    """The rebuild finds the files that the zombie publishes meanwhile, or has removed them from staging before."""
     return {"zombie": _publishes(_stale(machine)), "rebuild": _rebuilds}
 
 
@@ -117,7 +117,7 @@ def _beside_another(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _of_a_lost_store(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """The store is gone, to the last file."""
+    """The store is deleted completely."""
     WORLD.run(machine, _FIRST)
     WORLD.run(machine, _SECOND)
     for path in [path for path, _ in reversed(machine.walk(ROOTS.store))]:
@@ -130,7 +130,7 @@ def _opens_and_runs(store: JobStore, scene: Scene) -> None:
 
 
 def _sets(store: JobStore, scene: Scene) -> None:
-    """A person says that dataset b begins where the files end."""
+    """Set dataset b to begin where the files end."""
     operator_actions.set_watermark(store, "b", Watermark({"0": 2}), "person")
 
 
@@ -151,8 +151,8 @@ def _abandons(store: JobStore, scene: Scene) -> None:
 
 
 def _beside_who_abandons(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """The store was copied when a sequence was quarantined of which one file is published; the run after it is not
-    in it."""
+    """The store was copied when a sequence with one published file was quarantined; it does not contain the next
+    run."""
     WORLD.run(machine, _FIRST)
     _half_done(machine)
     log = WORLD.store(machine).bucket_log(0)

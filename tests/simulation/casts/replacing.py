@@ -1,4 +1,4 @@
-"""Casts for the interleaver: runs whose files take the place of a dataset's files, or of those of its partitions."""
+"""Casts for the interleaver: runs whose files replace a dataset's files, or those of its partitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MORE_OF_A = ModelSource({"a": _THIRD.datasets["a"], "b": _SECOND.datasets["b"]}
 _IN_TURN = tuple(
     ModelSource({"a": ModelDataset({"0": first, "1": second})}) for first, second in ((1, 1), (1, 2), (2, 2), (3, 3))
 )
-"""What there is at each run: one partition grows, then the other one, then both."""
+"""The source at each run: one partition grows, then the other one, then both."""
 _FOLDER = World(files=FileSink(compression="none", publish="replace"))
 _PARTITIONS = World(
     files=FileSink(compression="none", publish="replace_partitions", partition_by=FieldPartition(field="partition"))
@@ -72,28 +72,31 @@ def _twins(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _zombie(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A run is about to replace what an earlier one has put in the place of files that go now; then there is more, and
-    a newer run replaces all of that."""
+    """A run is about to replace the files of an earlier one, whose own replaced files are deleted now.
+
+    Then there is more to read, and a newer run replaces all of that.
+    """
     _about_to_replace(world, machine, _FIRST, _SECOND)
     return {"zombie": finishes(new_run(machine, world, _THIRD)), "run": runs(world, _FOURTH)}
 
 
 def _beside_reprocess(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Errors of two datasets are fed again while a run is about to replace the files of one of them, these too."""
+    """Errors of two datasets are reprocessed while a run is about to replace the files of one of them, errors
+    included."""
     replace(world, flow=TurningAway(frozenset({"a/0/1", "b/0/0"}))).run(machine, _SECOND)
     return {"zombie": finishes(new_run(machine, world, _MORE_OF_A)), "reprocess": reprocesses(world, _MORE_OF_A)}
 
 
 def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -> RunSettings:
-    """A run that has recovered, and is about to delete what was replaced, and to plan."""
-    found: list[RunSettings] = []
+    """Return a run that has recovered, and is about to delete replaced files and to plan."""
+    recovered: list[RunSettings] = []
 
     def stopping(launch: Launch) -> Launch:
         def launched(
             function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
         ) -> list[Result]:
             if function is plan_partition:
-                found.append(settings)
+                recovered.append(settings)
                 raise Crashed
             return launch(function, settings, tasks, kind)
 
@@ -101,7 +104,7 @@ def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -
 
     with suppress(Crashed):
         world.run(machine, source, launched=stopping)
-    return found[0]
+    return recovered[0]
 
 
 def _dies_as_it_publishes(operation: Operation) -> None:
@@ -110,8 +113,10 @@ def _dies_as_it_publishes(operation: Operation) -> None:
 
 
 def _late_twin(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Who planned could delete nothing of what was replaced, and who read was killed as it began to publish. A twin of
-    the one deletes folders in which nothing is left, and the drain publishes into these again."""
+    """The planning task could delete no replaced file, and the reading task was killed as it began to publish.
+
+    A twin of the first deletes empty folders, and the drain publishes into these folders again.
+    """
     _about_to_replace(world, machine, *_IN_TURN[:-1])
     begun = _about_to_plan(world, machine, _IN_TURN[-1])
     undeletable = Fault(errno.EIO, 0, _EVER, concerns=lambda name, _: name == "unlink")

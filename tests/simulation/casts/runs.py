@@ -1,4 +1,4 @@
-"""Casts for the interleaver: runs beside others that begin, sweep, look on, or want the same lock or folders."""
+"""Casts for the interleaver: runs beside others that begin, sweep, inspect, or compete for the lock or the folders."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem
 
 
 def _sweeps(store: JobStore, scene: Scene) -> None:
-    """Runs that get no further than their recovery, which takes away what older ones left."""
+    """Run recoveries only, which sweep the orphaned files of older runs."""
     for _ in range(2):
         WORLD.recover(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
         for log in (store.job_log(), store.bucket_log(0)):
@@ -48,7 +48,7 @@ def _sweeper(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _looks(settings: RunSettings) -> Act:
-    """Somebody looks at progress, status and audit, which change nothing and never fail; no watermark goes back."""
+    """Read progress, status and audit, which change nothing and never fail; no watermark goes back."""
 
     def act(store: JobStore, scene: Scene) -> None:
         reached: dict[str, Watermark] = {}
@@ -76,7 +76,7 @@ def _lock(store: JobStore, scene: Scene, run: str) -> SteppedLock:
 
 
 def _wants_lock(run: str) -> Act:
-    """Takes the lock as soon as it can, keeps it for a while, renews it once and lets go of it."""
+    """Take the lock as soon as possible, keep it for a while, renew it once and release it."""
 
     def act(store: JobStore, scene: Scene) -> None:
         lock = _lock(store, scene, run)
@@ -105,7 +105,8 @@ def _locks(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _take_over(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A run holds the lock and is frozen at any operation: its lease runs out, and another takes its lock and work."""
+    """A run holds the lock and is frozen at any operation: its lease expires, and another run takes its lock and
+    work."""
     settings = new_run(machine)
 
     def frozen(store: JobStore, scene: Scene) -> None:
@@ -123,14 +124,14 @@ def _take_over(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _begins(store: JobStore, scene: Scene) -> None:
-    """Runs that die as soon as they have begun."""
+    """Begin runs that die at once."""
     for _ in range(4):
         settings = WORLD.begin(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
         end_run(settings.store, settings.epoch, clean=False)
 
 
 def _is_newest(store: JobStore, scene: Scene) -> None:
-    """Whoever looks is never told that there is a newer store."""
+    """Check that no reader is told of a newer store."""
     for _ in range(30):
         if newer := newer_runs(store):
             raise AssertionError(f"the newest store is taken for an old one: {newer}")
@@ -144,30 +145,30 @@ _OTHERS = Roots("/job/other", ROOTS.staging, ROOTS.output)
 
 
 def _claims(roots: Roots, job: str) -> Act:
-    """Takes the folders for a store; who was told that they are its own finds them to be."""
+    """Claim the folders for a store; after a success they must belong to it."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        mine = open_store(store.fs, roots, job, create=False)
+        own_store = open_store(store.fs, roots, job, create=False)
         try:
-            claim_folders(mine)
+            claim_folders(own_store)
         except ConfigurationError:
             return  # the other one was first
         for root in (roots.output, roots.staging):
             owner = read_claim(store.fs, root)
-            if owner is None or owner.store_id != mine.store_id:
+            if owner is None or owner.store_id != own_store.store_id:
                 raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
 
     return act
 
 
 def _two_jobs(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Two jobs are configured with the same folders, and begin at once, each with its store."""
+    """Two jobs with the same folders begin at once, each with its own store."""
     open_store(SimulatedFileSystem(machine), _OTHERS, "other", WORLD.buckets, create=True)
     return {"one": _claims(ROOTS, "job"), "other": _claims(_OTHERS, "other")}
 
 
 def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
-    """A run of whichever job the output is; the other one's are refused."""
+    """Run the job that owns the output; the other job's runs are refused."""
     owner = read_claim(SimulatedFileSystem(machine), ROOTS.output)
     if owner is not None and owner.job != "job":
         require_refused([partial(cast.world.run, machine, cast.source)])

@@ -51,8 +51,8 @@ def _twins(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
 
 
 def _unlike_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Of each dataset one of them reads less than the other: whoever wins, no record is passed over. They commit once
-    they have read all."""
+    """Twins of which each reads less of one dataset: whichever wins, no record is skipped. They commit after reading
+    all."""
     settings = replace(new_run(machine), min_interval_s=_LATE_S)
 
     def reads_less_of(urn: str) -> RunSettings:
@@ -72,7 +72,7 @@ def _zombie(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
 
 
 def _keeps(store: JobStore, scene: Scene) -> None:
-    """Checkpoints and truncates, again and again."""
+    """Write checkpoints and truncate, repeatedly."""
     for _ in range(3):
         for log in (store.bucket_log(0), store.job_log()):
             run_alone(log.checkpoint_batched(at_least=1))
@@ -103,23 +103,23 @@ def _twins_and_drains(machine: SimulatedPosix, world: World) -> Mapping[str, Act
 
 
 def _decides(settings: RunSettings) -> Act:
-    """The driver of a whole job: drains, decides if all is sealed, publishes."""
+    """Drain, decide if all is sealed, and publish, as the driver of a `scope: job` job."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        mine, tasks = on(settings, store), range(settings.partitions)
+        own_settings, tasks = on(settings, store), range(settings.partitions)
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
-        reports = [drain_partition(mine, partition) for partition in tasks]
+        reports = [drain_partition(own_settings, partition) for partition in tasks]
         complete = sum(report.counts.datasets_sealed for report in reports) == len(_SPREAD.datasets)
         complete = complete and not any(report.reasons or report.fenced for report in reports)
         if complete and decide_run(store, settings.epoch):
             for partition in tasks:
-                publish_partition(mine, partition)
+                publish_partition(own_settings, partition)
 
     return act
 
 
 def _publishes(settings: RunSettings) -> Act:
-    """A twin of the last job of a run, which begins once the driver has decided; as if it had, where it has not."""
+    """Run a twin of the last Spark job of a run, which begins once the driver has decided or as if it had."""
 
     def act(store: JobStore, scene: Scene) -> None:
         if settings.epoch in store.job_log().refresh().decided_epochs:
@@ -139,7 +139,7 @@ def _whole_job(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _zombie_of_whole_job(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """A driver decides, or does not, while a newer run recovers, which drops what was not decided before it came."""
+    """A driver decides, or does not, while a newer run recovers and drops undecided sequences."""
     return {
         "zombie": _ingests_and_decides(new_run(machine, _WHOLE_JOB, _SPREAD)),
         "run": runs(_WHOLE_JOB, _SPREAD),
@@ -155,7 +155,7 @@ def _late_decision(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _late_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Twins of a run's tasks that recover and plan come once more while its datasets are read and published."""
+    """Late twins of a run's recovery and planning tasks come while its datasets are read and published."""
     settings = new_run(machine)
 
     def recovers(store: JobStore, scene: Scene) -> None:
@@ -180,8 +180,8 @@ _LONG = ModelSource({"a": ModelDataset({"0": 4, "1": 2}), "b": ModelDataset({"0"
 
 
 def _prefixes(machine: SimulatedPosix, world: World = _PARTIAL) -> Mapping[str, Act]:
-    """Attempts that fail in different places, one that does not, and drains that begin in their midst: whatever is
-    decided on, each record is published once."""
+    """Attempts fail in different places, one succeeds, and drains begin meanwhile: whichever wins, each record is
+    published once."""
     settings = new_run(machine, world, _LONG)
 
     def stumbles(**bad: int) -> Act:

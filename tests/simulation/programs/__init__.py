@@ -1,9 +1,9 @@
-"""Programs for the crash explorer beyond runs of the usual job: what people do by hand, own commit steps and sinks, the
+"""Programs for the crash explorer beyond runs of the usual job: operator commands, custom commit steps and sinks, the
 lock, damage.
 
-Each has three parts: a machine as it is found, what is done on it (crashed at every operation), and what is done after
-the crash, which must end with everything as it has to be. They must not do the product's work for it. `parts` is what
-programs are made of, and where to start reading; then `by_hand`.
+Each has three parts: an initial machine, an act on it that is crashed at every operation, and a recovery that must end
+in the required state. Programs must not do the product's work for it. Start reading at `parts`, the building blocks of
+programs, then `by_hand`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Programs for the crash explorer: second attempts. A task that takes over from one that died, sequences that fail in
-one run after the other, a decision that outlives the runs that could not carry it out.
+"""Programs for the crash explorer: second attempts.
+
+A task takes over from a dead one, sequences fail in one run after the other, and a decision outlives the runs that
+could not execute it.
 """
 
 from __future__ import annotations
@@ -60,28 +62,28 @@ def _ingest(machine: SimulatedPosix) -> None:
 
 
 def _ingest_badly(machine: SimulatedPosix) -> None:
-    """The attempt can't read one partition, and says so before it dies."""
+    """Ingest by an attempt that cannot read one partition, and reports that before it dies."""
     settings = _on(machine)
     source = ModelSource({"a": replace(_UNITS.datasets["a"], fails=frozenset({"0"})), "b": _UNITS.datasets["b"]})
     ingest_partition(replace(settings, flow=replace(settings.flow, source=source)), 0)
 
 
 def _take_over(machine: SimulatedPosix) -> str:
-    """The task's second attempt, a late twin of the recovery, and the drain: the run finishes all of it by itself."""
+    """Run the task's second attempt, a late twin of the recovery, and the drain: the run completes by itself."""
     settings = _on(machine)
     ingest_partition(settings, 0)
     recover_partition(settings, 0)
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     report = drain_partition(settings, 0)
     records = sum(sum(dataset.partitions.values()) for dataset in _UNITS.datasets.values())
-    told = (report.counts.datasets_published, report.counts.records_published, report.counts.files_published)
-    if told != (len(_UNITS.datasets), records, records):
+    published = (report.counts.datasets_published, report.counts.records_published, report.counts.files_published)
+    if published != (len(_UNITS.datasets), records, records):
         return f"the run does not finish what its task had begun: {report}"
     return _TASKS.violation(machine, _UNITS, {})
 
 
 def _reading_less_of(urn: str, calls: PosixCalls) -> RunSettings:
-    """An attempt that commits once it has read all, and does not read all of a dataset."""
+    """Return an attempt that commits once it has read everything, except a part of a dataset."""
     settings = replace(_planned_run()[1], store=_TASKS.store(calls), min_interval_s=1_000_000)
     source = ModelSource({**_UNITS.datasets, urn: replace(_UNITS.datasets[urn], short=1)})
     return replace(settings, flow=replace(settings.flow, source=source))
@@ -115,7 +117,7 @@ _STUBBORN = World(max_attempts=3)
 
 
 def _without(machine: SimulatedPosix, name: str) -> PosixCalls:
-    """A machine on which no file of that name's end can be published in dataset a."""
+    """Return a machine on which no file with that name's end can be published in dataset a."""
 
     def refuses(call: str, arguments: tuple[Any, ...]) -> bool:
         target = str(arguments[-1])
@@ -129,7 +131,7 @@ def _refuse() -> None:
 
 
 def _failed_once() -> SimulatedPosix:
-    """Of a sealed sequence one file is published; no other one can be. A run has tried, and was not more successful."""
+    """Publish one file of a sealed sequence; no other one can be published, and a run has failed to."""
     machine = new_machine()
     half_done(machine, _STUBBORN)
     _STUBBORN.run(_without(machine, ".parquet"), SOURCE)
@@ -142,7 +144,7 @@ def _fail_again(machine: SimulatedPosix) -> None:
 
 
 def _fail_for_good(machine: SimulatedPosix) -> str:
-    """As many runs as replay has attempts have to fail, no more and no less; then a person lets it be tried again."""
+    """Require that exactly as many runs fail as replay has attempts; then an operator retries the sequence."""
     store = _STUBBORN.store(machine)
     for _ in range(_STUBBORN.max_attempts):
         state = store.bucket_log(0).refresh().state_of("a")
@@ -164,7 +166,8 @@ _WHOLE_JOB = World(job_level=True, max_attempts=100)
 
 
 def _decided() -> SimulatedPosix:
-    """A whole job was decided on; its driver died as it had published one file, and the next run could do no more."""
+    """Decide a `scope: job` job whose driver died after one published file, and whose next run could publish no
+    more."""
     machine = new_machine()
     half_done(machine, _WHOLE_JOB)
     _publish_nothing(machine)
@@ -177,7 +180,7 @@ def _publish_nothing(machine: SimulatedPosix) -> None:
 
 
 def _publish_at_last(machine: SimulatedPosix) -> str:
-    """The decision stands for as many runs as it takes, and longer than the segments it was written in."""
+    """Require that the decision holds for any number of runs, and longer than the segments it was written in."""
     for _ in range(2):
         _publish_nothing(machine)
     store = _WHOLE_JOB.store(machine)

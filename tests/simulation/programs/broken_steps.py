@@ -32,7 +32,7 @@ BROKEN = f"{ROOTS.staging}.broken"
 
 @register
 class BrokenCommitStep(NoticeCommitStep):
-    """A user's step that fails in one of many ways for as long as a certain file is there."""
+    """A custom step that fails in one of many ways as long as a certain file exists."""
 
     type_name: ClassVar[str] = "testing-broken"
 
@@ -66,7 +66,7 @@ _WAYS: dict[str, Exception] = {
 
 
 def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
-    """A job whose log has sequences of these steps, by dataset, sealed by a run that is gone."""
+    """Seal sequences of these steps, by dataset, by a run that is gone."""
     machine = new_machine()
     settings = _WORLD.begin(machine, SOURCE)
     recover_partition(settings, 0)
@@ -88,7 +88,7 @@ def _rows(*rows: object) -> bytes:
 
 
 def _unknown() -> SimulatedPosix:
-    """Steps of a newer program, and steps that no program ever wrote."""
+    """Return steps of a newer program, and steps that no program ever wrote."""
     back = ["back", [{"": 2}, ""], [{"": 1}, ""]]
     return _sealed(
         {
@@ -110,7 +110,7 @@ def _replay(machine: SimulatedPosix) -> None:
 
 @contextmanager
 def _newer_program() -> Iterator[None]:
-    """As if the program that wrote the newer steps had come back."""
+    """Act as the program that wrote the newer steps."""
     registry._types["testing-late"] = NoticeCommitStep
     NoticeCommitStep.version = 2
     try:
@@ -120,17 +120,17 @@ def _newer_program() -> Iterator[None]:
         NoticeCommitStep.version = 1
 
 
-def _mend_and_replay(machine: SimulatedPosix) -> str:
-    """The run leaves what it can't do and publishes the rest; people and a newer program do what is left."""
+def _repair_and_replay(machine: SimulatedPosix) -> str:
+    """Require that the run publishes what it can; then operators and a newer program finish the rest."""
     store = _WORLD.store(machine)
     store.fs.delete(BROKEN)
     _WORLD.run(machine, SOURCE)
     log = store.bucket_log(0)
-    known = _WORLD.watermarks(machine)
-    if set(known) != set(SOURCE.datasets):
-        return f"the other datasets are at {known}"
+    watermarks = _WORLD.watermarks(machine)
+    if set(watermarks) != set(SOURCE.datasets):
+        return f"the other datasets are at {watermarks}"
     with _newer_program():
-        for _ in range(2):  # what was left to a newer program may be quarantined by it
+        for _ in range(2):  # the steps of a newer program may be quarantined by it
             for state in log.refresh().datasets.values():
                 if state.status is DatasetStatus.QUARANTINED:
                     can_be_mended = state.dataset_urn in _WAYS
@@ -145,12 +145,12 @@ def _mend_and_replay(machine: SimulatedPosix) -> str:
         if state.dataset_urn not in SOURCE.datasets and not state.accepted_epochs and store.fs.status(note) is None:
             return f"no {note}"
     for entry in store.fs.list_folder(ROOTS.output):
-        if not entry.is_folder:  # notes, and what a note's step left as it was killed: the user's, not the job's
+        if not entry.is_folder:  # notes, and files of a note's step that was killed: the user's, not the job's
             store.fs.delete(f"{ROOTS.output}/{entry.name}")
-    return _WORLD.violation(machine, SOURCE, known)
+    return _WORLD.violation(machine, SOURCE, watermarks)
 
 
 BROKEN_STEPS = (
-    Program("own-steps-fail", _failing, _replay, _mend_and_replay),
-    Program("unknown-steps", _unknown, _replay, _mend_and_replay),
+    Program("own-steps-fail", _failing, _replay, _repair_and_replay),
+    Program("unknown-steps", _unknown, _replay, _repair_and_replay),
 )

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: what people do by hand, to a quarantined dataset or to a watermark."""
+"""Programs for the crash explorer: operator actions on a quarantined dataset or on a watermark."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 
 def _quarantined() -> SimulatedPosix:
-    """Of a sealed sequence one file is published and the other gone: the next run quarantines its dataset. The file
-    lies aside."""
+    """Quarantine a dataset by a run: of its sealed sequence one file is published, the other one is moved aside."""
     machine, world = new_machine(), World()
     half_done(machine, world, moved=2)
     machine.rename_noreplace(staged(machine)[0], ASIDE)
@@ -55,7 +54,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
     return run_and_look(machine, World(), SOURCE)
 
 
-def _mend_and_retry(machine: SimulatedPosix) -> None:
+def _repair_and_retry(machine: SimulatedPosix) -> None:
     state = unsettled(machine)
     if state.status is DatasetStatus.QUARANTINED:
         fs, store = SimulatedFileSystem(machine), World().store(machine)
@@ -80,7 +79,7 @@ def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
 
 
 def _retry_and_run(machine: SimulatedPosix) -> str:
-    _mend_and_retry(machine)
+    _repair_and_retry(machine)
     return run_and_look(machine, World(), SOURCE)
 
 
@@ -96,11 +95,12 @@ def _accept_and_run(machine: SimulatedPosix) -> str:
     if len(accepted) != 1 or accepted[0].status is not DatasetStatus.IDLE:
         return f"accepted: {accepted}"
     only_a_gap = "duplicates=0" in wrong and "past_watermark=0" in wrong and "unreadable=[]" in wrong
-    return "" if only_a_gap else wrong or "what was lost is not missing"
+    return "" if only_a_gap else wrong or "lost records are not missing"
 
 
 def _refusals(machine: SimulatedPosix) -> None:
-    """What people may not do is refused, and changes nothing; nor does a source that plans what is quarantined."""
+    """Require that forbidden operator actions are refused and change nothing, and so does a source that plans a
+    quarantined dataset."""
     store = World().store(machine)
     if World().run(machine, ModelSource(SOURCE.datasets, careless=True)).succeeded:
         raise AssertionError("a run succeeds though a dataset is quarantined")
@@ -138,23 +138,23 @@ def _set(watermark: Watermark, machine: SimulatedPosix) -> None:
 
 
 def _begins(machine: SimulatedPosix) -> Mapping[str, Position]:
-    """From where on all of dataset a has to be there."""
+    """Return the watermark from which all records of dataset a must exist."""
     return World().store(machine).bucket_log(0).refresh().state_of("a").origin
 
 
 def _set_ahead_and_run(machine: SimulatedPosix) -> str:
-    """A dataset of which nothing was read begins where a person says."""
+    """Require that an unread dataset begins at the watermark that an operator set."""
     if "a" not in World().watermarks(machine):
         _set(_AHEAD, machine)
     World().run(machine, SOURCE)
     begins = _begins(machine)
-    if begins not in (_AHEAD.positions, _ORIGIN):  # the second, if a run came before the person
+    if begins not in (_AHEAD.positions, _ORIGIN):  # the second, if a run came before the operator
         return f"dataset a begins at {begins}"
     return World().violation(machine, SOURCE, {}, set_by_hand=True)
 
 
 def _set_back_and_run(machine: SimulatedPosix) -> str:
-    """What lies above the place that a person set is published a second time, and no more."""
+    """Require that exactly the records above the operator's watermark are published a second time."""
     log = World().store(machine).bucket_log(0)
     records = [segment.record for _, segment in log.segments() if not isinstance(segment, DistcommitError)]
     if not any(isinstance(record, SetWatermark) for record in records):
@@ -164,7 +164,7 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
 
 
 def _skipped() -> SimulatedPosix:
-    """Two datasets were read, and a person has skipped what came since."""
+    """Read two datasets, and skip the records that arrive afterwards."""
     machine = _read(SOURCE)
     operator_actions.set_watermark(World().store(machine), "a", _SKIPPED_TO, "person")
     machine.syncfs("/")
@@ -176,7 +176,7 @@ _LONGER = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 6, "1": 1})})
 
 
 def _run_after_skipping(machine: SimulatedPosix) -> str:
-    """What lies above the place that a person set is read, and what lies below it still counts as skipped."""
+    """Require that records above the operator's watermark are read, and those below still count as skipped."""
     if World().watermarks(machine)["a"] == _SKIPPED_TO:
         _set(_WITHIN, machine)
     skipped = World().store(machine).bucket_log(0).refresh().state_of("a").skipped
@@ -190,7 +190,7 @@ def _run_after_skipping(machine: SimulatedPosix) -> str:
 
 
 def _stopped() -> SimulatedPosix:
-    """A dataset that a run could not read, and has stopped."""
+    """Stop a dataset that a run could not read."""
     machine = new_machine()
     broken = replace(SOURCE.datasets["a"], fails=frozenset("1"))
     World(stop_after_failed_runs=1).run(machine, ModelSource({**SOURCE.datasets, "a": broken}))
@@ -215,8 +215,10 @@ def _restart(machine: SimulatedPosix) -> None:
 
 
 def _restart_and_run(machine: SimulatedPosix) -> str:
-    """All of the dataset is read from its beginning. One that was undone and whose watermark was not forgotten, as the
-    person's program died in between, has none either."""
+    """Require that the restarted dataset is read from its beginning.
+
+    A dataset that was abandoned by a command that died before it deleted the watermark has none either.
+    """
     _restart(machine)
     return run_and_look(machine, World(), SOURCE)
 
@@ -234,21 +236,23 @@ def _quarantine(machine: SimulatedPosix) -> None:
 
 
 def _quarantine_and_retry(machine: SimulatedPosix) -> str:
-    """No run goes on with it until it is released; what is of the other dataset is published. If a run came before the
-    person, nothing is left to be quarantined."""
+    """Require that no run continues the dataset until it is released, while the other dataset is published.
+
+    If a run came before the operator, there is nothing to quarantine.
+    """
     urn = unsettled(machine).dataset_urn
     if not urn:
         return run_and_look(machine, World(), SOURCE)
     _quarantine(machine)
     if World().run(machine, SOURCE).succeeded or unsettled(machine).dataset_urn != urn:
-        return f"a run has gone on with {urn}, which a person had quarantined"
+        return f"a run has continued {urn}, which an operator had quarantined"
     operator_actions.release(World().store(machine), urn, Release.RETRY, "person")
     return run_and_look(machine, World(), SOURCE)
 
 
 BY_HAND = (
     Program("abandon", _quarantined, _abandon, _abandon_and_run),
-    Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
+    Program("retry", _quarantined, _repair_and_retry, _retry_and_run),
     Program("accept", _quarantined, _accept, _accept_and_run),
     Program("restart", _quarantined, _restart, _restart_and_run),
     Program("quarantined-by-hand", _pending, _quarantine, _quarantine_and_retry),

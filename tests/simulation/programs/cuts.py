@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: what readers see at cuts, wherever a run dies that makes more of them, finishes a
-whole job, or deletes what was replaced."""
+"""Programs for the crash explorer: the content of snapshots, wherever a run dies that adds some, finishes a whole
+job, or deletes replaced files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _ran(world: World, *ends: int) -> SimulatedPosix:
 
 
 def _named(world: World, passed: int) -> int:
-    """How many records a cut names of a dataset that is so far: all, or those since the run before."""
+    """Return the number of records that a snapshot shows of a dataset at that position: all, or those since the
+    previous run."""
     before = 0 if world.files.publish == "append" else max([0, *(end for end in _ENDS if end < passed)])
     return passed - before
 
@@ -43,7 +44,7 @@ def _named(world: World, passed: int) -> int:
 def _wrong_at(name: SnapshotName, seen: Seen, world: World) -> str:
     counts = {records for _, records, _ in seen.values()}
     if any(records != _named(world, passed) for _, records, passed in seen.values()):
-        return f"the cut {name} names what is not there, or a part of it: {seen}"
+        return f"the cut {name} names missing or partial files: {seen}"
     if world.job_level and seen and (len(counts) > 1 or len(seen) < 3):
         return f"at the cut {name} half a job is seen: {seen}"
     return ""
@@ -52,16 +53,16 @@ def _wrong_at(name: SnapshotName, seen: Seen, world: World) -> str:
 def _look(
     machine: SimulatedPosix, world: World, before: Mapping[SnapshotName, Seen]
 ) -> tuple[dict[SnapshotName, Seen], str]:
-    """What is seen at each cut, and what is wrong with that: one is another than it was, or a part."""
+    """Read each snapshot, and return a violation: one has changed or is partial."""
     store = world.store(machine)
-    found = dict(seen_at_cuts(store))
-    other = [name for name, seen in found.items() if before.get(name, seen) != seen]
-    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in found.items())), "")
-    return found, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
+    snapshots = dict(seen_at_cuts(store))
+    other = [name for name, seen in snapshots.items() if before.get(name, seen) != seen]
+    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in snapshots.items())), "")
+    return snapshots, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
 
 
 def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, half: bool = False) -> Program:
-    """Looks at all cuts after the crash, and after each of two runs that follow."""
+    """Return a program that reads all snapshots after the crash, and after each of two runs that follow."""
 
     def find() -> SimulatedPosix:
         machine = _ran(world, *find_ends)

@@ -51,7 +51,7 @@ _DAMAGED = f"{ROOTS.store}/log/bucket=00001/000000000001.seg"
 
 
 def _damaged() -> SimulatedPosix:
-    """The first segment of one of two buckets is gone; it lies aside."""
+    """Move the first segment of one of two buckets aside."""
     machine = new_machine()
     half_done(machine, _TWO_BUCKETS)
     machine.rename_noreplace(_DAMAGED, ASIDE)
@@ -62,10 +62,10 @@ def _damaged() -> SimulatedPosix:
 def _run_damaged(machine: SimulatedPosix) -> None:
     result = _TWO_BUCKETS.run(machine, _MORE)
     if result.succeeded:
-        raise AssertionError("a run succeeds though a bucket can't be read")
+        raise AssertionError("a run succeeds though a bucket is unreadable")
 
 
-def _mend_and_run(machine: SimulatedPosix) -> str:
+def _repair_and_run_once(machine: SimulatedPosix) -> str:
     try:
         _TWO_BUCKETS.watermarks(machine)
     except CorruptError:
@@ -78,7 +78,7 @@ def _run_again(machine: SimulatedPosix) -> str:
 
 
 def _table(schema: pa.Schema, **values: object) -> bytes:
-    """A table of one row of empty values, besides those given, under this version's name."""
+    """Return a table of one row of empty values, besides the given ones, under this version's name."""
     empty: dict[pa.DataType, object] = {pa.string(): "", pa.int64(): 0}
     row = {field.name: empty.get(field.type, []) for field in schema} | values
     columns = {name: pa.array([value], schema.field(name).type) for name, value in row.items()}
@@ -98,8 +98,8 @@ def _newer(schema: pa.Schema) -> bytes:
 
 @cache
 def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
-    """A run that has planned. Among its task states lie tables that it can't use, and so is one bucket's plan, all
-    under names that fit their bytes."""
+    """Add to a planned run's task states tables that it cannot use, and damage one bucket's plan; all names fit
+    their bytes."""
     machine = new_machine()
     settings = planned(machine, _TWO_BUCKETS, _ELSEWHERE)
     manifest = read_manifest(settings.store.fs, ROOTS.store, settings.run_id)
@@ -131,7 +131,7 @@ def _foreign_tables() -> SimulatedPosix:
 
 
 def _ingest_and_drain(machine: SimulatedPosix) -> None:
-    """What can be read is published all the same."""
+    """Require that readable work units are published."""
     settings = replace(_foreign_run()[1], store=_TWO_BUCKETS.store(machine))
     for partition in range(2):
         ingest_partition(settings, partition)
@@ -142,8 +142,8 @@ def _ingest_and_drain(machine: SimulatedPosix) -> None:
 
 
 def _strange_states() -> SimulatedPosix:
-    """A run that has planned two datasets. Of one there is a task state of a work unit that it has not, of the other
-    one whose range its work unit can't have."""
+    """Plan two datasets, of which one has a task state of an unknown work unit, the other one a state with an
+    impossible range."""
     return _run_with_strange_states()[0].after_kill()
 
 
@@ -165,7 +165,7 @@ def _run_with_strange_states() -> tuple[SimulatedPosix, RunSettings]:
 
 
 def _commit_beside_strange_states(machine: SimulatedPosix) -> None:
-    """What can't be is left out: one dataset fails, the other is published."""
+    """Require that impossible states are ignored: one dataset fails, the other is published."""
     settings = replace(_run_with_strange_states()[1], store=World().store(machine))
     ingest_partition(settings, 0)
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
@@ -182,7 +182,7 @@ Rename = Callable[[SimulatedPosix, str, str], None]
 
 
 class _UnfitCalls:
-    """System calls of a file system that renames in another way. Serves as `PosixCalls`."""
+    """System calls of a file system with other rename semantics. Serves as `PosixCalls`."""
 
     def __init__(self, machine: SimulatedPosix, rename: Rename) -> None:
         self._machine, self._rename = machine, rename
@@ -257,7 +257,8 @@ def _folders_alone() -> SimulatedPosix:
 
 
 def _probe_unfit(machine: SimulatedPosix) -> None:
-    """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
+    """Require that file systems without the needed semantics are refused with the reason; without renameat2 one is
+    accepted."""
     for rename, reason in _UNFIT.items():
         _require_refused(SimulatedFileSystem(_unfit(machine, rename)), reason)
     _require_refused(SimulatedFileSystem(cast(PosixCalls, _OneCase(machine))), "names apart that differ only in case")
@@ -276,7 +277,7 @@ def _require_refused(fs: SimulatedFileSystem, reason: str) -> None:
 
 
 class _OneCase:
-    """System calls of a file system that takes names for the same that differ in case. Serves as `PosixCalls`."""
+    """System calls of a file system that ignores case in names. Serves as `PosixCalls`."""
 
     def __init__(self, machine: SimulatedPosix) -> None:
         self._machine = machine
@@ -287,10 +288,10 @@ class _OneCase:
 
 
 class _UntriedFileSystem(SimulatedFileSystem):
-    """A file system of a kind that nobody has tried, and that can't do what is needed."""
+    """An untested kind of file system that lacks the needed semantics."""
 
     def probe(self, folder: str) -> None:
-        """As `ProbedFileSystem` says."""
+        """Probe as `ProbedFileSystem` does."""
         self.make_folders(folder)
         raise ConfigurationError("this file system can do nothing at all", path=folder)
 
@@ -305,7 +306,7 @@ def _unfit(machine: SimulatedPosix, rename: Rename) -> PosixCalls:
 
 
 def _altered() -> SimulatedPosix:
-    """All is published, and two records of a file have each other's value since; the file as it was lies aside."""
+    """Publish everything, then alter two records of a file; the original file lies aside."""
     machine = new_machine()
     World().run(machine, _MORE)
     path = min(path for path in files_below(machine, f"{ROOTS.output}/a"))
@@ -316,12 +317,12 @@ def _altered() -> SimulatedPosix:
 
 
 def _audit_altered(machine: SimulatedPosix) -> None:
-    """A run goes on as if nothing were; the deep audit tells the file, and no other."""
+    """Require that a run continues normally, and that the deep audit reports that file and no other."""
     World().run(machine, _MORE)
-    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    audit = audit_store(World().store(machine), _MORE.provenance, deep=True)
     path = min(path for path in files_below(machine, f"{ROOTS.output}/a")).removeprefix(f"{ROOTS.output}/")
-    if found.exact or found.altered_count != 1 or not found.altered[0].startswith(f"{path}: "):
-        raise AssertionError(f"not the altered file is told: {found}")
+    if audit.exact or audit.altered_count != 1 or not audit.altered[0].startswith(f"{path}: "):
+        raise AssertionError(f"the altered file is not reported: {audit}")
 
 
 def _restore_and_run(machine: SimulatedPosix) -> str:
@@ -334,13 +335,13 @@ def _restore_and_run(machine: SimulatedPosix) -> str:
         machine.rename_noreplace(ASIDE, path)
         machine.syncfs("/")
     wrong = run_and_look(machine, World(), _MORE)
-    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
-    return wrong or ("" if found.exact else f"not exact: {found}")
+    audit = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    return wrong or ("" if audit.exact else f"not exact: {audit}")
 
 
 DAMAGE = (
     Program("altered-records", _altered, _audit_altered, _restore_and_run),
-    Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
+    Program("damaged-bucket", _damaged, _run_damaged, _repair_and_run_once),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
     Program("strange-states", _strange_states, _commit_beside_strange_states, _run_again),
     Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),

@@ -1,5 +1,5 @@
 """Programs for the crash explorer: small files of a job's folders are damaged, and repaired as `distcommit store
-rebuild` does it first."""
+rebuild` does first."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def _folders(machine: SimulatedPosix) -> _Folders:
 
 
 def _paths(machine: SimulatedPosix) -> dict[str, str]:
-    found = [path for path in files_below(machine, f"{ROOTS.store}/{SETTINGS}") if not path.endswith(_BACKUP)]
+    settings_files = [path for path in files_below(machine, f"{ROOTS.store}/{SETTINGS}") if not path.endswith(_BACKUP)]
     return {
         marker_path(ROOTS): "marker",
-        max(found): "settings",
+        max(settings_files): "settings",
         claim_path(ROOTS.output): "output",
         claim_path(ROOTS.staging): "staging",
     }
 
 
 def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
-    """A run has ended, and these files are cut short."""
+    """End a run, and truncate these files."""
     machine = new_machine()
     run_pinned(_WORLD, machine, SOURCE, _folders(machine).pinned())
     for path, name in _paths(machine).items():
@@ -84,15 +84,15 @@ def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
 
 
 def _repair(machine: SimulatedPosix) -> None:
-    """Everything that is damaged is told and mended at once."""
-    told = repair_files(_folders(machine), new_run_id(), dry_run=True)
-    if not told or repair_files(_folders(machine), new_run_id(), dry_run=False) != told:
-        raise AssertionError(f"it is not mended what was told: {told}")
+    """Require that every damage is reported and repaired at once."""
+    repaired = repair_files(_folders(machine), new_run_id(), dry_run=True)
+    if not repaired or repair_files(_folders(machine), new_run_id(), dry_run=False) != repaired:
+        raise AssertionError(f"the reported damage is not repaired: {repaired}")
 
 
 def _repair_and_run(machine: SimulatedPosix) -> str:
-    """A repair that died is done again, once its lease has run out; then the job goes on, with its settings as they
-    were."""
+    """Require that a repair that died is repeated once its lease has expired; then the job continues with unchanged
+    settings."""
     for path in files_below(machine, f"{ROOTS.store}/lock"):
         machine.unlink(path)
     if repair_files(_folders(machine), new_run_id(), dry_run=True):
@@ -108,14 +108,14 @@ def _repair_and_run(machine: SimulatedPosix) -> str:
     return _run_on(machine)
 
 
-def _repair_what_nobody_knows(machine: SimulatedPosix) -> None:
-    """Nothing says whose the store is: it is refused, and nothing is changed."""
+def _repair_without_owner(machine: SimulatedPosix) -> None:
+    """Require that a store without any owner record is refused and unchanged."""
     require_refused([partial(repair_files, _folders(machine), new_run_id(), dry_run=False)], CorruptError)
 
 
 def _put_back(machine: SimulatedPosix) -> str:
-    """Somebody puts back what was damaged, from a backup."""
-    _repair_what_nobody_knows(machine)
+    """Restore the damaged files from a backup."""
+    _repair_without_owner(machine)
     require_refused([partial(_WORLD.store, machine)], CorruptError)
     for path in _paths(machine):
         if f"{path}{_BACKUP}" in files_below(machine, "/job"):
@@ -137,7 +137,7 @@ DAMAGED_FILES = (
     Program(
         "not-repaired",
         partial(_damaged, "marker", "output", "staging", with_backup=True),
-        _repair_what_nobody_knows,
+        _repair_without_owner,
         _put_back,
     ),
 )

@@ -25,14 +25,15 @@ def _run(world: World, machine: SimulatedPosix) -> None:
 
 
 def _to_exactly_once(machine: SimulatedPosix) -> str:
-    """What the crashed run has published and not recorded is there twice."""
+    """Require that files which the crashed run published and did not record are there twice."""
     before = _EXACTLY.watermarks(machine)
     _EXACTLY.run(machine, _MORE)
     return _AT_LEAST.violation(machine, _MORE, before)
 
 
 def _to_at_least_once(machine: SimulatedPosix) -> str:
-    """What the crashed run has sealed is replayed, and all is there once: nothing crashed since."""
+    """Require that sealed sequences of the crashed run are replayed, and all is there once: there was no later
+    crash."""
     before = _EXACTLY.watermarks(machine)
     _AT_LEAST.run(machine, _MORE)
     return _EXACTLY.violation(machine, _MORE, before)

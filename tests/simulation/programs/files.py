@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: somebody else was at the files that a sealed sequence is about."""
+"""Programs for the crash explorer: foreign changes to the files of a sealed sequence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OUTSIDE = "/job/outside"
 
 
 def sealed() -> tuple[SimulatedPosix, list[FsRenameCommitStep]]:
-    """A run has sealed both datasets and died before it published a file; with the steps of what it sealed."""
+    """Seal both datasets by a run that died before it published a file; return the steps."""
     machine = new_machine()
     settings = planned(machine, _WORLD, SOURCE)
     with publishing_at_most(machine, 0), suppress(Crashed):
@@ -54,7 +54,7 @@ def sealed() -> tuple[SimulatedPosix, list[FsRenameCommitStep]]:
 
 
 def steps_of(fs: FileSystem) -> list[FsRenameCommitStep]:
-    """The steps of all sequences that are not done."""
+    """Return the steps of all open sequences."""
     states = open_store(fs, ROOTS, "job", create=False).bucket_log(0).refresh().datasets.values()
     context = StepContext(fs, ROOTS.staging, ROOTS.output)
     batches = [batch for state in states if state.sequence for batch in state.sequence.steps]
@@ -62,17 +62,17 @@ def steps_of(fs: FileSystem) -> list[FsRenameCommitStep]:
 
 
 def folder_above(path: str) -> str:
-    """The folder that a path lies in."""
+    """Return the folder of a path."""
     return path.rpartition("/")[0]
 
 
 def replay(calls: PosixCalls) -> None:
-    """A run that gets no further than its recovery."""
+    """Run a recovery only."""
     recover_partition(_WORLD.begin(calls, SOURCE), 0)
 
 
 def retry_and_run(machine: SimulatedPosix) -> str:
-    """What was quarantined is mended by now: it is tried again."""
+    """Retry the quarantined datasets once the cause is repaired."""
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
@@ -81,7 +81,7 @@ def retry_and_run(machine: SimulatedPosix) -> str:
 
 
 def _occupied() -> SimulatedPosix:
-    """Where one file has to be lies another program's file, where another has to be lies a folder."""
+    """Put another program's file at one target path, and a folder at another."""
     machine, steps = sealed()
     fs = SimulatedFileSystem(machine)
     first, second = steps[0], steps[-1]
@@ -105,7 +105,7 @@ def _make_room_and_run(machine: SimulatedPosix) -> str:
 
 
 def _copied() -> SimulatedPosix:
-    """Two staged files were replaced: one by a copy of itself, one by other bytes. The original lies aside."""
+    """Replace two staged files: one by a copy of itself, one by other bytes. The original lies aside."""
     machine, steps = sealed()
     copied, altered = steps[0].source, steps[-1].source
     data = machine.read_file(copied)
@@ -118,7 +118,7 @@ def _copied() -> SimulatedPosix:
 
 
 def _replay_beside_a_twin(machine: SimulatedPosix) -> None:
-    """A twin publishes the copied file while it is looked at."""
+    """A twin publishes the copied file during its verification."""
     step = steps_of(SimulatedFileSystem(machine))[0]
 
     def publish() -> None:
@@ -132,7 +132,7 @@ def _replay_beside_a_twin(machine: SimulatedPosix) -> None:
 
 
 def _replay_as_a_twin_moves_folders(machine: SimulatedPosix) -> None:
-    """A twin publishes a dataset's folder as a whole, between two looks at it."""
+    """A twin publishes a dataset's folder as a whole, between two checks of it."""
     steps = steps_of(SimulatedFileSystem(machine))
     last = steps[-1]
 
@@ -158,7 +158,7 @@ def _put_back_and_run(machine: SimulatedPosix) -> str:
 
 
 def _file_for_folder() -> SimulatedPosix:
-    """A file lies where a dataset's folder has to be."""
+    """Put a file where a dataset's folder must be."""
     machine, steps = sealed()
     put_file(machine, folder_above(steps[0].target), b"x")
     machine.syncfs("/")
@@ -166,7 +166,7 @@ def _file_for_folder() -> SimulatedPosix:
 
 
 def _abandon_and_run(machine: SimulatedPosix) -> str:
-    """The file goes, and what was quarantined on its account is read again."""
+    """Delete that file; the datasets that it quarantined are read again."""
     store = _WORLD.store(machine)
     for step in steps_of(store.fs):
         found = store.fs.status(folder_above(step.target))
@@ -179,7 +179,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 
 
 def _linked() -> SimulatedPosix:
-    """Symbolic links: one dataset's folder leads out of the output, the other's to another folder in it."""
+    """Add symbolic links: one dataset's folder leads out of the output, the other's to another folder in it."""
     machine, steps = sealed()
     machine.mkdir(_OUTSIDE)
     first, last = folder_above(steps[0].target), folder_above(steps[-1].target)
@@ -204,7 +204,7 @@ def _unlink_and_run(machine: SimulatedPosix) -> str:
 
 
 def _staged_outside() -> SimulatedPosix:
-    """The folder of an attempt was moved elsewhere, and a symbolic link leads there."""
+    """Move an attempt's folder elsewhere, and replace it by a symbolic link."""
     machine, steps = sealed()
     folder = folder_above(steps[0].source)
     machine.rename_noreplace(folder, _OUTSIDE)
@@ -223,7 +223,7 @@ def _move_back_and_run(machine: SimulatedPosix) -> str:
 
 
 def _unpublished() -> SimulatedPosix:
-    """The datasets' folders are there, as after an earlier run: files go one by one."""
+    """Create the datasets' folders, as after an earlier run, so that files are published one by one."""
     machine, steps = sealed()
     for step in steps:
         SimulatedFileSystem(machine).make_folders(folder_above(step.target))
@@ -232,8 +232,10 @@ def _unpublished() -> SimulatedPosix:
 
 
 def _replay_while_folders_go(machine: SimulatedPosix) -> None:
-    """Both datasets' folders are removed as their first files are about to move in. As that is tried again, a twin has
-    moved one of them, and the other's folder goes once more."""
+    """Both datasets' folders are removed as their first files are about to move in.
+
+    At the next try a twin has moved one of them, and the other's folder is removed once more.
+    """
     first, *_, last = steps_of(SimulatedFileSystem(machine))
 
     def moves(step: FsRenameCommitStep, name: str, arguments: tuple[Any, ...]) -> bool:
@@ -250,7 +252,7 @@ def _replay_while_folders_go(machine: SimulatedPosix) -> None:
 
 
 def _replay_while_a_folder_is_renamed(machine: SimulatedPosix) -> None:
-    """Somebody gives a dataset's folder another name once its files are in it, before it is synced."""
+    """A dataset's folder is renamed once its files are in it, before it is synced."""
     folder = folder_above(steps_of(SimulatedFileSystem(machine))[-1].target)
 
     def syncs(name: str, arguments: tuple[Any, ...]) -> bool:
@@ -268,7 +270,7 @@ def _rename_back_and_run(machine: SimulatedPosix) -> str:
 
 
 def _file_for_attempt() -> SimulatedPosix:
-    """A file lies where an attempt's folder has to be, which lies aside."""
+    """Put a file where an attempt's folder must be, which is moved aside."""
     machine, steps = sealed()
     folder = folder_above(steps[0].source)
     machine.rename_noreplace(folder, ASIDE)
@@ -296,17 +298,17 @@ def _planned_run() -> tuple[SimulatedPosix, RunSettings]:
 
 
 def about_to_ingest() -> SimulatedPosix:
-    """A run has planned, and will be ingesting."""
+    """Return a run that has planned and is about to ingest."""
     return _planned_run()[0].after_kill()
 
 
 def _ingest_while_files_go(machine: SimulatedPosix) -> None:
-    """Staged files are gone as the run looks whether they are all there."""
+    """Staged files disappear as the run checks that all are there."""
     _ingest_beside_a_thief(machine, lambda name, arguments: name == "scandir" and arguments[0].count("/") > 4)
 
 
 def _ingest_while_files_go_late(machine: SimulatedPosix) -> None:
-    """They are gone after that, as their folders are about to be renamed."""
+    """Staged files disappear after that check, as their folders are about to be renamed."""
     _ingest_beside_a_thief(
         machine, lambda name, arguments: name == "rename_noreplace" and arguments[1].startswith(ROOTS.output)
     )
@@ -323,8 +325,10 @@ def _ingest_beside_a_thief(machine: SimulatedPosix, comes: Callable[[str, tuple[
 def ingest_beside(
     machine: SimulatedPosix, comes: Callable[[str, tuple[Any, ...]], bool], does: Callable[[], object]
 ) -> None:
-    """Ingest and drain of the run that has planned, where somebody else does something before a call that fits; only
-    calls that begin at its attempts' folders are looked at."""
+    """Ingest and drain the planned run, with a foreign change before a call that fits.
+
+    Only calls that begin at its attempts' folders are checked.
+    """
 
     def concerns(name: str, arguments: tuple[Any, ...]) -> bool:
         return str(arguments[0]).startswith(_attempts()) and comes(name, arguments)
@@ -336,7 +340,7 @@ def ingest_beside(
 
 
 def staged_by_attempts(machine: SimulatedPosix) -> list[str]:
-    """Files that attempts of the run that has planned have staged."""
+    """Return the files that attempts of the planned run have staged."""
     return [path for path, _ in machine.walk(_attempts()) if path.endswith(".parquet")]
 
 
@@ -344,8 +348,8 @@ def _attempts() -> str:
     return f"{ROOTS.staging}/{bucket_folder(_planned_run()[1].epoch, 0)}"
 
 
-def abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
-    """What a thief took is read again, once a person says so."""
+def abandon_lost_and_run(machine: SimulatedPosix) -> str:
+    """Require that stolen records are read again once an operator abandons the sequences."""
     wrong = retry_and_run(machine)
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
@@ -363,7 +367,7 @@ FILES = (
     Program("links-out", _linked, replay, _unlink_and_run),
     Program("staged-outside", _staged_outside, replay, _move_back_and_run),
     Program("staged-vanishes", about_to_ingest, _ingest_while_files_go, retry_and_run),
-    Program("staged-vanishes-late", about_to_ingest, _ingest_while_files_go_late, abandon_what_is_lost_and_run),
+    Program("staged-vanishes-late", about_to_ingest, _ingest_while_files_go_late, abandon_lost_and_run),
     Program("folder-vanishes", _unpublished, _replay_while_folders_go, retry_and_run),
     Program("folder-renamed", _unpublished, _replay_while_a_folder_is_renamed, _rename_back_and_run),
     Program("file-for-attempt", _file_for_attempt, replay, _put_attempt_back_and_run),

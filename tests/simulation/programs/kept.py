@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: what runs keep for people to look at, and for later runs to read records by."""
+"""Programs for the crash explorer: records that runs keep for operators, and schemas that they keep for later runs."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def _lived() -> SimulatedPosix:
 
 
 def _runs_and_is_to_end(machine: SimulatedPosix) -> None:
-    """A run, and somebody who wants it to end when it just has."""
+    """Run, and request the end of the run when it has just ended."""
     epoch = _WORLD.run(machine, _MORE).epoch
     put_cancel(_WORLD.store(machine), CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0))
 
 
-def _each_is_told(machine: SimulatedPosix) -> str:
-    """Whatever a run has left, it is read; then another one goes on, and all that are kept are as they were."""
+def _check_run_records(machine: SimulatedPosix) -> str:
+    """Require that the records of the crashed run are readable; then another run continues, and all records are
+    unchanged."""
     store, clock = _WORLD.store(machine), SimulatedClock()
     before = {row.epoch: row.status for row in read_runs(store, clock).runs}
     for epoch in recorded_epochs(store.fs, ROOTS.store):
@@ -72,17 +73,17 @@ def _each_is_told(machine: SimulatedPosix) -> str:
         return f"the last run is {found.run.status}"
     try:
         read_run(store, newest + 1, clock)
-        return "a run that nobody has begun is told"
+        return "an unknown run is reported"
     except ConfigurationError:
         return _WORLD.violation(machine, _MORE, {}) or _damaged(machine, newest)
 
 
 def _damaged(machine: SimulatedPosix, epoch: int) -> str:
-    """What can't be read of a run stands for itself alone."""
+    """Require that unreadable records of a run affect only themselves."""
     store = _WORLD.store(machine)
     asked = CancelRequest(CANCEL_VERSION, epoch, "ann@host", 0)
     if not put_cancel(store, asked) or put_cancel(store, asked):
-        return "a run is told to end more often than once"
+        return "a run is cancelled more than once"
     for _, path, data in list(machine.files()):
         if data and (
             path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_DATASETS}/" in path or f"/{RUN_TIMES}/" in path
@@ -93,14 +94,14 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
     request = read_cancel(store.fs, ROOTS.store, epoch)
     times = [make_report(store, each, SimulatedClock()).no_times for each in recorded_epochs(store.fs, ROOTS.store)]
     if not any("corrupt" in each for each in times):
-        return f"of damaged times is told {times}"
+        return f"damaged run times are reported as {times}"
     if request is None or request.who != "somebody" or not found.not_kept or found.record is None:
-        return f"of damage is told {request}, {found.not_kept!r}"
+        return f"damage is reported as {request}, {found.not_kept!r}"
     return _unreadable(machine)
 
 
 def _unreadable(machine: SimulatedPosix) -> str:
-    """A store is opened without its job file, too; a bucket whose log can't be read is named, and others are not."""
+    """Open a store without its job file; a bucket with an unreadable log is reported, and others are not."""
     store = _WORLD.store(machine)
     if open_any_store(store.fs, ROOTS) != store:
         return "without its job file the store is another one"
@@ -111,29 +112,29 @@ def _unreadable(machine: SimulatedPosix) -> str:
     put_file(machine, newest, data[: len(data) // 2])
     told = [each for _, each in store.bucket_log(0).segments() if isinstance(each, DistcommitError)]
     if len(told) != 1:
-        return f"of one damaged segment is told {told}"
+        return f"a damaged segment is reported as {told}"
     named = list(operator_actions.retry_all(store, "person").unreadable)
     return "" if named == ["bucket 0"] else f"{named} can't be read"
 
 
-def _kept(machine: SimulatedPosix, epoch: int) -> SchemaStore:
+def _schema_store(machine: SimulatedPosix, epoch: int) -> SchemaStore:
     fs = SimulatedFileSystem(machine)
     fs.make_folders(ROOTS.store)
     return SchemaStore(fs, ROOTS.store, epoch)
 
 
 def _inferred() -> SimulatedPosix:
-    """A run has put columns that came to nothing."""
+    """Put columns by a run that published nothing."""
     machine = new_machine()
-    kept = _kept(machine, 5).of("a", "json")
+    kept = _schema_store(machine, 5).of("a", "json")
     kept.put_next(kept.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
     machine.syncfs("/")
     return machine
 
 
 def _infers(machine: SimulatedPosix) -> None:
-    """Two tasks of a run, the first of which is told what it puts, and so is the second."""
-    one, two = (_kept(machine, 7).of("a", "json") for _ in range(2))
+    """Infer columns by two tasks of a run: the first one gets its own columns, and the second one the same."""
+    one, two = (_schema_store(machine, 7).of("a", "json") for _ in range(2))
     number, schema = one.put_next(0, _FIRST)
     put_file(machine, _TOLD, repr((number, dict(schema))).encode())
     machine.syncfs("/job")
@@ -141,14 +142,14 @@ def _infers(machine: SimulatedPosix) -> None:
 
 
 def _agrees(machine: SimulatedPosix) -> str:
-    """Who goes on in that run is told what others were; who runs later knows what is named, and nothing else."""
+    """Require that tasks of that run get the same columns, and later runs only those that are named."""
     told = [data for _, path, data in machine.files() if path == _TOLD]
-    number, schema = _kept(machine, 7).of("a", "json").put_next(0, _FIRST)
+    number, schema = _schema_store(machine, 7).of("a", "json").put_next(0, _FIRST)
     if (number, schema) != (7000, _FIRST):
         return f"columns {number} are {schema}, and were {_FIRST}"
     if told and told[0] not in (b"", repr((number, dict(schema))).encode()):
-        return f"a task was told {told[0]!r}"
-    later = _kept(machine, 9).of("a", "json")
+        return f"a task received {told[0]!r}"
+    later = _schema_store(machine, 9).of("a", "json")
     if later.schema(number) != _FIRST or later.put_next(number, _SECOND) != (9000, _SECOND):
         return "a later run reads by other columns"
     require_refused([partial(later.schema, 4242)], CorruptError)
@@ -158,7 +159,7 @@ def _agrees(machine: SimulatedPosix) -> str:
 
 
 def _asks(machine: SimulatedPosix) -> None:
-    """Somebody pauses the job, wants it to run, and lets it go on."""
+    """Pause the job, trigger it, and resume it."""
     store = _WORLD.store(machine)
     put_pause(store, "ann@host", 1)
     put_trigger(store, "bob@host", 2)
@@ -167,7 +168,8 @@ def _asks(machine: SimulatedPosix) -> None:
 
 
 def _is_asked(machine: SimulatedPosix) -> str:
-    """What was asked is there or is not, and can be asked again; a pause that can't be read is one. Runs go on."""
+    """Require that each request is present or absent and repeatable. An unreadable pause counts as one. Runs
+    continue."""
     store = _WORLD.store(machine)
     if (before := paused_by(store.fs, ROOTS.store)) not in ("", "ann@host"):
         return f"it is paused by {before}"
@@ -182,7 +184,7 @@ def _is_asked(machine: SimulatedPosix) -> str:
     machine.unlink(path)
     put_file(machine, path, b"{")
     if paused_by(store.fs, ROOTS.store) != "somebody" or not delete_pause(store) or delete_pause(store):
-        return "of a pause that can't be read another is told, or it does not end"
+        return "an unreadable pause is reported differently, or does not end"
     if read_requests(store.fs, ROOTS.store) != ScheduleRequests():
         return "something is still asked"
     _WORLD.run(machine, _MORE)
@@ -191,6 +193,6 @@ def _is_asked(machine: SimulatedPosix) -> str:
 
 KEPT = (
     Program("schedule-is-asked", _lived, _asks, _is_asked),
-    Program("runs-are-told", _lived, _runs_and_is_to_end, _each_is_told),
+    Program("runs-are-told", _lived, _runs_and_is_to_end, _check_run_records),
     Program("schemas-inferred", _inferred, _infers, _agrees),
 )

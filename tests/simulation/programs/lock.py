@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: runs that want the job's lock."""
+"""Programs for the crash explorer: runs that compete for the job's lock."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def _lock_again(machine: SimulatedPosix) -> str:
 
 
 def _contend(machine: SimulatedPosix) -> None:
-    """It is refused while somebody alive has it, taken over from the dead, and taken where nobody can read whose it
-    is."""
+    """Require that the lock is refused while its holder lives, and taken over from a dead or unreadable holder."""
     clock = SimulatedClock()
 
     def lock(run: str) -> SteppedLock:
@@ -59,12 +58,12 @@ def _contend(machine: SimulatedPosix) -> None:
         pass
     puts = Meddling(machine, lambda name, arguments: name == "rename_noreplace", lambda: None, _fail, _fail)
     with SteppedLock(SimulatedFileSystem(puts.as_calls()), ROOTS.store, "fifth", _LEASE_S, clock) as fifth:
-        cast(SteppedLock, fifth).renew()  # which fails, and so does its release: the lease runs out
+        cast(SteppedLock, fifth).renew()  # which fails, and so does its release: the lease expires
     require_refused([lock("sixth").__enter__], LockHeldError)
 
 
 def _stuck(machine: SimulatedPosix) -> None:
-    """Somebody takes the lock from a run that should have renewed it; another one begins, and the first one wakes."""
+    """The lock is taken from a run that should have renewed it; another run begins, and the first one wakes."""
     clock, fs = SimulatedClock(), SimulatedFileSystem(machine)
     late, other = (SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock) for run in ("late", "other"))
     with late:
@@ -84,7 +83,7 @@ def _fail() -> None:
 
 
 def _leave(machine: SimulatedPosix, data: bytes) -> None:
-    """A newest record that somebody else has written."""
+    """Write a newest record of another holder."""
     folder = f"{ROOTS.store}/lock"
     numbers = [int(entry.name.removesuffix(".json")) for entry in machine.scandir(folder)]
     put_file(machine, f"{folder}/{max(numbers) + 1:012d}.json", data)

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: runs with a sink whose writers leave something at the target before any commit."""
+"""Programs for the crash explorer: runs with a sink whose writers leave data at the target before any commit."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ _FAILING = ModelSource({**_MORE.datasets, "a": replace(_MORE.datasets["a"], bad=
 
 @dataclass(frozen=True, slots=True)
 class PreparingSink(CommitterSink):
-    """Each attempt begins something at the target, and writes its records there, both named by its id; a note for each
-    dataset and epoch makes these visible, as a table's metadata does its files.
+    """Sink whose attempts write to the target before any commit.
 
-    `down`: nothing can be discarded; `refuses`: dataset a can never be committed.
+    Each attempt's beginning and records are named by its id. A note for each dataset and epoch makes these visible, as
+    a table's metadata does for its files. `down`: nothing can be discarded. `refuses`: dataset a can never be
+    committed.
     """
 
     name: ClassVar[str] = "testing-prepared"
@@ -70,7 +71,7 @@ class PreparingSink(CommitterSink):
 
 @dataclass(frozen=True, slots=True)
 class InDoubtSink(PreparingSink):
-    """As a database with prepared transactions: what was prepared can be taken away by its name alone."""
+    """Sink with prepared transactions, as a database: a prepared one can be removed by its name alone."""
 
     name: ClassVar[str] = "testing-in-doubt"
 
@@ -108,7 +109,7 @@ class _PreparedCommitter(SinkCommitter):
         return [self._commit(request) for request in requests]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """What was prepared stays: once nobody lets it be committed again, it is discarded."""
+        """Leave the prepared data; it is discarded once it may not be committed again."""
         fs = self.sink.fs
         for request in requests:
             note = _note(request)
@@ -126,14 +127,14 @@ class _PreparedCommitter(SinkCommitter):
         fs, note = self.sink.fs, _note(request)
         outcome: CommitOutcome = AlreadyCommitted()
         try:
-            found = fs.read(note)
+            prepared = fs.read(note)
         except FileNotFoundError:
             if not all(fs.status(f"{PREPARED}/{attempt}") for attempt in request.infos):
-                return FailedForGood("what was prepared is gone")
-            found = msgspec.json.encode(request.infos)
-            outcome = Committed() if fs.put_if_absent(note, found) else AlreadyCommitted()
+                return FailedForGood("the prepared data is gone")
+            prepared = msgspec.json.encode(request.infos)
+            outcome = Committed() if fs.put_if_absent(note, prepared) else AlreadyCommitted()
         fs.sync([NOTES], NOTES)
-        if found == _TAKEN_BACK:
+        if prepared == _TAKEN_BACK:
             return FailedForGood("it was taken back")
         self._end(request.infos)
         return outcome
@@ -167,25 +168,26 @@ def _run(
 
 
 def in_doubt(calls: PosixCalls) -> list[str]:
-    """What stands at the target and is neither visible nor taken away."""
+    """Return the data at the target that is neither visible nor removed."""
     names = (entry.name for entry in SimulatedFileSystem(calls).list_folder(PREPARED))
     visible = {attempt for note in notes(calls) for attempt in note}
     return sorted(name for name in names if not is_temporary(name) and name not in visible)
 
 
 def _act(world: World, machine: SimulatedPosix) -> None:
-    """Attempts that fail, in two tries each, and those that win."""
+    """Ingest with attempts that fail, in two tries each, and attempts that win."""
     _run(world, machine, _FAILING)
     _run(world, machine)
 
 
 def _settle(world: World, machine: SimulatedPosix) -> str:
-    """A run that can't discard, as its target is down just then; one that can; what is left then."""
+    """Run once with an unreachable target, so that nothing is discarded, and once with a reachable one; return what
+    is left."""
     _run(world, machine, _FAILING, down=True)
     if not _run(world, machine) or not _run(world, machine):
         return "it does not succeed"
-    if left := in_doubt(machine):
-        return f"in doubt at the target: {left}"
+    if in_doubt_data := in_doubt(machine):
+        return f"in doubt at the target: {in_doubt_data}"
     fs = SimulatedFileSystem(machine)
     try:
         visible = [
@@ -214,7 +216,7 @@ def _quarantined(kind: type[PreparingSink] = PreparingSink) -> SimulatedPosix:
 
 
 def _leave_it_alone(machine: SimulatedPosix) -> None:
-    """Runs come and go; what the quarantined sequence names stays at the target."""
+    """Require that the data of the quarantined sequence stays at the target after several runs."""
     for _ in range(2):
         _run(World(), machine, _FAILING)
 
@@ -239,7 +241,7 @@ def _abandon_and_settle(machine: SimulatedPosix) -> str:
 
 
 def _unstaged() -> SimulatedPosix:
-    """Of the quarantined sequence nothing is in task output any more."""
+    """Delete all staged files of the quarantined sequence."""
     machine = _quarantined(InDoubtSink)
     sequence = unsettled(machine).sequence
     if sequence is None:
@@ -257,7 +259,7 @@ def _accept(machine: SimulatedPosix, *, down: bool = False) -> None:
 
 
 def _accept_and_settle(machine: SimulatedPosix) -> str:
-    """It counts as it is, and nothing of it is in doubt once its target was there for a run."""
+    """Accept the sequence, and require that nothing of it is in doubt after a run with a reachable target."""
     _accept(machine, down=True)
     for down in (True, False):
         if not _run(World(), machine, SOURCE, InDoubtSink, down=down):
@@ -265,8 +267,8 @@ def _accept_and_settle(machine: SimulatedPosix) -> str:
     state = World().store(machine).bucket_log(0).refresh().datasets["a"]
     if state.status is not DatasetStatus.IDLE or not state.accepted_epochs:
         return f"not accepted: {state}"
-    left = in_doubt(machine)
-    return f"in doubt at the target: {left}" if left else ""
+    in_doubt_data = in_doubt(machine)
+    return f"in doubt at the target: {in_doubt_data}" if in_doubt_data else ""
 
 
 LOSERS = (

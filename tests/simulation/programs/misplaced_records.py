@@ -1,4 +1,4 @@
-"""A program for the crash explorer: logs have records that are not valid where they stand, whoever wrote them."""
+"""A program for the crash explorer: logs with records that are invalid at their place."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ from tests.simulation.world import World
 
 
 def _misplaced(fold: Fold) -> tuple[Record, ...]:
-    """Records that are not valid after this fold: of a run that never was, of sequences in the wrong state or named
-    twice, of a place in another log that was passed long ago, of a generation that nobody moves to."""
+    """Return records that are invalid after this fold.
+
+    They are of a run that never was, of sequences in the wrong state or named twice, of an old position in another log,
+    or of an unknown generation.
+    """
     epoch, next_low = fold.fence_epoch, Watermark({"0": 7})
     new = SealedSequence("new", epoch, None, None, ())
     unread = DatasetReadFailure("new", None, next_low, "made up")
@@ -55,7 +58,7 @@ def _misplaced(fold: Fold) -> tuple[Record, ...]:
 
 
 def _foreign_records() -> SimulatedPosix:
-    """Records that may not stand where they do, whoever wrote them."""
+    """Append records that are invalid at their place."""
     machine = new_machine()
     half_done(machine, World())
     store = World().store(machine)
@@ -69,11 +72,12 @@ def _foreign_records() -> SimulatedPosix:
 
 
 def _recover_with_a_stale_view(machine: SimulatedPosix) -> None:
-    """An executor that does not see the run's own fence yet does nothing; one that does replays."""
+    """Require that an executor with a view older than the run's fence does nothing, and one with a newer view
+    replays."""
     settings = World().begin(machine, SOURCE)
     report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0).report
     if report.counts.buckets or not report.reasons:
-        raise AssertionError("an executor went on with a stale view")
+        raise AssertionError("an executor continued with a stale view")
     recover_partition(settings, 0)
 
 

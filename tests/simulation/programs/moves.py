@@ -1,5 +1,4 @@
-"""Programs for the crash explorer: watermarks that come from elsewhere, a store that is older than its output, and its
-rebuilding."""
+"""Programs for the crash explorer: imported watermarks, a store that is older than its output, and its rebuild."""
 
 from __future__ import annotations
 
@@ -54,8 +53,8 @@ def _import(machine: SimulatedPosix) -> None:
 def _import_and_run(machine: SimulatedPosix) -> str:
     _import(machine)
     _WORLD.run(machine, _THIRD)
-    found = known_states(_WORLD.store(machine))
-    origins = {urn: dict(found[urn].origin) for urn in _POSITIONS}
+    states = known_states(_WORLD.store(machine))
+    origins = {urn: dict(states[urn].origin) for urn in _POSITIONS}
     if origins != {urn: dict(watermark.positions) for urn, watermark in _POSITIONS.items()}:
         return f"imported datasets begin at {origins}"
     return _WORLD.violation(machine, _THIRD, {}, set_by_hand=True)
@@ -69,7 +68,7 @@ def _pending() -> SimulatedPosix:
 
 
 def _no_imports(machine: SimulatedPosix) -> None:
-    """Where a sequence is pending, or a watermark has moved, the whole bucket is left alone."""
+    """Require that a bucket with a pending sequence or a moved watermark is left unchanged."""
     store, urn = _WORLD.store(machine), unsettled(machine).dataset_urn
     wanted = {**_POSITIONS, urn: Watermark({"0": 1})}
     require_refused(
@@ -81,14 +80,14 @@ def _no_imports(machine: SimulatedPosix) -> None:
 
 
 def _nothing_was_set(machine: SimulatedPosix) -> str:
-    found = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
-    was_set = [urn for urn, watermark in _POSITIONS.items() if found.get(urn) == watermark]
+    watermarks = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
+    was_set = [urn for urn, watermark in _POSITIONS.items() if watermarks.get(urn) == watermark]
     return f"watermarks of {was_set} were set" if was_set else ""
 
 
 def _stale() -> SimulatedPosix:
-    """The first run's store under the output of the second, of which it is not sure that it left nothing open; one of
-    its files is missing."""
+    """Combine the first run's store with the output of the second, which may have left open sequences; one file is
+    missing."""
     machine = new_machine()
     _WORLD.run(machine, _FIRST)
     backup = files_below(machine, ROOTS.store)
@@ -103,7 +102,7 @@ def _stale() -> SimulatedPosix:
 
 
 def _copied_in_mid_run() -> SimulatedPosix:
-    """A store that was copied as the second run published its first file, under the output that this run has left."""
+    """Combine a store that was copied as the second run published its first file with that run's output."""
     machine = new_machine()
     _WORLD.run(machine, _FIRST)
     backup: dict[str, bytes] = {}
@@ -134,7 +133,7 @@ def _second_run(machine: SimulatedPosix) -> None:
 
 
 def _restore_and_run(machine: SimulatedPosix) -> str:
-    """The store is put back as it was before the run that crashed. It is refused, or that run has published nothing."""
+    """Require that a store from before the crashed run is refused, unless that run published nothing."""
     replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
     try:
         _WORLD.run(machine, _THIRD)
@@ -145,7 +144,7 @@ def _restore_and_run(machine: SimulatedPosix) -> str:
 
 
 def _left_open() -> SimulatedPosix:
-    """The first run's store under the output of the second, which could not publish one file and ended."""
+    """Combine the first run's store with the output of the second, which could not publish one file and ended."""
     machine = _after_first().after_kill()
     refused: list[str] = []
 
@@ -166,8 +165,8 @@ def _left_open() -> SimulatedPosix:
 
 def _rebuild(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
         raise AssertionError("nothing was written")
 
 
@@ -181,7 +180,7 @@ def _rebuild_and_run(machine: SimulatedPosix) -> str:
 
 
 def _refuse(machine: SimulatedPosix) -> None:
-    """No run begins on an old store, on none, on another job's folders, and where nobody can say whose they are."""
+    """Require that no run begins on an old store, without a store, or on folders of another or an unknown job."""
     fs, store = SimulatedFileSystem(machine), _WORLD.store(machine)
     require_refused(
         [

@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: a whole newer run comes between two steps of a run, which then has to give up; and
-what people are told of a run while it goes on."""
+"""Programs for the crash explorer: a whole newer run between two steps of a run, which must then stop; and the
+events of a run in progress."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _half_done(world: World) -> SimulatedPosix:
 
 
 def _overtaken(world: World, before: _Executors, machine: SimulatedPosix) -> None:
-    """A run begins and ends just before the executors' function of that name is launched: the older one publishes
-    nothing more, and says why."""
+    """Begin and end a run just before the executors' function of that name starts: the older run publishes nothing
+    more, and reports why."""
     published: list[dict[str, object]] = []
 
     def overtaking(launch: Launch) -> Launch:
@@ -58,7 +58,7 @@ def _overtaken(world: World, before: _Executors, machine: SimulatedPosix) -> Non
         pass
     else:
         if published:
-            raise AssertionError("a run that was overtaken does not say so")
+            raise AssertionError("an overtaken run does not report it")
     if published and _output(machine) != published[0]:
         raise AssertionError("a run that was overtaken has changed the output")
 
@@ -68,13 +68,13 @@ def _output(machine: SimulatedPosix) -> dict[str, object]:
 
 
 def _late_tasks(machine: SimulatedPosix) -> None:
-    """Tasks of a run go on after a newer one has ended: each is told that it is fenced."""
+    """Continue tasks of a run after a newer one has ended: each fails as fenced."""
     settings = _WORLD.begin(machine, SOURCE)
     _WORLD.run(machine, SOURCE)
     before = _output(machine)
     reports = [recover_partition(settings, 0).report, delete_superseded_files(settings, 0).report]
     if not all(report.fenced for report in reports) or _output(machine) != before:
-        raise AssertionError(f"tasks of an older run go on: {reports}")
+        raise AssertionError(f"tasks of an older run continue: {reports}")
 
 
 def _again(world: World, machine: SimulatedPosix) -> str:
@@ -89,44 +89,44 @@ class _Failing:
 
 
 class _Hearing:
-    """An observer that keeps what it is told."""
+    """An observer that records its events."""
 
     def __init__(self) -> None:
-        self.told: list[Event] = []
+        self.events: list[Event] = []
 
     def observe(self, event: Event) -> None:
-        self.told.append(event)
+        self.events.append(event)
 
 
-def _run_told(machine: SimulatedPosix) -> None:
-    """A run of which two are told: one of them fails, and neither the run nor the other notices."""
+def _run_observed(machine: SimulatedPosix) -> None:
+    """Run with two observers: one fails, and neither the run nor the other is affected."""
     hearing, settings = _Hearing(), replace(_WATCHED.begin(machine, SOURCE), clock=SimulatedClock())
     with (
-        recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as told,
-        watched(settings, told, look=False) as watching,
+        recorded_run(settings, "run", "person", CompositeObserver(_Failing(), hearing)) as observer,
+        watched(settings, observer, look=False) as watching,
     ):
         result = run(launch_here, settings, observer=watching)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    if [type(event) for event in hearing.told].count(RunEnded) != 1:
-        raise AssertionError(f"the end is not told once: {hearing.told}")
+    if [type(event) for event in hearing.events].count(RunEnded) != 1:
+        raise AssertionError(f"the end is not reported once: {hearing.events}")
 
 
-def _run_told_and_failing(machine: SimulatedPosix) -> None:
-    """As `_run_told`, of a source that can't be reached: the error is told, and raised."""
+def _run_observed_and_failing(machine: SimulatedPosix) -> None:
+    """Run with these observers and an unreachable source: the error is reported and raised."""
     hearing, settings = _Hearing(), _WATCHED.begin(machine, replace(SOURCE, refuses="plan"))
     try:
-        with recorded_run(settings, "run", "person", hearing) as told:
-            run(launch_here, settings, observer=told)
+        with recorded_run(settings, "run", "person", hearing) as observer:
+            run(launch_here, settings, observer=observer)
     except DistcommitError as error:
-        end = hearing.told[-1]
+        end = hearing.events[-1]
         if not isinstance(end, RunEnded) or str(error) != end.reason:
-            raise AssertionError(f"the error is not told: {hearing.told}") from error
+            raise AssertionError(f"the error is not reported: {hearing.events}") from error
     else:
-        raise AssertionError("a source that can't be reached makes no difference")
+        raise AssertionError("an unreachable source makes no difference")
 
 
 def _ingest_watched(machine: SimulatedPosix) -> None:
-    """Somebody reads the progress that a task writes; one of the files is damaged."""
+    """Ingest while the progress files are read, one of which is damaged."""
     settings = _WATCHED.begin(machine, SOURCE)
     folder = progress_folder(ROOTS.store, settings.run_id)
     with watched(settings, _Hearing(), look=False):
@@ -155,7 +155,7 @@ OVERTAKEN = (
         )
     ),
     Program("overtaken-late-tasks", partial(_half_done, _WORLD), _late_tasks, partial(_again, _WORLD)),
-    Program("told", new_machine, _run_told, partial(_again, _WATCHED)),
-    Program("told-of-an-error", new_machine, _run_told_and_failing, partial(_again, _WATCHED)),
+    Program("told", new_machine, _run_observed, partial(_again, _WATCHED)),
+    Program("told-of-an-error", new_machine, _run_observed_and_failing, partial(_again, _WATCHED)),
     Program("progress", new_machine, _ingest_watched, partial(_again, _WATCHED)),
 )

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: a user's own commit steps, in the user's own stores."""
+"""Programs for the crash explorer: custom commit steps in custom stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROWS = f"{ROOTS.output}.rows"
 
 @register
 class NoticeCommitStep(CommitStep):
-    """A step as a user writes it: a note in a folder, made by put-if-absent. No batch forms of its own."""
+    """A custom step: a note in a folder, put if absent, without batch methods."""
 
     type_name: ClassVar[str] = "testing-notice"
 
@@ -72,7 +72,7 @@ def _store_of(machine: SimulatedPosix) -> tuple[LogCommitStepStore, StepContext]
 
 
 def _commit_own_steps(machine: SimulatedPosix) -> None:
-    """Two rounds of one dataset: each moves a file, leaves a note and moves the watermark."""
+    """Commit two rounds of one dataset: each moves a file, adds a note and moves the watermark."""
     store, context = _store_of(machine)
     store.create("job")
     for number, name in enumerate(("one", "two")):
@@ -86,7 +86,7 @@ def _commit_own_steps(machine: SimulatedPosix) -> None:
             sequence = store.get_commit_sequence("job", "d")
         assert sequence is not None
         sequence.commit()
-        sequence.steps[0].execute()  # a twin that comes late
+        sequence.steps[0].execute()  # a late twin
 
 
 def _put_round(store: LogCommitStepStore, context: StepContext, number: int, name: str) -> None:
@@ -101,7 +101,7 @@ def _own_steps_again(machine: SimulatedPosix) -> str:
     store, context = _store_of(machine)
     fs = context.fs
     for name in ("one", "two"):
-        if fs.status(f"{ROOTS.output}/out/{name}") is None:  # its old name may come back; here the user sweeps
+        if fs.status(f"{ROOTS.output}/out/{name}") is None:  # its old name may return; here the user sweeps
             return f"{name} is not where it has to be"
         if fs.status(f"{ROOTS.output}/note-{name}") is None:
             return f"no note of {name}"
@@ -114,7 +114,7 @@ def _own_steps_again(machine: SimulatedPosix) -> str:
 
 
 def _restored(machine: SimulatedPosix) -> str:
-    """A log that can't be read as the store is opened is used once it is there again."""
+    """Require that a log which is unreadable when the store is opened is used once it is restored."""
     newest = max(path for _, path, _ in machine.files() if "/bucket=00000/" in path and path.endswith(SEGMENT_SUFFIX))
     data = machine.read_file(newest)
     store, context = _store_of(machine)
@@ -124,7 +124,7 @@ def _restored(machine: SimulatedPosix) -> str:
     _replace(machine, newest, data)
     store.put("job", "late", step)
     store.remove("job", "late")
-    return "what was never sealed is there" if store.exists("job", "late") else ""
+    return "an unsealed effect is there" if store.exists("job", "late") else ""
 
 
 def _replace(machine: SimulatedPosix, path: str, data: bytes) -> None:
@@ -133,7 +133,7 @@ def _replace(machine: SimulatedPosix, path: str, data: bytes) -> None:
 
 
 def _half_sealed() -> SimulatedPosix:
-    """The first round is sealed and not committed; another process sealed it and is gone."""
+    """Seal the first round without committing it, by another process that is gone."""
     machine = _own_steps_machine()
     store, context = _store_of(machine)
     store.create("job")
@@ -144,7 +144,7 @@ def _half_sealed() -> SimulatedPosix:
 
 
 def _store_refusals(machine: SimulatedPosix) -> None:
-    """What a store refuses, and what those see who only look."""
+    """Require the store's refusals, and the results of read-only callers."""
     looker, context = _store_of(machine)
     if looker.exists("no job") or looker.remove("no job") or not looker.exists("job", "d") or looker.exists("job", "x"):
         raise AssertionError("a process that only looks sees something else")
@@ -152,7 +152,7 @@ def _store_refusals(machine: SimulatedPosix) -> None:
         raise AssertionError("something was published")
     store, _ = _store_of(machine)
     if store.create("job") or not store.create("job", "x") or store.create("job", "x") or store.create("job"):
-        raise AssertionError("create tells the wrong thing")
+        raise AssertionError("create returns the wrong value")
     low, high = Watermark({"": 1}), Watermark({"": 2})
     two_moves = [HighWatermarkCommitStep("x", None, high), HighWatermarkCommitStep("y", low, high)]
     require_refused(
@@ -170,7 +170,7 @@ def _store_refusals(machine: SimulatedPosix) -> None:
         store.put("job", "x", move)
     require_refused([partial(store.seal, "job", "x")], ConfigurationError)
     if not store.remove("job", "x") or store.remove("job", "x"):
-        raise AssertionError("remove tells the wrong thing")
+        raise AssertionError("remove returns the wrong value")
     require_refused(
         (
             partial(store.put, "job", "d", two_moves[0]),
@@ -197,13 +197,13 @@ def _put_back_and_commit(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
     if fs.status(f"{ROOTS.staging}/one") is None and fs.status(ASIDE) is not None:
         fs.rename(ASIDE, f"{ROOTS.staging}/one")
-    with suppress(ConflictError):  # nobody had found it lost
+    with suppress(ConflictError):  # it had not been reported as lost
         _store_of(machine)[0].release("job", "d", "retry")
     return _own_steps_again(machine)
 
 
 def _keep_own_rows(machine: SimulatedPosix) -> None:
-    """A user's own store: a file of rows, made by put-if-absent before any of its steps is executed."""
+    """Use a custom store: a file of rows, put if absent before any of its steps is executed."""
     fs = SimulatedFileSystem(machine)
     context = StepContext(fs, ROOTS.staging, ROOTS.output)
     try:
@@ -220,12 +220,12 @@ def _keep_own_rows(machine: SimulatedPosix) -> None:
 
 def _own_rows_again(machine: SimulatedPosix) -> str:
     _keep_own_rows(machine)
-    found = {name: machine.read_file(f"{ROOTS.output}/{name}.published") for name in ("one", "two")}
-    return "" if found == {"one": b"one", "two": b"two"} else f"published are {found}"
+    published = {name: machine.read_file(f"{ROOTS.output}/{name}.published") for name in ("one", "two")}
+    return "" if published == {"one": b"one", "two": b"two"} else f"published are {published}"
 
 
 class _FileWatermarks:
-    """A user's own store of watermarks: one numbered file for each."""
+    """A custom store of watermarks: one numbered file for each."""
 
     def __init__(self, machine: SimulatedPosix) -> None:
         self._fs = SimulatedFileSystem(machine)
@@ -242,7 +242,7 @@ class _FileWatermarks:
 
 
 def _move_own_watermarks(machine: SimulatedPosix) -> None:
-    """Two sequences that move a watermark where the user keeps it; the second was committed by a twin."""
+    """Seal two sequences that move a watermark in a custom store; a twin commits the second."""
     store = _FileWatermarks(machine)
     for number in range(2):
         low = None if number == 0 else Watermark({"": number})
@@ -256,8 +256,8 @@ def _move_own_watermarks(machine: SimulatedPosix) -> None:
 
 def _own_watermarks_again(machine: SimulatedPosix) -> str:
     _move_own_watermarks(machine)
-    found = _FileWatermarks(machine).watermark("d")
-    return "" if found == Watermark({"": 2}) else f"the watermark is {found}"
+    watermark = _FileWatermarks(machine).watermark("d")
+    return "" if watermark == Watermark({"": 2}) else f"the watermark is {watermark}"
 
 
 _TOPIC_FILES = ("2015-12-09/1.avro", "2015-12-09/2.avro", "2015-12-10/1.avro")
@@ -265,7 +265,8 @@ _TOPIC_REACHED = Watermark({"0": 100, "1": 200})
 
 
 def _topic_machine() -> SimulatedPosix:
-    """Where the original design's example begins: a task has made three files of a topic with two partitions."""
+    """Return the machine of the original design's example: a task has staged three files of a topic with two
+    partitions."""
     machine = new_machine()
     fs = SimulatedFileSystem(machine)
     fs.make_folders(ROOTS.output)
@@ -279,7 +280,7 @@ def _topic_machine() -> SimulatedPosix:
 
 
 def _commit_topic(machine: SimulatedPosix) -> None:
-    """Five steps, two of them watermarks of a partition each; or the rest of them."""
+    """Commit five steps, two of them watermarks of a partition each, or the remaining ones."""
     store, context = _store_of(machine)
     store.create("job")
     if store.watermark("job", "MyTopic") is not None:

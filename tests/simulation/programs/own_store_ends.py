@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: sequences in a user's own store that can't be committed, and how a person releases
-them."""
+"""Programs for the crash explorer: sequences in a custom store that cannot be committed, and their release by an
+operator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _context(machine: SimulatedPosix) -> StepContext:
 
 
 def _open(machine: SimulatedPosix) -> LogCommitStepStore:
-    """The store, in a process of its own."""
+    """Open the store, in a process of its own."""
     context = _context(machine)
     return LogCommitStepStore(context.fs, _FOLDER, context, buckets=1, max_attempts=_ATTEMPTS)
 
@@ -59,8 +59,7 @@ def _with_staged_file() -> SimulatedPosix:
 
 
 def _failing(*, can_be_undone: bool) -> SimulatedPosix:
-    """A sequence is sealed whose process is gone. Its last step fails for as long as the cause is there, or its file
-    can't be moved."""
+    """Seal a sequence whose process is gone, and whose last step or file fails until the cause is removed."""
     machine = _with_staged_file()
     store, context = _open(machine), _context(machine)
     store.put("job", "d", FsRenameCommitStep(context, "one", "out/one")) if store.create("job") else None
@@ -71,13 +70,13 @@ def _failing(*, can_be_undone: bool) -> SimulatedPosix:
     store.seal("job", "d")
     if can_be_undone:
         machine.mkdir(f"{ROOTS.output}/out")
-        machine.mkdir(f"{ROOTS.output}/out/one")  # somebody else's, in the file's place
+        machine.mkdir(f"{ROOTS.output}/out/one")  # a foreign file at the target path
     machine.syncfs("/")
     return machine
 
 
 def _redo(machine: SimulatedPosix) -> None:
-    """More processes than there are attempts try to commit the sequence."""
+    """Try to commit the sequence by more processes than there are attempts."""
     for _ in range(_ATTEMPTS + 1):
         sequence = _open(machine).get_commit_sequence("job", "d")
         if sequence is not None:
@@ -92,8 +91,8 @@ def _quarantined_at_last(machine: SimulatedPosix) -> LogCommitStepStore:
     return _open(machine)
 
 
-def _mend_and_commit(machine: SimulatedPosix) -> str:
-    """It can't be undone; once the cause is gone it is committed."""
+def _remove_cause_and_commit(machine: SimulatedPosix) -> str:
+    """Require that it cannot be undone, and is committed once the cause is removed."""
     store = _quarantined_at_last(machine)
     require_refused([partial(store.release, "job", "d", "abandon")], ConflictError)
     if _state(machine, "d").status is not DatasetStatus.QUARANTINED:
@@ -102,12 +101,12 @@ def _mend_and_commit(machine: SimulatedPosix) -> str:
     store.release("job", "d", "retry")
     sequence = store.get_commit_sequence("job", "d")
     if sequence is None or not sequence.commit():
-        return "it is not committed after its cause was mended"
+        return "it is not committed after its cause was removed"
     return _all_there(machine, ["out/one", "note-d"])
 
 
 def _accept(machine: SimulatedPosix) -> str:
-    """It counts as done: its watermark moves, and what could be published is."""
+    """Require that it counts as done: its watermark moves, and publishable files are published."""
     _quarantined_at_last(machine).release("job", "d", "accept", "person")
     return _all_there(machine, ["out/one"])
 
@@ -121,7 +120,7 @@ def _all_there(machine: SimulatedPosix, paths: list[str]) -> str:
 
 
 def _undo(how: str, machine: SimulatedPosix) -> str:
-    """It is undone: its watermark stays where it was, and its records can be sealed again."""
+    """Require that it is undone: its watermark is unchanged, and its records can be sealed again."""
     if _state(machine, "d").status is not DatasetStatus.IDLE:
         _redo(machine)
         _open(machine).release("job", "d", how)
@@ -129,7 +128,7 @@ def _undo(how: str, machine: SimulatedPosix) -> str:
     if store.watermark("job", "d") is not None or store.exists("job", "d"):
         return f"it is not undone: watermark {store.watermark('job', 'd')}"
     if context.fs.status(f"{ROOTS.staging}/one") is not None:
-        return "what was staged is there still: a late process could publish it"
+        return "the staged file is still there: a late process could publish it"
     put_file(machine, f"{ROOTS.staging}/two", b"two")
     store.put("job", "d", FsRenameCommitStep(context, "two", "two"))
     store.put("job", "d", HighWatermarkCommitStep("d", None, _REACHED))
@@ -141,7 +140,7 @@ def _undo(how: str, machine: SimulatedPosix) -> str:
 
 
 def _unreadable() -> SimulatedPosix:
-    """Steps that no program ever wrote, and steps of a newer version, sealed by a process that is gone."""
+    """Seal steps that no program ever wrote, and steps of a newer version, by a process that is gone."""
     machine = _with_staged_file()
     store = _log_store(machine)
     epoch = fence_job(store, "gone")
@@ -165,23 +164,24 @@ def _read_steps(machine: SimulatedPosix) -> None:
 
 
 def _tell_them_apart(machine: SimulatedPosix) -> str:
-    """What nobody can read is quarantined and may be accepted; a newer version's waits for a newer program."""
+    """Require that unreadable steps are quarantined and acceptable; those of a newer version wait for a newer
+    program."""
     _read_steps(machine)
     store = _open(machine)
     require_refused([partial(store.get_commit_sequence, "job", "newer")], UnknownVersionError)
-    found = {urn: _state(machine, urn).status for urn in ("newer", "corrupt")}
-    if found != {"newer": DatasetStatus.PENDING, "corrupt": DatasetStatus.QUARANTINED}:
-        return f"they are {found}"
+    statuses = {urn: _state(machine, urn).status for urn in ("newer", "corrupt")}
+    if statuses != {"newer": DatasetStatus.PENDING, "corrupt": DatasetStatus.QUARANTINED}:
+        return f"they are {statuses}"
     refused: Callable[[], object] = partial(store.release, "job", "corrupt", "abandon")
     require_refused([refused], DistcommitError)
     store.release("job", "corrupt", "accept")
-    return "" if store.watermark("job", "corrupt") == _REACHED else "what was accepted has not moved its watermark"
+    return "" if store.watermark("job", "corrupt") == _REACHED else "the accepted sequence has not moved its watermark"
 
 
 _CAN, _CANNOT = partial(_failing, can_be_undone=True), partial(_failing, can_be_undone=False)
 
 OWN_STORE_ENDS = (
-    Program("own-store-retried", _CANNOT, _redo, _mend_and_commit),
+    Program("own-store-retried", _CANNOT, _redo, _remove_cause_and_commit),
     Program("own-store-accepted", _CANNOT, _redo, _accept),
     Program("own-store-abandoned", _CAN, _redo, partial(_undo, "abandon")),
     Program("own-store-restarted", _CAN, _redo, partial(_undo, "restart")),

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: attempts that fail half-way, of which what they have read is committed."""
+"""Programs for the crash explorer: attempts that fail half-way, whose read records are committed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _planned_once(*, forks: bool) -> tuple[SimulatedPosix, RunSettings]:
 
 
 def _ingest(world: World, machine: SimulatedPosix, *, bad: int = -1) -> RunSettings:
-    """An attempt at the run's only task, which can't read that offset of partition 0."""
+    """Ingest by an attempt at the run's only task, which cannot read that offset of partition 0."""
     settings = replace(_planned(world)[1], store=world.store(machine))
     dataset = replace(_SOURCE.datasets["a"], bad={"0": bad})
     source = ModelSource({**_SOURCE.datasets, "a": dataset})
@@ -46,7 +46,7 @@ def _ingest(world: World, machine: SimulatedPosix, *, bad: int = -1) -> RunSetti
 
 
 def _drain(settings: RunSettings) -> int:
-    """How many datasets are published once ingest has ended."""
+    """Drain after ingest, and return the number of published datasets."""
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     return drain_partition(settings, 0).counts.datasets_published
 
@@ -56,7 +56,7 @@ def _about_to_ingest(world: World) -> SimulatedPosix:
 
 
 def _failed_twice(world: World) -> SimulatedPosix:
-    """Two attempts have read different parts of a work unit."""
+    """Fail two attempts at a work unit that have read different parts of it."""
     machine = _about_to_ingest(world)
     _ingest(world, machine, bad=1)
     _ingest(world, machine, bad=3)
@@ -73,18 +73,20 @@ def _commit(world: World, machine: SimulatedPosix) -> None:
 
 
 def _take_over(world: World, machine: SimulatedPosix) -> str:
-    """The task's second attempt reads all, and a late twin of the recovery comes: nothing that the first attempt has
-    left is in the way."""
+    """Run the task's second attempt, which reads everything, and a late twin of the recovery.
+
+    Data of the first attempt must not be in the way.
+    """
     settings = _ingest(world, machine)
     recover_partition(settings, 0)
-    found = _drain(settings)
-    if found != len(_SOURCE.datasets):
-        return f"the run publishes {found} datasets"
+    published = _drain(settings)
+    if published != len(_SOURCE.datasets):
+        return f"the run publishes {published} datasets"
     return world.violation(machine, _SOURCE, {})
 
 
 def _come_late(world: World, machine: SimulatedPosix) -> str:
-    """An attempt that reads all comes once what the others had read was sealed, or as it was about to be."""
+    """An attempt that reads everything comes after the others' records were sealed, or just before."""
     _drain(_ingest(world, machine))
     return run_and_look(machine, world, _SOURCE)
 

@@ -1,4 +1,4 @@
-"""What programs for the crash explorer are made of: see `simulation.programs`."""
+"""Building blocks of programs for the crash explorer: see `simulation.programs`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASIDE = "/job/aside"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`find` makes the machine, `act` is crashed, `recover` is done after it and returns what is wrong then."""
+    """`find` creates the machine, `act` is crashed, and `recover` runs after the crash and returns a violation."""
 
     name: str
     find: Callable[[], SimulatedPosix]
@@ -44,12 +44,12 @@ class Program:
 
 
 class Meddling:
-    """System calls that pass on to a machine, where somebody else does something just before calls that fit.
+    """System calls on a machine with foreign changes just before matching calls.
 
     Args:
-        machine: where the calls go.
-        fits: whether a call, by name and arguments, is one of them.
-        meddles: what the other does, the first thing at the first such call, and so on.
+        machine: receives the calls.
+        fits: whether a call, by name and arguments, matches.
+        meddles: the foreign changes: the first before the first matching call, and so on.
     """
 
     def __init__(
@@ -58,32 +58,32 @@ class Meddling:
         fits: Callable[[str, tuple[Any, ...]], bool],
         *meddles: Callable[[], object],
     ) -> None:
-        self._machine, self._fits, self._left = machine, fits, list(meddles)
+        self._machine, self._fits, self._remaining = machine, fits, list(meddles)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._machine, name)
 
         def passed_on(*arguments: Any) -> Any:
-            if self._left and self._fits(name, arguments):
-                self._left.pop(0)()
+            if self._remaining and self._fits(name, arguments):
+                self._remaining.pop(0)()
             return call(*arguments)
 
         return passed_on
 
     def as_calls(self) -> PosixCalls:
-        """Itself, as what it stands for."""
+        """Return itself, with the type that it replaces."""
         return cast(PosixCalls, self)
 
 
 def new_machine() -> SimulatedPosix:
-    """A machine with the job's parent folder and nothing else."""
+    """Return a machine with the job's parent folder and nothing else."""
     machine = SimulatedPosix()
     machine.mkdir("/job")
     return machine
 
 
 def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
-    """A run that has fenced, recovered and planned, and will seal each bucket's datasets at once."""
+    """Return a run that has fenced, recovered and planned, and will seal each bucket's datasets at once."""
     settings = replace(world.begin(machine, source), min_interval_s=1_000_000)
     for partition in range(world.partitions):
         recover_partition(settings, partition)
@@ -93,7 +93,7 @@ def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSe
 
 
 def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
-    """A run that dies in its commit, with one file published and the others staged."""
+    """Let a run die in its commit, with one file published and the others staged."""
     world.store(machine)  # which probes the output with renames of its own
     with publishing_at_most(machine, moved), suppress(Crashed):
         world.run(machine, SOURCE)
@@ -101,17 +101,17 @@ def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
 
 @contextmanager
 def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
-    """Lets the process die as it publishes one file more. Folders are there, so that files go one by one."""
+    """Let the process die as it publishes the next file. Folders exist, so that files are published one by one."""
     fs = SimulatedFileSystem(machine)
     for urn in SOURCE.datasets:
         fs.make_folders(f"{ROOTS.output}/{folder_of(urn)}")
     fs.sync_tree(ROOTS.output)
-    left = [files]
+    remaining = [files]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(ROOTS.output) and ".parquet" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -122,7 +122,7 @@ def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
 
 
 def staged(machine: SimulatedPosix) -> list[str]:
-    """Paths of the staged files."""
+    """Return the paths of the staged files."""
     return sorted(
         path
         for _, path, data in machine.files()
@@ -131,26 +131,29 @@ def staged(machine: SimulatedPosix) -> list[str]:
 
 
 def unsettled(machine: SimulatedPosix) -> DatasetState:
-    """The first dataset whose sequence is not done; one without a name if there is none."""
-    found = World().store(machine).bucket_log(0).refresh().datasets.values()
-    return next((state for state in found if state.status is not DatasetStatus.IDLE), DatasetState(""))
+    """Return the first dataset with an open sequence, or one without a name."""
+    states = World().store(machine).bucket_log(0).refresh().datasets.values()
+    return next((state for state in states if state.status is not DatasetStatus.IDLE), DatasetState(""))
 
 
 def run_and_look(machine: SimulatedPosix, world: World, source: ModelSource) -> str:
-    """One more run; what is wrong after it, if anything."""
+    """Run once more, and return the violation, if any."""
     before = world.watermarks(machine)
     world.run(machine, source)
     return world.violation(machine, source, before)
 
 
 def violation_after_set_back(machine: SimulatedPosix, world: World, source: ModelSource, again: int) -> str:
-    """What is wrong once all was read, a person set a watermark back by `again` records, and a run came: these, and no
-    others, are there a second time."""
+    """Return a violation after everything was read, an operator set a watermark back by `again` records, and a run
+    came.
+
+    Exactly these records must be there a second time.
+    """
     store = world.store(machine)
     audit = audit_store(store, source.provenance, deep=True)
     records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
-    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
-    if found != (records + again, again, 0, [], [], []):
+    counts = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
+    if counts != (records + again, again, 0, [], [], []):
         return f"not {again} records are there a second time: {audit}"
     reached = world.watermarks(machine)
     ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
@@ -158,7 +161,7 @@ def violation_after_set_back(machine: SimulatedPosix, world: World, source: Mode
 
 
 def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:
-    """A file that somebody else's program makes."""
+    """Write a file as a foreign program."""
     fd = machine.open_new(path)
     machine.write(fd, data)
     machine.fsync(fd)
@@ -166,12 +169,12 @@ def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:
 
 
 def files_below(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return {path: data for _, path, data in machine.files() if path.startswith(f"{root}/") and data is not None}
 
 
 def replace_files(machine: SimulatedPosix, root: str, files: Mapping[str, bytes]) -> None:
-    """Somebody puts other files, such as a backup, in the place of all that are below a folder."""
+    """Replace all files below a folder by others, such as a backup."""
     for path in files_below(machine, root):
         machine.unlink(path)
     for path, data in files.items():
@@ -179,7 +182,7 @@ def replace_files(machine: SimulatedPosix, root: str, files: Mapping[str, bytes]
 
 
 def require_refused(refused: Iterable[Callable[[], object]], kind: type[DistcommitError] = DistcommitError) -> None:
-    """Calls each.
+    """Call each.
 
     Raises:
         AssertionError: if one does not raise an error of that kind.
@@ -193,7 +196,7 @@ def require_refused(refused: Iterable[Callable[[], object]], kind: type[Distcomm
 
 
 def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: FixedSettings) -> None:
-    """A whole run, as a job does it whose settings are held against those of the store."""
+    """Run once as a job whose settings are compared with those of the store."""
     require_settings(world.store(machine), pinned)
     settings = world.begin(machine, source)
     result = run(launch_here, settings, pinned=pinned)

@@ -41,12 +41,12 @@ _SECOND = ModelSource({urn: ModelDataset({"0": 2}) for urn in "acgi"})
 
 
 def resized(machine: SimulatedPosix, buckets: int) -> Rebucketed:
-    """What `distcommit store rebucket` does, without the lock, which is politeness alone."""
+    """Rebucket as `distcommit store rebucket` does, without the lock, which is not needed for safety."""
     return rebucket(World(resized=True).store(machine), Move(buckets), new_run_id(), lambda step: None)
 
 
 def _lived(before: int) -> SimulatedPosix:
-    """A run has ended; the next one died when all of its files were staged and nothing was sealed."""
+    """End a run; the next one dies when all of its files are staged and nothing is sealed."""
     machine, world = new_machine(), World(buckets=before)
     world.run(machine, _FIRST)
     settings = planned(machine, world, _SECOND)
@@ -76,7 +76,8 @@ def _half_made(store: JobStore) -> bool:
 
 
 def _give_again(before: int, buckets: int, machine: SimulatedPosix) -> str:
-    """Until it is finished nothing else goes on; then all is as it was, in other logs."""
+    """Require that no other command continues until the repeated command finishes; then the logs have the same
+    content."""
     world = World(buckets=buckets)
     store = World(resized=True).store(machine)
     if _half_made(store):
@@ -86,9 +87,9 @@ def _give_again(before: int, buckets: int, machine: SimulatedPosix) -> str:
             urn = next(iter(store.bucket_log(0).refresh().datasets))
             require_refused([partial(operator_actions.set_watermark, store, urn, None, "person")], ConflictError)
     resized(machine, buckets)
-    wanted, found = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
-    if wanted != found:
-        return f"the store knew {wanted}, and knows {found}"
+    wanted, actual = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
+    if wanted != actual:
+        return f"the store knew {wanted}, and knows {actual}"
     if resized(machine, buckets).epoch:
         return "it is done again"
     world.run(machine, _SECOND)
@@ -114,8 +115,8 @@ def _nothing_was_changed(machine: SimulatedPosix) -> str:
     before, store = _standing(World().store(_pending())), World().store(machine)
     if _standing(store) != before or store.job_log().refresh().under_way or store.bucket_log(0).refresh().moved_to:
         return "a refused command has changed something"
-    left = [path for path, _ in machine.walk(f"{ROOTS.store}/log") if "generations" in path]
-    return f"left behind: {left}" if left else ""
+    old_paths = [path for path, _ in machine.walk(f"{ROOTS.store}/log") if "generations" in path]
+    return f"left behind: {old_paths}" if old_paths else ""
 
 
 def _program(name: str, before: int, buckets: int) -> Program:
@@ -128,7 +129,7 @@ def _topic_of(urn: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Topics(ModelSource):
-    """Datasets that are topics, or their partitions."""
+    """A source whose datasets are topics, or their partitions."""
 
     provenance = Provenance("partition", "offset", _topic_of)
 
@@ -138,17 +139,17 @@ NAMED = {
     "partition": _Topics({name: ModelDataset({name[-1]: 2}) for name in ("t@0", "t@1", "u@0")}),
     "topic": _Topics({"t": ModelDataset({"0": 3, "1": 3}), "u": ModelDataset({"0": 3})}),
 }
-"""By how its datasets are named, what a job reads."""
+"""A job's source by the naming of its datasets."""
 NAMED_BY = "source.dataset"
 
 
 def named(kind: str) -> FixedSettings:
-    """The setting, as a job pins it."""
+    """Return the setting, as a job stores it."""
     return FixedSettings({NAMED_BY: FixedSetting(kind)})
 
 
 def renames(kind: str) -> Move:
-    """A topic as one dataset, or as one for each partition."""
+    """Return the new names: a topic as one dataset, or as one for each partition."""
 
     def named_now(urn: str, partition: str) -> str:
         return _topic_of(urn) if kind == "topic" else f"{_topic_of(urn)}@{partition}"
@@ -161,7 +162,7 @@ def _renamed(kind: str, machine: SimulatedPosix) -> None:
 
 
 def read_as_topics(machine: SimulatedPosix | None = None) -> SimulatedPosix:
-    """A run has named datasets by topic."""
+    """Run with datasets named by topic."""
     machine = machine or new_machine()
     run_pinned(World(buckets=2), machine, _TOPIC, named("topic"))
     machine.syncfs("/")
@@ -177,7 +178,7 @@ def _read_as_partitions() -> SimulatedPosix:
 
 
 def _stopped() -> SimulatedPosix:
-    """A dataset of which a part can't be read is stopped."""
+    """Stop a dataset with an unreadable part."""
     machine = read_as_topics()
     fails = _Topics({"t": ModelDataset({"0": 2, "1": 2}, fails=frozenset("0"))})
     settings = World(buckets=2, stop_after_failed_runs=1).begin(machine, fails)
@@ -200,7 +201,7 @@ def _still_topics(machine: SimulatedPosix) -> str:
 
 
 def _keeping(source: Source, sink: Sink) -> TaskFlow:
-    """The columns of a dataset's first records are kept for those that follow."""
+    """A converter that stores the columns of a dataset's first records for those that follow."""
     keeps = SchemaConverter.model_validate({"type": "schema", "evolution": "pin"})
     return TaskFlow(source, (Branch(sink),), stages=(Stage("schema", keeps),))
 
@@ -209,7 +210,7 @@ KEEPS = World(buckets=2, flow=_keeping)
 
 
 def _keeps(kind: str) -> SimulatedPosix:
-    """A run has named datasets by topic, or by partition, and has kept their columns."""
+    """Run with datasets named by topic or by partition, and store their columns."""
     machine, source = new_machine(), {"topic": _TOPIC, "partition": NAMED["partition"]}[kind]
     run_pinned(KEEPS, machine, source, named(kind))
     machine.syncfs("/")
@@ -217,8 +218,8 @@ def _keeps(kind: str) -> SimulatedPosix:
 
 
 def _read_on(kind: str, counts: int, machine: SimulatedPosix, world: World | None = None) -> str:
-    """The move to generation `counts` is finished by the same command, and then each record is there once, under one
-    name or the other."""
+    """Finish the move to generation `counts` by the same command; each record must be there once, under one of the
+    names."""
     world, before = world or World(buckets=2), "topic" if kind == "partition" else "partition"
     store = world.store(machine)
     if store.generation == counts and read_settings(store).settings != {NAMED_BY: kind}:
@@ -234,10 +235,10 @@ def _read_on(kind: str, counts: int, machine: SimulatedPosix, world: World | Non
 
 
 def violation_by_name(world: World, kind: str, machine: SimulatedPosix) -> str:
-    """What is wrong after a run that named datasets so, whatever they were named before."""
+    """Return a violation after a run with datasets named so, whatever their names before."""
     read, stands = NAMED[kind].datasets, world.watermarks(machine)
-    left = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
-    return world.violation(machine, _Topics({**left, **read}), {}, set_by_hand=True)
+    unread = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
+    return world.violation(machine, _Topics({**unread, **read}), {}, set_by_hand=True)
 
 
 def _ends(watermark: Watermark) -> dict[str, int]:

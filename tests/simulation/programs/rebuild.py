@@ -1,5 +1,7 @@
-"""Programs for the crash explorer: stores are rebuilt whose sources were made again, and have holes; and of which a run
-died with its files published in part, in two branches, several of one input record in several files."""
+"""Programs for the crash explorer: rebuilt stores whose sources were recreated and have holes.
+
+A run of such a store died with its files published in part, in two branches, several of them of one input record.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _MARKS = f"{ROOTS.output}/.distcommit"
 
 
 def _source(incarnation: str, a: int, b: int) -> ModelSource:
-    """Offsets 0 and 3 of `a` hold no record, nor does offset 1 of `b`; so some holes no file names."""
+    """Return a source in which offsets 0 and 3 of `a` and offset 1 of `b` hold no record, so that no file names some
+    holes."""
     return ModelSource(
         {
             "a": ModelDataset({"0": a}, units=_UNITS, holes={"0": frozenset({0, 3})}, incarnation=incarnation),
@@ -47,8 +50,11 @@ _RECORDS_OF_ONE, _RECORDS_LEFT_OF_TWO = 3, 1
 
 
 def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str]) -> SimulatedPosix:
-    """Dataset `a` was read, made again, and read. The store is lost, or a copy from when the second run published its
-    first file; the second run may have left sequences open, and a file of `a` is missing."""
+    """Read dataset `a`, recreate it, and read it again.
+
+    The store is lost, or a copy from when the second run published its first file. The second run may have left open
+    sequences, and a file of `a` is missing.
+    """
     machine, backup = new_machine(), dict[str, bytes]()
 
     def copy(operation: Operation) -> None:
@@ -77,7 +83,7 @@ def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str
 
 
 def _lose_store(world: World, machine: SimulatedPosix) -> None:
-    """It is made anew, and knows nothing."""
+    """Replace the store by a new, empty one."""
     fs = SimulatedFileSystem(machine)
     owner = read_claim(fs, ROOTS.output)
     for path in _files(machine, ROOTS.store):
@@ -92,14 +98,14 @@ def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, "rebuild", "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 
 
 def _finish(world: World, machine: SimulatedPosix) -> None:
-    """Rebuilds again if the rebuild died; until then no run begins."""
+    """Repeat a rebuild that died; until it has finished no run begins."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
     if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
         require_refused([partial(world.run, machine, _THIRD)], StaleStoreError)
@@ -107,27 +113,27 @@ def _finish(world: World, machine: SimulatedPosix) -> None:
 
 
 def _go_on(world: World, machine: SimulatedPosix) -> str:
-    """The next run goes on in the newest incarnation, whatever was published of it."""
+    """Require that the next run continues in the newest incarnation, whatever was published of it."""
     _finish(world, machine)
     world.run(machine, _THIRD)
     return world.violation(machine, _THIRD, {}, earlier_records=_RECORDS_OF_ONE)
 
 
 def _is_stopped(world: World, machine: SimulatedPosix, left: int = _RECORDS_LEFT_OF_TWO) -> str:
-    """`a` has been made again since: nothing of it is read until a person says so."""
+    """Require that `a`, recreated since, is not read until an operator confirms it."""
     _finish(world, machine)
     if world.watermarks(machine)["a"].incarnation != "three":
         before = world.watermarks(machine)["a"]
         stopped = world.run(machine, _MADE_AGAIN)
         if stopped.succeeded or world.watermarks(machine)["a"] != before:
-            return f"a source that was made again was read: {before} to {world.watermarks(machine)['a']}"
+            return f"a recreated source was read: {before} to {world.watermarks(machine)['a']}"
         set_watermark(world.store(machine), "a", None, "person")
     world.run(machine, _MADE_AGAIN)
     return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + left)
 
 
 def _torn() -> SimulatedPosix:
-    """Two runs have ended, and a segment in the midst of a bucket's log is damaged."""
+    """End two runs, and damage a segment in the middle of a bucket's log."""
     machine = new_machine()
     _WORLD.run(machine, _FIRST)
     _WORLD.run(machine, _LATER)
@@ -151,7 +157,7 @@ def _begun(world: World) -> SimulatedPosix:
 
 
 def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
-    """The store is lost, too, before anybody could finish what the run has left."""
+    """The store is lost before another run could finish the open sequences."""
     if not read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.REBUILD]:
         _lose_store(world, machine)
     _finish(world, machine)
@@ -159,8 +165,8 @@ def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
     return world.violation(machine, _MANY, {})
 
 
-def _is_mended(machine: SimulatedPosix) -> str:
-    """A rebuild that died is done again; then the bucket goes on."""
+def _check_repaired(machine: SimulatedPosix) -> str:
+    """Repeat a repair that died; then the bucket continues."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
     if is_corrupt(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
         _rebuild(_WORLD, machine)
@@ -191,7 +197,7 @@ def _published_by_half(name: str, world: World) -> Program:
 REBUILD = (
     _published_by_half("rebuilt-half-published", _FORKS),
     _published_by_half("rebuilt-half-published-at-least-once", _FORKS_AT_LEAST_ONCE),
-    Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _is_mended),
+    Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _check_repaired),
     _program("rebuilt-made-again", _WORLD, _go_on),
     _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
     _program("rebuilt-made-again-since", _WORLD, _is_stopped),

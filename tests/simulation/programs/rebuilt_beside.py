@@ -1,7 +1,8 @@
-"""Programs for the crash explorer: a store is rebuilt while a commit, or an abandon, of an older run was under way,
-killed between any two of its effects; and the rebuild itself killed after that.
+"""Programs for the crash explorer: a store is rebuilt beside a commit or an abandon of an older run, killed between any
+two effects.
 
-The store is a copy from when one file of a sequence was published. A later run began, of which that copy knows nothing.
+The rebuild itself is killed after that. The store is a copy from when one file of a sequence was published. A later run
+began, which that copy does not contain.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 _WORLD = World()
 _MORE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
 _EFFECTS = (1, 2, 3)
-"""After how many changes of files an act dies, beside the explorer's own crashes."""
+"""Numbers of file changes after which an act dies, beside the explorer's own crashes."""
 
 
 def _half_done(*, quarantined: bool) -> SimulatedPosix:
-    """A run died in its commit, with one file published."""
+    """Let a run die in its commit, with one file published."""
     machine = new_machine()
     half_done(machine, _WORLD)
     store = _WORLD.store(machine)
@@ -51,7 +52,7 @@ def _abandons(machine: SimulatedPosix) -> None:
 
 
 def _commits(machine: SimulatedPosix) -> None:
-    """A zombie goes on with the steps of what it has sealed."""
+    """Execute the steps of a zombie's sealed sequence."""
     store = _WORLD.store(machine)
     context = StepContext(store.fs, ROOTS.staging, ROOTS.output)
     pending = store.bucket_log(0).refresh().pending()
@@ -66,19 +67,19 @@ def _is_rebuilt(machine: SimulatedPosix) -> bool:
 
 
 def _rebuild(machine: SimulatedPosix) -> None:
-    """As the command does, once a run has begun that the store does not know."""
+    """Rebuild as the command does, after a run that the store does not contain has begun."""
     store = _WORLD.store(machine)
     marks = read_marks(store.fs, ROOTS.output)
     if not marks[Mark.REBUILD]:
         put_mark(store.fs, ROOTS.output, max(marks.values()) + 1, Mark.BEGAN)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, new_run_id(), "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, new_run_id(), "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 
 
 def _finish(machine: SimulatedPosix) -> str:
-    """No run begins before the store is rebuilt; then one makes all exact."""
+    """Require that no run begins before the store is rebuilt; then a run makes everything exact."""
     if not _is_rebuilt(machine):
         if read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.REBUILD]:
             require_refused([partial(_WORLD.run, machine, _MORE)], StaleStoreError)
@@ -89,7 +90,7 @@ def _finish(machine: SimulatedPosix) -> str:
 
 
 def _after(act: Callable[[SimulatedPosix], None], effects: int, *, quarantined: bool) -> SimulatedPosix:
-    """The act died after so many changes of staged or published files."""
+    """Let the act die after that many changes of staged or published files."""
     machine, number = _half_done(quarantined=quarantined), count(1)
 
     def gate(operation: Operation) -> None:

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: what people do by hand to jobs of several buckets, or that publish all or none."""
+"""Programs for the crash explorer: operator actions on jobs of several buckets, or of `scope: job`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HELD = World(job_level=True)
 
 
 def _held() -> SimulatedPosix:
-    """Sequences are held, and nothing was decided: the run died before."""
+    """Hold sequences without a decision: the run died before."""
     machine = new_machine()
     _HELD.store(machine)
 
@@ -36,10 +36,10 @@ def _held() -> SimulatedPosix:
         def launched(
             function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
         ) -> list[Result]:
-            found = launch(function, settings, tasks, kind)
+            results = launch(function, settings, tasks, kind)
             if function is drain_partition:
                 raise Crashed
-            return found
+            return results
 
         return launched
 
@@ -50,7 +50,7 @@ def _held() -> SimulatedPosix:
 
 
 def _refuse_held(machine: SimulatedPosix) -> None:
-    """What is held and not decided on is nobody's to quarantine or to release: the next run drops it."""
+    """Require that held, undecided sequences cannot be quarantined or released: the next run drops them."""
     store = _HELD.store(machine)
     for state in store.bucket_log(0).refresh().pending():
         urn = state.sequence.dataset_urn
@@ -72,7 +72,7 @@ _FIRST_SEGMENT = f"{ROOTS.store}/log/bucket=00000/000000000001.seg"
 
 
 def _one_unreadable() -> SimulatedPosix:
-    """Datasets of one bucket are quarantined. The other bucket's log can't be read; its first segment lies aside."""
+    """Quarantine datasets of one bucket; the other bucket's log is unreadable, as its first segment is moved aside."""
     machine = new_machine()
     half_done(machine, _TWO, moved=0)
     store = _TWO.store(machine)
@@ -86,10 +86,10 @@ def _one_unreadable() -> SimulatedPosix:
 
 
 def _retry_all(machine: SimulatedPosix) -> None:
-    """What can be read is released, and what can't is told."""
+    """Require that readable datasets are released, and unreadable ones reported."""
     done = operator_actions.retry_all(_TWO.store(machine), "person")
     if [*done.unreadable] != ["bucket 0"]:
-        raise AssertionError(f"not the bucket that can't be read is told: {done}")
+        raise AssertionError(f"the unreadable bucket is not reported: {done}")
 
 
 def _retry_all_and_run(machine: SimulatedPosix) -> str:

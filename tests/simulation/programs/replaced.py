@@ -1,5 +1,4 @@
-"""Programs for the crash explorer: files that have the right name, and the right size, and are not the ones that were
-staged."""
+"""Programs for the crash explorer: files with the right name and size that differ from the staged ones."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.stores.operator import operator_actions
 from tests.simulation.programs.files import (
-    abandon_what_is_lost_and_run,
+    abandon_lost_and_run,
     about_to_ingest,
     folder_above,
     ingest_beside,
@@ -27,7 +26,7 @@ _WORLD = World(max_attempts=1)
 
 
 def _foreign(machine: SimulatedPosix) -> list[str]:
-    """Files of somebody else below the output and the task output."""
+    """Put foreign files below the output and the task output."""
     return [
         path
         for _, path, data in machine.files()
@@ -39,7 +38,7 @@ def _foreign(machine: SimulatedPosix) -> list[str]:
 
 
 def _replace_staged(machine: SimulatedPosix) -> None:
-    """Files of the same names and sizes take the place of what is staged."""
+    """Replace the staged files by others of the same names and sizes."""
     for path in staged_by_attempts(machine):
         size = len(machine.read_file(path))
         machine.unlink(path)
@@ -55,17 +54,17 @@ def _is_moved(name: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def _ingest_as_files_are_replaced(machine: SimulatedPosix) -> None:
-    """They are others by the time the run looks whether they are all there."""
+    """The files are replaced before the run checks that all are there."""
     ingest_beside(machine, _is_listed, partial(_replace_staged, machine))
 
 
 def _ingest_as_files_are_replaced_late(machine: SimulatedPosix) -> None:
-    """They are others after that, as their folders are about to be renamed."""
+    """The files are replaced after that check, as their folders are about to be renamed."""
     ingest_beside(machine, _is_moved, partial(_replace_staged, machine))
 
 
 def _ingest_as_a_place_is_taken(machine: SimulatedPosix) -> None:
-    """Where the first file has to be, another program's file of its size comes just before it is renamed."""
+    """A foreign file of the same size appears at the first file's path just before it is renamed."""
 
     def take() -> None:
         step = steps_of(SimulatedFileSystem(machine))[0]
@@ -83,16 +82,16 @@ def _without_foreign(machine: SimulatedPosix) -> SimulatedPosix:
 
 
 def _clear_and_run(machine: SimulatedPosix) -> str:
-    """What was read into files that are gone is read again, without a word from anybody."""
+    """Require that the records of lost files are read again, without an operator action."""
     return retry_and_run(_without_foreign(machine))
 
 
 def _clear_abandon_and_run(machine: SimulatedPosix) -> str:
-    return abandon_what_is_lost_and_run(_without_foreign(machine))
+    return abandon_lost_and_run(_without_foreign(machine))
 
 
 def _one_more_staged() -> SimulatedPosix:
-    """Beside what a sealed sequence has staged lies one file more, that nobody speaks of."""
+    """Add an unknown file to the staged files of a sealed sequence."""
     machine, steps = sealed()
     path = steps[0].source
     put_file(machine, path.replace("-0001.", "-0009.").replace("-0000.", "-0009."), machine.read_file(path))
@@ -101,7 +100,7 @@ def _one_more_staged() -> SimulatedPosix:
 
 
 def _occupied_and_quarantined() -> SimulatedPosix:
-    """Where a file has to be lies another program's of its size; the next run has quarantined the dataset."""
+    """Put a foreign file of the same size at a target path; the next run quarantines the dataset."""
     machine, steps = sealed()
     SimulatedFileSystem(machine).make_folders(folder_above(steps[0].target))
     put_file(machine, steps[0].target, b"x" * steps[0].file.size_bytes)
@@ -117,8 +116,8 @@ def _abandon(machine: SimulatedPosix) -> None:
             operator_actions.abandon(store, state.dataset_urn, "person")
 
 
-def _abandon_look_and_run(machine: SimulatedPosix) -> str:
-    """Another program's file is still there; then it goes, and all is read again."""
+def _abandon_check_and_run(machine: SimulatedPosix) -> str:
+    """Abandon while the foreign file is still there; then it is deleted, and all is read again."""
     _abandon(machine)
     if not _foreign(machine):
         return "another program's file was taken away"
@@ -130,5 +129,5 @@ REPLACED = (
     Program("staged-replaced-late", about_to_ingest, _ingest_as_files_are_replaced_late, _clear_abandon_and_run),
     Program("place-taken", about_to_ingest, _ingest_as_a_place_is_taken, _clear_and_run),
     Program("one-more-staged", _one_more_staged, replay, retry_and_run),
-    Program("abandon-occupied", _occupied_and_quarantined, _abandon, _abandon_look_and_run),
+    Program("abandon-occupied", _occupied_and_quarantined, _abandon, _abandon_check_and_run),
 )

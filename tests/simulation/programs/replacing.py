@@ -1,5 +1,7 @@
-"""Programs for the crash explorer: publishers that replace a dataset's files, or those of partitions; killed anywhere,
-given up in its midst, their store lost, and beside records that are fed again."""
+"""Programs for the crash explorer: publishers that replace a dataset's files or those of partitions.
+
+They are killed anywhere, abandoned halfway, lose their store, and run beside reprocessed records.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,11 @@ _PARTITIONS = replace(_FOLDER, files=_BY_PARTITION)
 _BEFORE = replace(_FOLDER, flow=TurningAway(frozenset({"a/0/1", "a/0/3", "a/0/4", "b/0/4"})))
 _NOW = replace(_FOLDER, flow=TurningAway())
 _Live = dict[str, dict[str, list[tuple[int, int]]]]
-"""By dataset and partition, the offsets that are live: from, and to before."""
+"""By dataset and partition: ranges of live offsets, without their ends."""
 
 
 def _seen(world: World, *steps: ModelSource) -> _Live:
-    """What is live once each of these was read to its end, one after the other."""
+    """Return the live records after each of these sources was read to its end in turn."""
     seen: _Live = {}
     reached: dict[str, dict[str, int]] = {}
     for step in steps:
@@ -64,49 +66,48 @@ def _seen(world: World, *steps: ModelSource) -> _Live:
 
 
 def _live(machine: SimulatedPosix, world: World) -> _Live:
-    """What a committed reader sees."""
+    """Return the records that a snapshot reader sees."""
     store = world.store(machine)
     done = known_states(store)
-    found: _Live = {}
+    live: _Live = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
         files = ((file.footer, file.offsets) for file in folder.live(epoch) if file.footer.epoch <= epoch)
         offsets = covered_by(files)
-        found[folder.dataset_urn] = {name: list(offsets.ranges(name)) for name in offsets.partitions()}
-    return found
+        live[folder.dataset_urn] = {name: list(offsets.ranges(name)) for name in offsets.partitions()}
+    return live
 
 
 def _wrong(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """What is wrong after a whole run."""
+    """Return a violation after a whole run."""
     world.run(machine, histories[0][-1])
     return violation_of_live(machine, world, *histories)
 
 
 def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """What is wrong: of each dataset that is live which one of these histories leaves, of what was read to its end one
-    after the other."""
+    """Return a violation: the live records of each dataset must be those that one of these histories leaves."""
     source = histories[0][-1]
     audit = audit_store(world.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
     if not audit.exact or reached != ends:
         return f"watermarks are {reached}, expected {ends}: {audit}"
-    found, expected = _live(machine, world), [_seen(world, *history) for history in histories]
-    for urn, partitions in found.items():
+    actual, expected = _live(machine, world), [_seen(world, *history) for history in histories]
+    for urn, partitions in actual.items():
         if all(partitions != each[urn] for each in expected):
             return f"of {urn} {partitions} are live, expected one of {[each[urn] for each in expected]}"
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    still_staged = staged(machine)
+    return f"left behind in task output: {still_staged}" if still_staged else ""
 
 
 def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """The same; and two runs later nothing is left of what was replaced."""
+    """Return a violation, also if replaced files are still there two runs later."""
     wrong = _wrong(machine, world, *histories) or _wrong(machine, world, *histories)
-    left = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
-    return wrong or (f"{left} retired files are left" if left else "")
+    superseded = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
+    return wrong or (f"{superseded} retired files are left" if superseded else "")
 
 
-def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
+def _initial_machine(world: World, *steps: ModelSource) -> SimulatedPosix:
     machine = new_machine()
     for step in steps:
         if not world.run(machine, step).succeeded:
@@ -116,13 +117,13 @@ def _found(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 
 def _half_published(world: World, *steps: ModelSource) -> SimulatedPosix:
-    """A run dies that replaces what these have read, with one file published."""
-    machine, left = _found(world, *steps), [1]
+    """Let a replacing run die with one file published, after these sources were read."""
+    machine, remaining = _initial_machine(world, *steps), [1]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -145,7 +146,7 @@ def _abandon(machine: SimulatedPosix) -> None:
 
 
 def _accept_and_abandon(machine: SimulatedPosix) -> None:
-    """As old and new would be read, it is not accepted."""
+    """Require that accept is refused, as it would expose old and new records together."""
     require_refused(
         (partial(operator_actions.accept, _FOLDER.store(machine), unsettled(machine).dataset_urn, "person"),)
     )
@@ -171,8 +172,8 @@ def _store_lost(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    done = rebuild_store(store, found, "rebuild", "person", accept_gaps=False)
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 
@@ -184,19 +185,19 @@ def _rebuild_and_run(world: World, before: tuple[ModelSource, ...], machine: Sim
     return _recover(world, before, machine)
 
 
-def _fed_again(machine: SimulatedPosix) -> None:
+def _reprocessed(machine: SimulatedPosix) -> None:
     _NOW.reprocess(machine, _SECOND, "a")
 
 
 def _feed_and_run(machine: SimulatedPosix) -> str:
     with suppress(DistcommitError):
-        _fed_again(machine)
+        _reprocessed(machine)
     return _deleted(machine, _NOW, (_FIRST, _SECOND)) or _deleted(machine, _NOW, (_FIRST, _SECOND, _THIRD))
 
 
 def _replacing(name: str, world: World, *before: ModelSource) -> Program:
     def find() -> SimulatedPosix:
-        return _found(world, *before)
+        return _initial_machine(world, *before)
 
     def act(machine: SimulatedPosix) -> None:
         world.run(machine, _SECOND)
@@ -220,7 +221,7 @@ REPLACING = (
     _replacing("replace-partitions", _PARTITIONS, _FIRST),
     _replacing("replace-turned-away", _BEFORE, _FIRST),
     _replacing("replace-deleting", _FOLDER, _source(1, 1), _FIRST),
-    Program("replace-reprocess", partial(_found, _BEFORE, _FIRST, _SECOND), _fed_again, _feed_and_run),
+    Program("replace-reprocess", partial(_initial_machine, _BEFORE, _FIRST, _SECOND), _reprocessed, _feed_and_run),
     Program("replace-abandoned", _quarantined, _abandon, _abandon_and_run),
     Program("replace-not-accepted", _quarantined, _accept_and_abandon, _abandon_and_run),
     _rebuilt("replace-rebuilt", _FOLDER, _FIRST),

@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: records that were turned away are fed again, killed anywhere, given up in its midst,
-and beside what else runs do."""
+"""Programs for the crash explorer: rejected records are reprocessed, killed anywhere, abandoned halfway, and beside
+other runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 2}, units=2), "b": ModelD
 _MORE = ModelSource({"a": ModelDataset({"0": 5, "1": 2}), "b": ModelDataset({"0": 2})})
 _BEFORE = World(max_attempts=1, flow=TurningAway(frozenset({"a/0/1", "a/0/2", "a/1/0", "b/0/1"})))
 _NOW = replace(_BEFORE, flow=TurningAway(frozenset({"a/1/0", "b/0/1"}), frozenset({"a/0/2"})))
-"""Of what was turned away of dataset a, one is good now, one is dropped on purpose, one is turned away again."""
+"""Of dataset a's rejected records one is good now, one is filtered, one is rejected again."""
 _FIXED = replace(_BEFORE, flow=TurningAway())
 
 
@@ -33,7 +33,7 @@ def _turned_away() -> SimulatedPosix:
     return machine
 
 
-def _fed_again() -> SimulatedPosix:
+def _reprocessed() -> SimulatedPosix:
     machine = _turned_away()
     _reprocess(machine)
     machine.syncfs("/")
@@ -42,7 +42,7 @@ def _fed_again() -> SimulatedPosix:
 
 def _reprocess(machine: SimulatedPosix, world: World = _NOW) -> None:
     if not world.reprocess(machine, _SOURCE, "a").succeeded:
-        raise AssertionError("what was turned away can't be fed again")
+        raise AssertionError("rejected records cannot be reprocessed")
 
 
 def _audit(machine: SimulatedPosix) -> AuditResult:
@@ -50,31 +50,31 @@ def _audit(machine: SimulatedPosix) -> AuditResult:
 
 
 def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
-    """What is wrong after a whole run: each record is in one place, and so many of dataset a are errors."""
+    """Return a violation after a whole run: each record is in one place, and that many of dataset a are errors."""
     before = world.watermarks(machine)
     world.run(machine, source)
     audit = _audit(machine)
-    found = sum(row.rejected for row in audit.partitions if row.dataset == "a")
+    errors = sum(row.rejected for row in audit.partitions if row.dataset == "a")
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
     records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
-    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or found not in rejected:
-        return f"{found} of {rejected} are errors, {records} records: {audit}"
+    if not audit.exact or audit.records + audit.rejected_records + audit.filtered != records or errors not in rejected:
+        return f"{errors} of {rejected} are errors, {records} records: {audit}"
     if reached != ends or any(not world.watermarks(machine)[urn].covers(low) for urn, low in before.items()):
         return f"watermarks are {reached}, expected {ends}"
     return ""
 
 
 def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
-    """The same, and that two runs later nothing is left of what was retired."""
+    """Return a violation, also if superseded files are still there two runs later."""
     wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
-    left = _audit(machine).retired
-    return wrong or (f"{left} retired files are left" if left else "") or _left_staged(machine)
+    superseded = _audit(machine).retired
+    return wrong or (f"{superseded} retired files are left" if superseded else "") or _left_staged(machine)
 
 
 def _left_staged(machine: SimulatedPosix) -> str:
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    still_staged = staged(machine)
+    return f"left behind in task output: {still_staged}" if still_staged else ""
 
 
 def _run_and_reprocess(machine: SimulatedPosix) -> str:
@@ -90,7 +90,7 @@ def _run_and_reprocess(machine: SimulatedPosix) -> str:
 
 
 def _reprocess_at_once(machine: SimulatedPosix) -> str:
-    """The command once more, without a run in between."""
+    """Repeat the command, without a run in between."""
     _reprocess(machine)
     return _wrong(machine, _NOW, _MORE, (1,)) or _deleted(machine, _NOW, _MORE, (1,))
 
@@ -104,14 +104,14 @@ def _ingest_again(machine: SimulatedPosix) -> str:
 
 
 def _quarantined() -> SimulatedPosix:
-    """A reprocess dies in its commit, with one file published; a person stops the dataset."""
+    """Let a reprocess die in its commit, with one file published; an operator quarantines the dataset."""
     machine = _turned_away()
-    left = [1]
+    remaining = [1]
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/") and "-00000_" in operation.path:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -149,8 +149,8 @@ def _mended(machine: SimulatedPosix) -> None:
     _WITH_RIGHT.reprocess(machine, _OFFSETS, "a")
 
 
-def _mended_again(machine: SimulatedPosix) -> str:
-    """The command until nothing of the branch is among its errors but what it turns away itself."""
+def _reprocess_until_clean(machine: SimulatedPosix) -> str:
+    """Repeat the command until the branch has only errors that it rejects itself."""
     before = _WITH_RIGHT.watermarks(machine)
     _WITH_RIGHT.run(machine, _OFFSETS)
     _mended(machine)
@@ -160,10 +160,10 @@ def _mended_again(machine: SimulatedPosix) -> str:
 
 
 REPROCESS = (
-    Program("reprocess-optional", _without_right, _mended, _mended_again),
+    Program("reprocess-optional", _without_right, _mended, _reprocess_until_clean),
     Program("reprocess", _turned_away, _reprocess, _run_and_reprocess),
     Program("reprocess-at-once", _turned_away, _reprocess, _reprocess_at_once),
-    Program("reprocess-again", _fed_again, _reprocess, _run_and_reprocess),
-    Program("reprocess-then-ingest", _fed_again, _ingest, _ingest_again),
+    Program("reprocess-again", _reprocessed, _reprocess, _run_and_reprocess),
+    Program("reprocess-then-ingest", _reprocessed, _ingest, _ingest_again),
     Program("reprocess-abandoned", _quarantined, _abandon, _abandon_and_reprocess),
 )

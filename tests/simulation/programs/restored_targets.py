@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: a sink with a ledger; its target, or all but the target, is put back to what
-it was before the run that crashed."""
+"""Programs for the crash explorer: a sink with a ledger whose target, or everything but the target, is restored to
+before the crashed run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AFTER = ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": 3})})
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """A dataset's table: all of its records, and the ledger's row. The newest one counts."""
+    """A dataset's table: all of its records, and the ledger's row. The newest version counts."""
 
     row: LedgerRow
     values: list[str]
@@ -50,7 +50,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VersionedSink(CommitterSink):
-    """One document for each version of a dataset's table, put if absent: data and ledger change at once."""
+    """Sink with one document, put if absent, for each version of a dataset's table: data and ledger change together."""
 
     name: ClassVar[str] = "testing-versions"
     fs: FileSystem
@@ -65,7 +65,7 @@ class VersionedSink(CommitterSink):
 
 @dataclass(slots=True)
 class ValuesWriter(SinkWriter):
-    """Prepares the values of its records."""
+    """Writer that prepares the values of its records."""
 
     values: list[str] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class _Committer(SinkCommitter):
             number, version = _newest(self.fs).get(prefix, (0, None))
             row = version.row if version else None
             if (answer := answered(row, request)) is not None:
-                self.fs.sync([_TABLE], _TABLE)  # it may be a crashed process's
+                self.fs.sync([_TABLE], _TABLE)  # it may be of a crashed process
                 return answer
             values = [*(version.values if version else ()), *(value for info in request.infos for value in info)]
             after = msgspec.json.encode(_Version(committed(row, request, ()), values))
@@ -101,12 +101,12 @@ class _Committer(SinkCommitter):
 
 
 def _newest(fs: FileSystem) -> dict[str, tuple[int, _Version]]:
-    found: dict[str, tuple[int, _Version]] = {}
+    newest: dict[str, tuple[int, _Version]] = {}
     for name in sorted(entry.name for entry in fs.list_folder(_TABLE)):
         if not is_temporary(name):
             prefix, _, number = name.rpartition("-")
-            found[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
-    return found
+            newest[prefix] = int(number), from_json(fs.read(f"{_TABLE}/{name}"), _Version)
+    return newest
 
 
 def _run(machine: PosixCalls, source: ModelSource) -> bool:
@@ -137,16 +137,16 @@ def _put_back(roots: Sequence[str], machine: SimulatedPosix) -> str:
 
 
 def _wrong(machine: SimulatedPosix, table: Mapping[str, list[str]]) -> str:
-    """Each dataset is whole, or quarantined with its table as it was put back."""
+    """Require that each dataset is complete, or quarantined with its restored table."""
     states = _WORLD.store(machine).bucket_log(0).refresh().datasets
     visible = _visible(machine)
     for urn, dataset in _AFTER.datasets.items():
-        found = visible.get(folder_of(urn), [])
+        values = visible.get(folder_of(urn), [])
         if states[urn].status is DatasetStatus.QUARANTINED:
-            if found != table.get(folder_of(urn), []):
-                return f"{urn} is quarantined, and was written to: {found}"
-        elif found != [f"{urn}/0/{offset}" for offset in range(dataset.partitions["0"])]:
-            return f"{urn} has {found}"
+            if values != table.get(folder_of(urn), []):
+                return f"{urn} is quarantined, and was written to: {values}"
+        elif values != [f"{urn}/0/{offset}" for offset in range(dataset.partitions["0"])]:
+            return f"{urn} has {values}"
     return ""
 
 

@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: one part of a job, the output or a bucket's log, put back to what it was before the
-run that crashed, or emptied, or cut."""
+"""Programs for the crash explorer: the output or a bucket's log is restored to before the crashed run, or emptied,
+or truncated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _before(partitions: int) -> SimulatedPosix:
 
 @cache
 def _ended() -> SimulatedPosix:
-    """All is done, and so long ago that no log tells any more what was published: only the output's marks do."""
+    """End runs so long ago that no log records the published files: only the output's run markers do."""
     machine = _before(1).after_kill()
     _act(1, machine)
     logs = [WORLD.store(machine).bucket_log(bucket) for bucket in range(WORLD.buckets)]
@@ -55,9 +55,11 @@ def _records(log: CommitLog) -> list[Record]:
 
 
 def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORLD,)) -> str:
-    """One more run on folders of which a part was put back, or one in each of these worlds. It is refused, or names the
-    bucket that lost its tail and publishes nothing twice, which a rebuild mends, or quarantines what it can't prove, or
-    nothing was lost. Else the answer says what is wrong."""
+    """Run once more on partly restored folders, in each of these worlds, and return a violation.
+
+    The run is refused, or names the bucket with the lost tail and publishes nothing twice, or quarantines what it
+    cannot prove, or nothing was lost. A rebuild repairs such a bucket.
+    """
     for number, world in enumerate(worlds):
         source = ModelSource({**AFTER.datasets, "g": ModelDataset({"0": 3 + number})})
         try:
@@ -67,14 +69,17 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
         if result.succeeded:
             return world.violation(machine, source, {})
         kinds = {reason.kind for reason in result.totals.reasons}
-        if kinds == {LostError.__name__, "skipped, quarantined"}:  # what was sealed, and published where it is no more
+        if kinds == {
+            LostError.__name__,
+            "skipped, quarantined",
+        }:  # sealed files, published and lost by the restore
             return ""
         if kinds != {LostTailError.__name__, "not fenced"}:
             return f"the run did not succeed: {result.totals.reasons}"
     store = world.store(machine)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
-        return f"a bucket that has lost its tail can't be rebuilt: {found}"
+    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
+        return f"a bucket with a lost tail cannot be rebuilt: {plan}"
     world.run(machine, source)
     return world.violation(machine, source, {})
 
@@ -85,13 +90,15 @@ def _put_back(root: str, machine: SimulatedPosix) -> str:
 
 
 def _cut_and_repartition(machine: SimulatedPosix) -> str:
-    """The log ends before what was sealed last. The runs that follow have other numbers of partitions, and keep the
-    tables of no more runs than one."""
-    found = sorted(
+    """Truncate the log before its last sealed sequence.
+
+    The following runs have other numbers of partitions, and keep the tables of one run only.
+    """
+    segments = sorted(
         (path, data) for path, data in files_below(machine, LOG_OF_A).items() if path.endswith(SEGMENT_SUFFIX)
     )
-    sealed = max(path for path, data in found if isinstance(decode_segment(data, path).record, Intent))
-    for path, _ in found:
+    sealed = max(path for path, data in segments if isinstance(decode_segment(data, path).record, Intent))
+    for path, _ in segments:
         if path >= sealed:
             machine.unlink(path)
     return run_after_a_restore(machine, _REPARTITIONED)
@@ -106,8 +113,8 @@ def _empty_output(machine: SimulatedPosix) -> str:
     return "a run begins on an output that was emptied"
 
 
-def _delete_what_was_published(machine: SimulatedPosix) -> str:
-    """People take away what runs that ended have published: nobody is told, and nothing is read again."""
+def _delete_published_files(machine: SimulatedPosix) -> str:
+    """Delete files that ended runs have published: nothing is reported, and nothing is read again."""
     for path in files_below(_before(1), ROOTS.output):
         if path.endswith(".parquet"):
             machine.unlink(path)
@@ -119,14 +126,14 @@ def _delete_what_was_published(machine: SimulatedPosix) -> str:
 
 
 def _unmount_staging(machine: SimulatedPosix) -> str:
-    """What runs have staged is not there for one run, which is refused if it needs any of it, and then is again."""
+    """Hide the staging folder from one run, which is refused if it needs it, then show it again."""
     store, staged = WORLD.store(machine), files_below(machine, ROOTS.staging)
     is_pending = any(state.open for bucket in range(WORLD.buckets) for state in _states(store.bucket_log(bucket)))
     replace_files(machine, ROOTS.staging, {})
     try:
         WORLD.run(machine, THEN)
         if is_pending:
-            return "a run begins though what is pending was staged elsewhere"
+            return "a run begins though pending files were staged elsewhere"
     except StaleStoreError:
         replace_files(machine, ROOTS.staging, staged)
     result = WORLD.run(machine, AFTER)
@@ -155,5 +162,5 @@ RESTORES = (
         for name, recover in (("output-restored", partial(_put_back, ROOTS.output)), ("output-emptied", _empty_output))
     ),
     _program("staging-unmounted", _unmount_staging),
-    _program("published-files-deleted", _delete_what_was_published),
+    _program("published-files-deleted", _delete_published_files),
 )

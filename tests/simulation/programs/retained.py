@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: files that are too old are taken away, killed anywhere, given up in its midst, their
-store lost; and beside records that come late."""
+"""Programs for the crash explorer: old files are expired, killed anywhere, abandoned halfway, with a lost store, and
+beside late records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BEFORE_MS = 10 * _YEAR_MS
 
 @dataclass(frozen=True, slots=True)
 class _Timed(Converter):
-    """Gives each record a time, by its partition."""
+    """A converter that gives each record a time, by its partition."""
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         return schema.append(pa.field("time", pa.timestamp("ms", tz="UTC")))
@@ -76,7 +76,7 @@ TIMED = World(max_attempts=1, flow=_flow, files=_FILES)
 _Ranges = dict[str, dict[str, list[tuple[int, int]]]]
 
 
-def _found(*steps: ModelSource) -> SimulatedPosix:
+def _initial_machine(*steps: ModelSource) -> SimulatedPosix:
     machine = new_machine()
     for step in steps:
         if not TIMED.run(machine, step).succeeded:
@@ -86,32 +86,32 @@ def _found(*steps: ModelSource) -> SimulatedPosix:
 
 
 def retain_old(machine: SimulatedPosix) -> None:
-    """The command, as `app.admin.expire` has it: it says what is to go, a run retires it, and one drops older cuts
-    and deletes."""
+    """Expire old files as `app.admin.expire` does: record the cutoff, retire them by a run, drop older snapshots and
+    delete."""
     store = TIMED.store(machine)
     put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
-    said = readable_expiry_request(store)
-    if said is None or said.before_ms != _BEFORE_MS:
-        raise AssertionError(f"what is to go was not said: {said}")
+    request = readable_expiry_request(store)
+    if request is None or request.before_ms != _BEFORE_MS:
+        raise AssertionError(f"the expiry was not requested: {request}")
     for kept_cuts in (None, 2):
         if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
-            raise AssertionError("what is too old can't be retired")
+            raise AssertionError("old files cannot be superseded")
 
 
 def _live(machine: SimulatedPosix) -> _Ranges:
-    """What a committed reader sees, in partition 0."""
+    """Return the records of partition 0 that a snapshot reader sees."""
     store = TIMED.store(machine)
     done = known_states(store)
-    found: _Ranges = {}
+    ranges: _Ranges = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
         offsets = covered_by((f.footer, f.offsets) for f in folder.live(epoch) if f.footer.epoch <= epoch)
-        found[folder.dataset_urn] = {"0": list(offsets.ranges("0"))}
-    return found
+        ranges[folder.dataset_urn] = {"0": list(offsets.ranges("0"))}
+    return ranges
 
 
-def _left(machine: SimulatedPosix) -> list[str]:
-    """Files of records that are retired, and still there."""
+def _superseded_files(machine: SimulatedPosix) -> list[str]:
+    """Return the files of superseded records that are still there."""
     store = TIMED.store(machine)
     done = {urn: state.done_epoch for urn, state in known_states(store).items()}
     folders = read_published(store.fs, store.roots.output)
@@ -120,7 +120,7 @@ def _left(machine: SimulatedPosix) -> list[str]:
 
 
 def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: bool) -> str:
-    """What is wrong: all is exact up to the source's end, and of partition 0 what is live begins there."""
+    """Return a violation: all must be exact up to the source's end, and live records of partition 0 begin there."""
     audit = audit_store(TIMED.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in TIMED.watermarks(machine).items()}
@@ -139,7 +139,7 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
 
 
 def _retain_again(machine: SimulatedPosix) -> str:
-    """The same command once more finishes what it has begun; then late records come, and are not taken for those."""
+    """Require that the repeated command finishes; then late records arrive, which are not treated as expired."""
     retain_old(machine)
     wrong = _wrong(machine, _FIRST, low=2, deleted=True)
     if wrong:
@@ -149,26 +149,26 @@ def _retain_again(machine: SimulatedPosix) -> str:
 
 
 def _once_more(machine: SimulatedPosix) -> str:
-    """What came late goes with the next retention."""
+    """Require that late records go with the next expiry."""
     retain_old(machine)
     return _wrong(machine, _SECOND, low=3, deleted=True) or _untold(machine)
 
 
 def _untold(machine: SimulatedPosix) -> str:
-    """Who reads as of a run whose cut went with what was taken is told who had it taken; and that it is gone, if what
-    was said of that is damaged."""
-    told = _gone_cut(machine)
-    if "expired: somebody requested" not in told:
-        return f"who has it taken is not told: {told}"
+    """Require that a reader at a deleted snapshot learns who expired it, or only that it is gone if that record is
+    damaged."""
+    message = _gone_cut(machine)
+    if "expired: somebody requested" not in message:
+        return f"the operator of the expiry is not reported: {message}"
     for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_CUTOFFS}"):
         machine.unlink(path)
         put_file(machine, path, b"damaged")
-    told = _gone_cut(machine)
-    return "" if told and "retention" not in told else f"it is guessed what damaged bytes say: {told}"
+    message = _gone_cut(machine)
+    return "" if message and "retention" not in message else f"damaged bytes are interpreted: {message}"
 
 
 def _gone_cut(machine: SimulatedPosix) -> str:
-    """What is said of the first run's cut; empty if it is there."""
+    """Return the record of the first run's expired snapshot; empty if it exists."""
     try:
         choose_snapshot(TIMED.store(machine), 1)
     except CutGoneError as error:
@@ -177,7 +177,7 @@ def _gone_cut(machine: SimulatedPosix) -> str:
 
 
 def _run_instead(machine: SimulatedPosix) -> str:
-    """Nobody gives the command again: runs finish what was sealed, and the rest is as it was."""
+    """Run instead of the command: runs finish the sealed sequences, and everything else is unchanged."""
     TIMED.run(machine, _SECOND)
     store = TIMED.store(machine)
     audit = audit_store(store, _SECOND.provenance, deep=True)
@@ -187,13 +187,13 @@ def _run_instead(machine: SimulatedPosix) -> str:
 
 
 def _half_published() -> SimulatedPosix:
-    """The command dies as it publishes its second tombstone."""
-    machine, left, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
+    """Let the command die as it publishes its second tombstone."""
+    machine, remaining, beside = _initial_machine(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
 
     def gate(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.startswith(beside):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise Crashed
 
     machine.gate = gate
@@ -259,15 +259,15 @@ def _ingest_again(machine: SimulatedPosix) -> str:
 
 
 def _retained() -> SimulatedPosix:
-    machine = _found(_FIRST)
+    machine = _initial_machine(_FIRST)
     retain_old(machine)
     machine.syncfs("/")
     return machine
 
 
 RETAINED = (
-    Program("retain", partial(_found, _FIRST), retain_old, _retain_again),
-    Program("retain-then-run", partial(_found, _FIRST), retain_old, _run_instead),
+    Program("retain", partial(_initial_machine, _FIRST), retain_old, _retain_again),
+    Program("retain-then-run", partial(_initial_machine, _FIRST), retain_old, _run_instead),
     Program("retain-late", _retained, _ingest, _ingest_again),
     Program("retain-abandoned", _quarantined, _abandon, _abandon_and_retain),
     Program("retain-rebuilt", _store_lost, _rebuild, _rebuild_and_retain),

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: a run that makes the store forget the oldest one."""
+"""Programs for the crash explorer: a run that makes the store delete the records of the oldest run."""
 
 from __future__ import annotations
 

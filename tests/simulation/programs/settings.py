@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: runs of a job whose settings have been changed, or that began at the end."""
+"""Programs for the crash explorer: runs of a job with changed settings, or with `start: latest`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _first_run(machine: SimulatedPosix) -> None:
 
 
 def _run_with_others(machine: SimulatedPosix) -> str:
-    """After a run that was recorded the other settings are refused; else they count, and nothing was published."""
+    """Require that other settings are refused after a recorded run; otherwise they apply, and nothing was published."""
     by_topic = read_settings(_WORLD.store(machine)).settings == {"source.dataset": "topic"}
     if by_topic:
         require_refused([partial(_run, machine, _PARTITIONS, _BY_PARTITION)], ConfigurationError)
@@ -59,7 +59,7 @@ def _first_run_that_only_notes(machine: SimulatedPosix) -> None:
 
 
 def _run_that_is_bound(machine: SimulatedPosix) -> str:
-    """What a run has published under is what binds as soon as any does; else the job is free."""
+    """Require that settings become binding with the first published file, and are free before."""
     noted = read_settings(_WORLD.store(machine)).noted == {"sink.partition_by": ("hour",)}
     now, other = ("hour", "day") if noted else ("day", "hour")
     if noted:
@@ -72,7 +72,7 @@ def _run_that_is_bound(machine: SimulatedPosix) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _FromItsEnd(ModelSource):
-    """Datasets that are followed from where they end, planned by the rules of Kafka's `start: latest`."""
+    """Source that reads new datasets from their end, by the rules of Kafka's `start: latest`."""
 
     expired_offsets: str = "fail"
     records_per_dataset: int = 0
@@ -105,8 +105,8 @@ def _run_with_a_new_partition(machine: SimulatedPosix) -> None:
 
 
 def _all_since_is_there(machine: SimulatedPosix) -> str:
-    """What was there when the dataset was first read is passed over, and nothing else: the partition that came later is
-    read from its beginning."""
+    """Require that only the dataset's first records are skipped: the partition added later is read from its
+    beginning."""
     before = _WORLD.watermarks(machine)
     _WORLD.run(machine, _GROWN)
     origin = _WORLD.store(machine).bucket_log(0).refresh().state_of("a").origin

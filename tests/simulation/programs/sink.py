@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: whole runs of a job with a sink of the user's own."""
+"""Programs for the crash explorer: whole runs of a job with a custom sink."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _MORE = ModelSource(
 
 @dataclass(frozen=True, slots=True)
 class NoteSink(CommitterSink):
-    """One note for each dataset and epoch, made by put-if-absent: it is the data and the proof at once.
+    """Sink of one note for each dataset and epoch, put if absent: both data and proof.
 
-    `mood`: what is wrong with it. It can "never" commit dataset a, or only "later"; it is "silent" when asked, or
-    "closed" to committers; its writers give "odd infos"; to abort, a note is "taken", or the target is "down"; its
+    `mood`: the sink's fault. It can "never" commit dataset a, or only "later". It is "silent" when queried, or "closed"
+    to committers. Its writers return "odd infos". At an abort, a note is "taken", or the target is "down". Its
     committer is "clinging" when it is closed. `together`: all datasets are one commit group.
     """
 
@@ -142,14 +142,14 @@ class _NoteCommitter(SinkCommitter):
             return FailedForGood("this dataset is refused") if self.mood == "never" else RetryLater("not now")
         note = _note(request)
         try:
-            found = self.fs.read(note)
+            stored = self.fs.read(note)
         except FileNotFoundError:
             values = [value for path in request.infos for value in msgspec.json.decode(self.fs.read(path))]
             if self.fs.put_if_absent(note, msgspec.json.encode(values)):
                 return Committed()
-            found = self.fs.read(note)
-        self.fs.sync([_NOTES], _NOTES)  # it may be a crashed process's
-        return FailedForGood("it was taken back") if found == _TAKEN_BACK else AlreadyCommitted()
+            stored = self.fs.read(note)
+        self.fs.sync([_NOTES], _NOTES)  # it may be of a crashed process
+        return FailedForGood("it was taken back") if stored == _TAKEN_BACK else AlreadyCommitted()
 
 
 def _note(request: CommitRequest) -> str:
@@ -157,17 +157,17 @@ def _note(request: CommitRequest) -> str:
 
 
 def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, mood: _Mood = "") -> RunResult:
-    """One whole run of the job whose sink leaves notes; of all datasets together, if several partitions read them."""
+    """Run the job whose sink leaves notes once, with all datasets together if several partitions read them."""
     return world.run(calls, source, sink=NoteSink(SimulatedFileSystem(calls), mood, world.partitions > 1))
 
 
 def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
-    """What is wrong after a whole run that nothing disturbed; empty if each record is in the notes, once."""
+    """Return a violation after an undisturbed whole run; empty if each record is in the notes once."""
     return violation_of([value for note in notes(calls) for value in note], calls, source, world)
 
 
 def notes(calls: PosixCalls) -> list[list[str]]:
-    """What the notes say that were not taken back."""
+    """Return the contents of the notes that were not revoked."""
     fs = SimulatedFileSystem(calls)
     return [
         from_json(data, list[str])
@@ -177,8 +177,8 @@ def notes(calls: PosixCalls) -> list[list[str]]:
 
 
 def violation_of(visible: Sequence[str], calls: PosixCalls, source: ModelSource, world: World) -> str:
-    """The same of a target that shows these records."""
-    found = sorted(visible)
+    """Return a violation of a target that shows these records."""
+    actual = sorted(visible)
     expected = sorted(
         f"{urn}/{partition}/{offset}"
         for urn, dataset in source.datasets.items()
@@ -186,13 +186,13 @@ def violation_of(visible: Sequence[str], calls: PosixCalls, source: ModelSource,
         for offset in range(count)
         if offset not in dataset.holes.get(partition, ())
     )
-    if found != expected:
-        return f"noted are {found}, expected {expected}"
+    if actual != expected:
+        return f"noted are {actual}, expected {expected}"
     ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
     if world.watermarks(calls) != ends:
         return f"watermarks are {world.watermarks(calls)}, expected {ends}"
-    left = left_in_staging(calls)
-    return f"left behind in task output: {left}" if left else ""
+    orphaned = left_in_staging(calls)
+    return f"left behind in task output: {orphaned}" if orphaned else ""
 
 
 def _committed(world: World) -> SimulatedPosix:
@@ -226,14 +226,14 @@ def _abandon(machine: SimulatedPosix, mood: _Mood = "") -> None:
 
 
 def _abandon_at_last(machine: SimulatedPosix) -> None:
-    """The target can't take it back, then is down, then takes it back."""
+    """Abandon: the target first cannot revoke, then is down, then revokes."""
     require_refused([partial(_abandon, machine, "taken")], ConflictError)
     require_refused([partial(_abandon, machine, "down")])
     _abandon(machine)
 
 
 def _execute_by_itself(machine: SimulatedPosix) -> None:
-    """What is stored is committed by its step alone, as often as one likes; once the sink lets it."""
+    """Require that a stored sequence is committed by its step alone, any number of times, once the sink allows it."""
     state = unsettled(machine)
     batches = state.sequence.steps if state.sequence is not None else ()
     moods: tuple[_Mood, ...] = ("never", "", "")
@@ -259,7 +259,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 
 
 def _in_all_moods(machine: SimulatedPosix) -> None:
-    """Runs with whatever can be wrong with a sink, and one of a job that has none."""
+    """Run with every fault of a sink, and once without a sink."""
     for mood in ("odd infos", "later", "silent", "closed", "clinging"):
         run_with_sink(machine, _MORE, World(), mood)
     World().run(machine, ModelSource({}))

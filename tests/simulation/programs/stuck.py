@@ -1,5 +1,5 @@
-"""Programs for the crash explorer: what can't be finished, by its own fault or by an outage, and what holds a whole job
-back."""
+"""Programs for the crash explorer: unfinishable sequences, by their own fault or by an outage, and held-back whole
+jobs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _EVER = 1_000_000
 
 
 def _failing(machine: SimulatedPosix, code: int, concerns: Callable[[str, tuple[Any, ...]], bool]) -> PosixCalls:
-    """The machine, on which such calls fail."""
+    """Return the machine on which such calls fail."""
     return cast(PosixCalls, FaultyCalls(machine, Fault(code, 0, _EVER, concerns=concerns)))
 
 
 def _publishes(name: str, arguments: tuple[Any, ...]) -> bool:
-    """Whether something moves into the output, but for the job's own notes."""
+    """Return whether the call moves something into the output, except the job's run markers."""
     into = str(arguments[1]) if name == "rename_noreplace" else ""
     return into.startswith(f"{ROOTS.output}/") and OWNERSHIP_FOLDER not in into
 
@@ -50,7 +50,7 @@ def _pending() -> SimulatedPosix:
 
 
 def _fail_for_good(machine: SimulatedPosix) -> None:
-    """Runs in which no dataset can be published, and anything else can."""
+    """Run while no dataset can be published, and everything else works."""
     for _ in range(_WORLD.max_attempts):
         _WORLD.run(_failing(machine, errno.EACCES, _publishes_a_dataset), SOURCE)
     operator_actions.retry_all(_WORLD.store(machine), "person")
@@ -62,13 +62,13 @@ def _retry_all_and_run(machine: SimulatedPosix) -> str:
 
 
 def _outage(machine: SimulatedPosix) -> None:
-    """More runs than there are attempts, while nothing at all can be published; then one that goes through."""
+    """Run more often than there are attempts while nothing at all can be published; then run once normally."""
     for _ in range(_WORLD.max_attempts + 1):
         _WORLD.run(_failing(machine, errno.EDQUOT, _publishes), SOURCE)
     _WORLD.run(machine, SOURCE)
 
 
-def _nobody_is_blamed(machine: SimulatedPosix) -> str:
+def _interruption_is_not_blamed(machine: SimulatedPosix) -> str:
     for row in read_status(_WORLD.store(machine)).datasets:
         if row.status == "quarantined" or row.failed_runs:
             return f"an outage counts as an attempt: {row}"
@@ -92,15 +92,15 @@ def _published(machine: SimulatedPosix) -> set[str]:
 
 
 def _held_back(machine: SimulatedPosix, source: ModelSource, calls: PosixCalls | None = None) -> None:
-    """A run that must publish nothing.
+    """Run once, and require that it publishes nothing.
 
     Raises:
-        AssertionError: if it does, or does not say why.
+        AssertionError: if it does, or does not report why.
     """
     before = _published(machine)
     result = _JOB.run(calls or machine, source)
     if result.decided or not result.totals.reasons or _published(machine) - before:
-        raise AssertionError(f"a part of a job is published, or nobody is told: {result}")
+        raise AssertionError(f"a part of a job is published, or not reported: {result}")
 
 
 def _with_an_odd_dataset(machine: SimulatedPosix) -> None:
@@ -118,7 +118,7 @@ def _in_bucket(call: str, name: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def _quarantined() -> SimulatedPosix:
-    """A dataset that is quarantined, of a job that goes on with whole runs."""
+    """Quarantine a dataset of a job that continues with `scope: job` runs."""
     machine, world = _committed_before(), replace(_JOB, job_level=False, max_attempts=1)
     half_done(machine, world, moved=0)
     world.run(_failing(machine, errno.EACCES, _publishes_a_dataset), _BEFORE)
@@ -144,8 +144,7 @@ def _release_and_run(machine: SimulatedPosix) -> str:
 
 
 def _decided_long_ago() -> SimulatedPosix:
-    """A part of what was decided on is published. The rest could not be, for so long that the job log has had a
-    checkpoint since."""
+    """Publish a part of a decided job; the rest fails for so long that the job log gets a checkpoint."""
     machine = _committed_before()
     half_done(machine, _JOB, moved=1)
     log = _JOB.store(machine).job_log()
@@ -167,7 +166,7 @@ def _retry_all_and_finish(machine: SimulatedPosix) -> str:
 
 STUCK = (
     Program("all-fail-for-good", _pending, _fail_for_good, _retry_all_and_run),
-    Program("outage", _pending, _outage, _nobody_is_blamed),
+    Program("outage", _pending, _outage, _interruption_is_not_blamed),
     Program("job-level-unplannable", _committed_before, _with_an_odd_dataset, _release_and_run),
     Program("job-level-unreadable", _committed_before, _with_an_unreadable_bucket, _release_and_run),
     Program("job-level-quarantined", _quarantined, _with_a_quarantined_dataset, _release_and_run),

@@ -1,4 +1,4 @@
-"""Programs for the crash explorer: a dataset that can't be read is counted, stopped, and read once it is let go."""
+"""Programs for the crash explorer: a dataset that cannot be read is counted, stopped, restarted and read."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def _fail_again(machine: SimulatedPosix) -> None:
     _WORLD.run(machine, _BROKEN)
 
 
-def _stopped_and_let_go(machine: SimulatedPosix) -> str:
-    """Wherever the run died that could not read it for the last time: the next one counts it, or finds it counted."""
+def _stopped_and_restarted(machine: SimulatedPosix) -> str:
+    """Require that the run after the crash counts the last failure, or finds it counted."""
     _WORLD.run(machine, _BROKEN)
-    left = _unread(machine)
-    found = left and (left.failed_runs, left.stopped, left.expected_high.positions)
-    if found != (_RUNS, True, {"0": 2, "1": 1}):
-        return f"after {_RUNS} runs that failed, and one that died, there is {left}"
-    return _let_go(machine)
+    failure = _unread(machine)
+    actual = failure and (failure.failed_runs, failure.stopped, failure.expected_high.positions)
+    if actual != (_RUNS, True, {"0": 2, "1": 1}):
+        return f"after {_RUNS} runs that failed, and one that died, there is {failure}"
+    return _restart(machine)
 
 
-def _let_go(machine: SimulatedPosix) -> str:
-    """It is read up to where it was to end, by itself, then up to its end."""
+def _restart(machine: SimulatedPosix) -> str:
+    """Require that it is read up to its planned end automatically, then up to its end."""
     operator_actions.retry_all(_WORLD.store(machine), "person")
-    if (left := _unread(machine)) is not None and left.stopped:
-        return f"it was let go, and is {left}"
+    if (failure := _unread(machine)) is not None and failure.stopped:
+        return f"it was restarted, and is {failure}"
     _WORLD.run(machine, _MORE)
     reached = dict(_WORLD.watermarks(machine)["a"].positions)
     if reached not in ({"0": 2, "1": 1}, {"0": 5, "1": 4}):
@@ -56,12 +56,12 @@ def _let_go(machine: SimulatedPosix) -> str:
     return run_and_look(machine, _WORLD, _MORE)
 
 
-def _let_go_and_read(machine: SimulatedPosix) -> None:
+def _restart_and_read(machine: SimulatedPosix) -> None:
     operator_actions.retry(_WORLD.store(machine), "a", "person")
     _WORLD.run(machine, _MORE)
 
 
 UNREAD = (
-    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_let_go),
-    Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _let_go_and_read, _let_go),
+    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_restarted),
+    Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _restart_and_read, _restart),
 )

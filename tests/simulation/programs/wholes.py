@@ -43,7 +43,8 @@ _AFTER = ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": 3})})
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """The table: its records, its ledger, and how many datasets its commit has brought. The newest one counts."""
+    """A version of the table: its records, its ledger, and the number of datasets in its commit. The newest version
+    counts."""
 
     values: list[str] = []
     rows: list[LedgerRow] = []
@@ -52,7 +53,8 @@ class _Version(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class OneTable(CommitterSink):
-    """One document for each version of the table, put if absent. `refuses`: the dataset that it never takes."""
+    """Sink of one document, put if absent, for each version of the table. `refuses`: the dataset that it never
+    takes."""
 
     name: ClassVar[str] = "testing-table"
     grouped_by: ClassVar[str] = "table"
@@ -89,7 +91,7 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
             rows |= {each.dataset_urn: committed(rows.get(each.dataset_urn), each, ()) for each in new}
             values = [*version.values, *(value for each in new for info in each.infos for value in info)]
             if not new or self._put(number, _Version(values, list(rows.values()), len(new))):
-                self.fs.sync([_TABLE], _TABLE)  # it may be a crashed process's
+                self.fs.sync([_TABLE], _TABLE)  # it may be of a crashed process
                 return [answer or Committed() for answer in answers]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -99,12 +101,12 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
         self._change(allowed_again, requests)
 
     def _change(self, changed: _Changed, requests: Sequence[CommitRequest]) -> None:
-        """Of what is not committed: the records stay."""
+        """Change uncommitted sequences only: the records stay."""
         while True:
             number, version = _newest(self.fs)
             rows = {row.dataset_urn: row for row in version.rows}
-            found = {request.dataset_urn: changed(rows.get(request.dataset_urn), request) for request in requests}
-            after = [row for row in (rows | found).values() if row is not None]
+            new_values = {request.dataset_urn: changed(rows.get(request.dataset_urn), request) for request in requests}
+            after = [row for row in (rows | new_values).values() if row is not None]
             if after == version.rows or self._put(number, _Version(version.values, after)):
                 self.fs.sync([_TABLE], _TABLE)
                 return
@@ -137,7 +139,7 @@ def _lived() -> SimulatedPosix:
 
 
 def _all_or_none(machine: SimulatedPosix) -> str:
-    """Each commit of the table has brought both datasets, and each record is there once."""
+    """Require that each commit of the table had both datasets, and each record is there once."""
     if not (_run(machine, _THEN) and _run(machine, _AFTER)):
         return "a run after it does not succeed"
     fs = SimulatedFileSystem(machine)
@@ -147,9 +149,9 @@ def _all_or_none(machine: SimulatedPosix) -> str:
         for p, end in dataset.partitions.items()
         for offset in range(end)
     )
-    found = sorted(_newest(fs)[1].values)
-    if found != wanted:
-        return f"the table has {found}, and not {wanted}"
+    values = sorted(_newest(fs)[1].values)
+    if values != wanted:
+        return f"the table has {values}, and not {wanted}"
     parts = [version.new for _, version in _versions(fs) if version.new not in (0, len(_AFTER.datasets))]
     return f"commits have brought {parts} of two datasets" if parts else ""
 
@@ -163,12 +165,13 @@ def _refused(machine: SimulatedPosix) -> None:
 
 
 def _released(machine: SimulatedPosix) -> str:
-    """The one that can't be published holds the other; abandoned, both are read and published again."""
+    """Require that the unpublishable dataset holds the other; once it is abandoned, both are read and published
+    again."""
     fs = SimulatedFileSystem(machine)
     before = len(_newest(fs)[1].values)
     _run(machine, _THEN, refuses="a")
     if len(_newest(fs)[1].values) != before:
-        return "a part of what is published whole or not at all is published"
+        return "a part of an atomic commit is published"
     store = replace(_WORLD.store(machine), groups=CommitGroups(OneTable(fs)))
     for bucket in range(store.buckets):
         for urn, state in store.bucket_log(bucket).refresh().datasets.items():
