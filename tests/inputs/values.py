@@ -48,7 +48,7 @@ _LOOP_CASES = [
     (
         "SQL source without schema, sink in another schema of its database",
         "rejected, naming source.schema",
-        _LOOPS + "test_source_without_schema_is_told_to_name_it",
+        _LOOPS + "test_error_for_a_source_without_schema_names_the_schema_setting",
     ),
 ]
 _ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::"

@@ -119,7 +119,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, sp
         assert marker.read_bytes() == newer
 
 
-def test_another_number_of_buckets_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_store_with_another_number_of_buckets_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"a": 1}) as job:
         job.produce(3)
         assert run(job, spark).succeeded

@@ -204,7 +204,7 @@ def test_driver_options_in_the_url_override_the_defaults(database: Database) -> 
     assert "timed out" in problem.error
 
 
-def test_the_newest_group_of_ties_waits_for_a_greater_value(database: Database) -> None:
+def test_newest_group_of_ties_waits_for_a_greater_value(database: Database) -> None:
     database.run("CREATE TABLE t (id int NOT NULL, n int)", "INSERT INTO t VALUES (1, 0), (2, 0), (2, 1)")
     reader = Reader(database.source(batch_rows=1))
     assert ids(reader.run()) == [1]

@@ -521,7 +521,7 @@ def test_after_each_run_exactly_the_rows_below_the_watermark_were_read(
     assert sorted(ids(reader.rows)) == sorted(row[0] for row in held if row[0] < end)
 
 
-def test_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distcommit.sources.sql.tables import Table
 
     make(file, TIES)
