@@ -123,7 +123,7 @@ def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: Re
         framed(2_000_000_000, b"\0"): "does not have id 2000000000",
         framed(wrong_kind, b"{}"): "of type JSON",
         framed(recursive, b"\0"): "contains itself",
-        good[1][:-1]: "a length is negative, or more",
+        good[1][:-1]: "a length is negative, or larger than",
         good[1] + b"\0": "bytes are left",
     }
     pieces, rejected = converted(converter("avro", registry_server), [good[0], *bad, good[1]])
