@@ -123,7 +123,7 @@ def test_unreadable_record_is_rejected_with_its_reason(registry_server: Registry
         framed(2_000_000_000, b"\0"): "does not have id 2000000000",
         framed(wrong_kind, b"{}"): "of type JSON",
         framed(recursive, b"\0"): "contains itself",
-        good[1][:-1]: "a length is negative, or more",
+        good[1][:-1]: "a length is negative, or larger than",
         good[1] + b"\0": "bytes are left",
     }
     pieces, rejected = converted(converter("avro", registry_server), [good[0], *bad, good[1]])
