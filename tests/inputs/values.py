@@ -105,8 +105,7 @@ CASES = [
         "sql",
         "a first run by times whose newest row is two years old",
         "a note of the run: rows may never be read",
-        test="tests/integration/test_postgresql.py::"
-        "test_first_run_by_times_skips_no_later_row_or_reports_it",
+        test="tests/integration/test_postgresql.py::test_first_run_by_times_skips_no_later_row_or_reports_it",
     ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)

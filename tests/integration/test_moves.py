@@ -162,9 +162,7 @@ class TestTwoJobs:
             with pytest.raises(ConfigurationError, match=r"belongs to another job.*staging"):
                 run(job, spark)
 
-    def test_topic_in_two_jobs_with_separate_folders_is_harmless(
-        self, tmp_path: Path, spark: SparkSession
-    ) -> None:
+    def test_topic_in_two_jobs_with_separate_folders_is_harmless(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 1}) as job:
             job.produce(5)
             run(job, spark)

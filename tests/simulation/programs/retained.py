@@ -132,7 +132,7 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
         expected = [(low, ends[urn]["0"])] if low < ends[urn]["0"] else []
         if partitions["0"] != expected:
             return f"of {urn} {partitions} are live, expected {expected}"
-    if deleted and (gone := _left(machine)):
+    if deleted and (gone := _superseded_files(machine)):
         return f"{gone} are left, which retention has deleted"
     left = staged(machine)
     return f"left behind in task output: {left}" if left else ""

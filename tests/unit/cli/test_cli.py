@@ -275,9 +275,9 @@ class TestRelease:
                 store.fs.delete(f"{store.roots.staging}/{urn}")
             failed = Failed(1, SequenceName(urn, 1), quarantine=True, reason=f"the file is of size {len(urn)}")
             append(store, bucket_of(urn, store.buckets), failed)
-        told = last_json(invoke("status", job_file, "--json"))["troubles"]
-        gone = [trouble["command"] for trouble in told if trouble["id"] == "STAGED_FILE_MISSING"]
-        assert gone == [f"distcommit dataset release --all {job_file} abandon"] * 2
+        problems = last_json(invoke("status", job_file, "--json"))["troubles"]
+        commands = [problem["command"] for problem in problems if problem["id"] == "STAGED_FILE_MISSING"]
+        assert commands == [f"distcommit dataset release --all {job_file} abandon"] * 2
         shown = invoke("dataset", "release", "--all", job_file, "abandon", "--dry-run")
         assert (shown.exit_code, "2 of 4 would be released" in shown.stdout) == (0, True)
         rows = last_json(invoke(*commands[0].split()[1:], "--json"))["datasets"]

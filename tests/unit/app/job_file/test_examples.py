@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.app.job_file.config import load_config, parse_config
 from distcommit.app.job_file.explain import explained
-from tests.cluster.flow import flow_sections, mended
+from tests.cluster.flow import flow_sections, repaired
 
 CONF = Path(__file__).parents[4] / "conf"
 EXAMPLES = sorted(CONF.glob("*.yaml"))
@@ -27,7 +27,7 @@ def test_flow_of_the_size_benchmark_is_the_example_with_another_registry_and_can
     sections = flow_sections("http://localhost:8081")
     sections["source"] |= {"type": "kafka", "brokers": "localhost:9092"}
     sections.pop("sink")  # a sink of the job itself, beside those of its branches
-    configs = [parse_config({**common, **config}, tmp_path / "job.yaml") for config in (sections, mended(sections))]
+    configs = [parse_config({**common, **config}, tmp_path / "job.yaml") for config in (sections, repaired(sections))]
     assert explained(configs[0]).parts[1:] == explained(example).parts[1:]
     for flow in (config.task_flow() for config in configs):
         assert [branch.name for branch in flow.branches] == ["lake", "archive"]
