@@ -130,7 +130,7 @@ class Situation:
 
     def reported_problems(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
-        problems: list[dict[str, Any]] = self.inspect("status")["troubles"]
+        problems: list[dict[str, Any]] = self.result("status")["troubles"]
         return problems
 
     def result(self, *words: str) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def drilled(
 def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
     """Compare the published values with the input."""
     before = list(result.problems)
-    audit = situation.inspect("audit", "--deep")
+    audit = situation.result("audit", "--deep")
     if not audit.get("exact"):
         result.problems.append(f"the audit is not exact: { {k: v for k, v in audit.items() if k != 'partitions'} }")
     published, turned_away = situation.published()

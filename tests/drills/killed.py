@@ -51,7 +51,7 @@ def _killed_in_mid_commit(situation: KafkaSituation) -> None:
 
 def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     """Return staged and final path of each file of the sealed, unpublished steps."""
-    sequences = situation.inspect("dataset steps", "--limit=0")["sequences"]
+    sequences = situation.result("dataset steps", "--limit=0")["sequences"]
     steps = [step["what"] for sequence in sequences for step in sequence["steps"] if step["state"] == "PENDING"]
     paths = [re.findall(r"'([^']+)'", what) for what in steps]
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]

@@ -135,7 +135,7 @@ def files_of_an_unknown_dataset(folder: Path) -> Drilled:
 @drill("wait for the run, or give `distcommit recover`", quick=True)
 def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
     with pending(folder) as situation:
-        epoch = situation.inspect("status")["epoch"]
+        epoch = situation.result("status")["epoch"]
         printed = Printed(situation)
         command = f"distcommit dataset files {situation.path} --as-of {epoch}"
         printed.refused(command, "this run is not settled yet")
