@@ -176,8 +176,9 @@ class Printed:
         Raises:
             NotBrokenError: if no printed text names the command.
         """
-        name = next(name for name in reversed(command_names()) if command.startswith(f"distcommit {name} "))
-        words = {name.split()[-1], command.rsplit(maxsplit=1)[-1]}
+        names = (name for name in reversed(command_names()) if command.startswith(f"distcommit {name} "))
+        program = command.split()[0]  # of a program's own commands only the last word is printed
+        words = {next(names, program).split()[-1], command.rsplit(maxsplit=1)[-1]}
         printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
             raise NotBrokenError(f"no printed text names the command {command}: {self.seen}")

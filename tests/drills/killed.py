@@ -119,7 +119,7 @@ def foreign_file_at_the_target(folder: Path) -> Drilled:
         def move_it_away() -> None:
             target.rename(folder / "somebody-elses")
 
-        return drilled(situation, f"FOREIGN_FILE_AT_TARGET: .*: expected at {target}", act=move_it_away)
+        return drilled(situation, f"FOREIGN_FILE_AT_TARGET: .* at {target}; found other bytes", act=move_it_away)
 
 
 @drill("LOCK_STUCK")
