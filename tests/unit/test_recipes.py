@@ -108,4 +108,4 @@ def test_page_shows_exactly_the_schedule_settings() -> None:
 
 
 def test_page_names_each_recipe_file() -> None:
-    assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(serving/([^)]+)\)", PAGE))
+    assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(../../deploy/([^)]+)\)", PAGE))

@@ -1,4 +1,7 @@
-"""Generator of conf/docs/reference/problems.md from the problem catalogue; run `python -m tests.unit.app.inspection.problems_page`."""
+"""Generator of conf/docs/reference/problems.md from the problem catalogue.
+
+Run `python -m tests.unit.app.inspection.problems_page`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A fault in each construct under each policy: how far the watermark moves, what is published, and that the next run
 without the fault publishes the rest.
 
-The table of `conf/docs/reference/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For some of them the
-job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at offset 6, in the
-middle of the second.
+The table of `conf/docs/reference/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For
+some of them the job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at
+offset 6, in the middle of the second.
 """
 
 from __future__ import annotations
