@@ -31,8 +31,8 @@ _HEAD = """\
 # All settings of a job file
 
 Written by `python -m tests.unit.app.job_file.configuration_page` from the classes that read a job file; a test holds it
-to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. Unknown keys are errors that
-name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
+to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. Unknown keys are
+errors that name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
 `${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets). `--set
 section.key=value` wins over the file. Settings that do not go together are refused, with the reason. What may be
 changed once a store is filled: [running it](../index.md#what-may-be-changed-and-what-not).
