@@ -14,7 +14,7 @@ from benchmarks.peers.peer import Peer, Place, parquet_files
 _DURABLE = "fsync"
 _CONF = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as in conf/kafka-to-parquet.yaml
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as in kafka-to-parquet.yaml
 }
 
 
@@ -25,7 +25,7 @@ class Ours(Peer):
     system = "distcommit"
     settings = {
         "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g, "
-        "spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC, as conf/kafka-to-parquet.yaml has it",
+        "spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC, as kafka-to-parquet.yaml has it",
         "commit.durability": f"{_DURABLE} (the default)",
         "command": "distcommit serve",
     }

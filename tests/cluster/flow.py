@@ -38,7 +38,7 @@ from tests.servers.registry import RegistryServer
 
 _END_S = 1800.0
 _HOUR_MS = 3_600_000
-_CONF = PACKAGE_ROOT / "conf" / "kafka-avro-fork.yaml"
+_CONF = PACKAGE_ROOT / "conf" / "jobs" / "kafka-avro-fork.yaml"
 _V1: dict[str, Any] = {
     "type": "record",
     "name": "Click",

@@ -25,7 +25,7 @@ from distcommit.stores.snapshots.snapshots import expire_older_snapshots
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "readers.md"
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides" / "readers.md"
 
 
 class Place:

@@ -115,7 +115,7 @@ def test_example_job_file_runs(
     rest_server.put("comments", rows=list(map(json.dumps, comments)), field="id", is_number=True)
     paths = [f"paths.{name}={tmp_path / name}" for name in ("store", "staging", "output")]
     here = [f"source.url={rest_server.url}/body/{{dataset}}", "source.paging.path=next"]
-    path = PACKAGE_ROOT / "conf" / "rest-to-parquet.yaml"
+    path = PACKAGE_ROOT / "conf" / "jobs" / "rest-to-parquet.yaml"
     for _ in range(2):
         assert Job.from_file(path, overrides=[*paths, *here], session=spark).run().succeeded
     tables = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("tickets", "comments")}

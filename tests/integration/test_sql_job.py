@@ -197,7 +197,7 @@ def test_example_job_file_reads_postgresql(
     monkeypatch.setenv("URL", postgres_server.url)
     monkeypatch.setenv("PASSWORD", postgres_server.password)
     paths = [f"paths.{name}={tmp_path / name}" for name in ("store", "staging", "output")]
-    job = Job.from_file(PACKAGE_ROOT / "conf" / "sql-to-parquet.yaml", overrides=paths, session=spark)
+    job = Job.from_file(PACKAGE_ROOT / "conf" / "jobs" / "sql-to-parquet.yaml", overrides=paths, session=spark)
     assert job.run().succeeded
     with postgres_server.connect() as connection:
         connection.execute("DROP TABLE sales_orders, sales_places")

@@ -492,8 +492,8 @@ def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, 
 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
-    """Return the known limit that applies, if any: a loss that anchors can't detect and conf/guarantees.md
-    documents.
+    """Return the known limit that applies, if any: a loss that anchors can't detect and
+    conf/docs/concepts/guarantees.md documents.
     """
     if not history.verdict.startswith("UNDETECTED"):
         return ""

@@ -30,8 +30,16 @@ from tests.unit.cli.commands_page import PAGE, commands_page
 ROOT = Path(distcommit.__file__).parents[1]
 PAGES = [
     page
-    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "benchmarks/peers", "tests", "tests/golden")
-    for page in sorted((ROOT / folder).glob("*.md"))
+    for pages in (
+        "*.md",
+        "conf/**/*.md",
+        "distcommit/*.md",
+        "benchmarks/*.md",
+        "benchmarks/peers/*.md",
+        "tests/*.md",
+        "tests/golden/*.md",
+    )
+    for page in sorted(ROOT.glob(pages))
 ]
 COMMANDS = commands_by_name()
 READS_ONLY = {
@@ -224,7 +232,7 @@ def test_page_lists_each_command_of_a_module(page: str, begin: str, module: str,
 
 def test_extras_named_on_pages_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    texts = (page.read_text(encoding="utf-8") for page in [*PAGES, *(ROOT / "conf").glob("*.yaml")])
+    texts = (page.read_text(encoding="utf-8") for page in [*PAGES, *(ROOT / "conf" / "jobs").glob("*.yaml")])
     named = {
         extra
         for text in texts
@@ -265,7 +273,7 @@ def test_python_block_of_the_page_for_readers_runs(job: Job, monkeypatch: pytest
 
 
 def test_commands_in_comments_of_job_files_exist() -> None:
-    for file in (ROOT / "conf").glob("*.yaml"):
+    for file in (ROOT / "conf" / "jobs").glob("*.yaml"):
         for name, path in re.findall(r"distcommit ([a-z -]+) (conf/\S+\.yaml)", file.read_text(encoding="utf-8")):
             assert name in COMMANDS
             assert (ROOT / path).is_file()

@@ -15,7 +15,7 @@ from distcommit.cli.help import EXIT_CODES
 from distcommit.cli.views import audit_view
 from distcommit.core import errors
 
-PAGE = (Path(distcommit.__file__).parents[1] / "conf" / "operating.md").read_text(encoding="utf-8")
+PAGE = (Path(distcommit.__file__).parents[1] / "conf" / "docs" / "operate" / "operating.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
@@ -51,7 +51,9 @@ def test_page_lists_each_error_with_its_exit_code() -> None:
 
 def test_page_lists_each_alert() -> None:
     listed = {why.strip("`"): problem for why, problem, *_ in rows("Alerts", "`why` | problem | means | to do")}
-    assert listed == {why: f"[`{kind.id}`](problems.md#{kind.id.lower()})" for why, kind in alerts.ALERTS.items()}
+    assert listed == {
+        why: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for why, kind in alerts.ALERTS.items()
+    }
 
 
 def test_page_lists_each_audit_finding() -> None:

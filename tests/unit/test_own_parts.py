@@ -27,7 +27,7 @@ from distcommit.testing.contracts import (
     TaskCheckerContract,
 )
 
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "own-parts.md"
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides" / "custom-parts.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 

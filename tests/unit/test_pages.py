@@ -18,13 +18,21 @@ from distcommit.core.interfaces.sink import Abilities
 from distcommit.spark.settings import SparkSettings
 
 ROOT = Path(distcommit.__file__).parents[1]
-RUNNING = ROOT / "conf" / "README.md"
-TASK_FLOW = ROOT / "conf" / "task-flow.md"
-SINKS = ROOT / "conf" / "sinks" / "README.md"
+RUNNING = ROOT / "conf" / "docs" / "index.md"
+TASK_FLOW = ROOT / "conf" / "docs" / "reference" / "task-flow.md"
+SINKS = ROOT / "conf" / "docs" / "connectors" / "sinks.md"
 PAGES = [
     page
-    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "benchmarks/peers", "tests", "tests/golden")
-    for page in sorted((ROOT / folder).glob("*.md"))
+    for pages in (
+        "*.md",
+        "conf/**/*.md",
+        "distcommit/*.md",
+        "benchmarks/*.md",
+        "benchmarks/peers/*.md",
+        "tests/*.md",
+        "tests/golden/*.md",
+    )
+    for page in sorted(ROOT.glob(pages))
 ]
 PACKAGES = "|".join(path.name for path in sorted(Path(distcommit.__file__).parent.iterdir()) if path.is_dir())
 

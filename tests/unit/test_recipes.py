@@ -1,4 +1,4 @@
-"""The recipes in conf/serving are accepted by the programs that are installed here."""
+"""The recipes in conf/deploy are accepted by the programs that are installed here."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from distcommit.cli.main import app
 from distcommit.scheduling.timetables import Cron
 
 ROOT = Path(distcommit.__file__).parents[1]
-RECIPES = ROOT / "conf" / "serving"
-PAGE = (ROOT / "conf" / "serving.md").read_text(encoding="utf-8")
+RECIPES = ROOT / "conf" / "deploy"
+PAGE = (ROOT / "conf" / "docs" / "operate" / "serving.md").read_text(encoding="utf-8")
 PROGRAM = "/opt/distcommit/bin/distcommit"
 
 
@@ -108,4 +108,4 @@ def test_page_shows_exactly_the_schedule_settings() -> None:
 
 
 def test_page_names_each_recipe_file() -> None:
-    assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(serving/([^)]+)\)", PAGE))
+    assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(../../deploy/([^)]+)\)", PAGE))

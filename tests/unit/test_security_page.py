@@ -13,7 +13,7 @@ from distcommit.formats import schema_bounds
 from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog
 
-PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ PAGE = (Path(__file__).parents[2] / "conf" / "security.md").read_text(encoding="
         ),
         (
             "a converter, a row checker or the fork, for one batch or schema",
-            f"[`limits.construct_seconds`](configuration.md) ({RunLimits().construct_seconds:g} s)",
+            f"[`limits.construct_seconds`](../reference/configuration.md) ({RunLimits().construct_seconds:g} s)",
         ),
         (
             "the same in native code, until its worker is killed",

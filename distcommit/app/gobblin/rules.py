@@ -151,7 +151,7 @@ def _launching(job: Translation) -> None:
     slots = str(whole_number(threads, least=1)) if threads is not None else "2"
     ours = master or f"local[{slots},4]"
     if kind is not None:
-        job.put(kind, "spark.master", ours, "executors need this package (conf/README.md)" if master else "")
+        job.put(kind, "spark.master", ours, "executors need this package (conf/docs/index.md)" if master else "")
     elif threads is not None:
         job.put(None, "spark.master", ours)
     if threads is not None and not master:

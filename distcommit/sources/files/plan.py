@@ -112,7 +112,7 @@ def _warn_of(alike: Sequence[ListedFile], urn: str) -> None:
 
 _NOT_KNOWN = (
     "it is not known which of its files are read: its watermark was made from published files, which do not say it. Set"
-    " it (distcommit dataset set-watermark) with a position of `files` beside the others, as conf/README.md says, or"
+    " it (distcommit dataset set-watermark) with a position of `files` beside the others, as source-files.md says, or"
     " to null to read all files again"
 )
 

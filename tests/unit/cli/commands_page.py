@@ -1,4 +1,4 @@
-"""conf/commands.md: the help of every command. `python -m tests.unit.cli.commands_page` writes it."""
+"""conf/docs/reference/commands.md: the help of every command. `python -m tests.unit.cli.commands_page` writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import distcommit
 from distcommit.cli.main import app, commands_by_name
 
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "commands.md"
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "commands.md"
 _BEGIN = """# Commands
 
 The help of each command. This page is generated: `python -m tests.unit.cli.commands_page` writes it.

@@ -1,4 +1,4 @@
-"""Generator of conf/configuration.md: all settings of a job file, from the classes that read them.
+"""Generator of conf/docs/reference/configuration.md: all settings of a job file, from the classes that read them.
 
 Run `python -m tests.unit.app.job_file.configuration_page` to update the page.
 """
@@ -25,17 +25,17 @@ from distcommit.app.job_file.secrets import PLACES
 from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.schemas.column_types import ColumnType
 
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "configuration.md"
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "configuration.md"
 
 _HEAD = """\
 # All settings of a job file
 
 Written by `python -m tests.unit.app.job_file.configuration_page` from the classes that read a job file; a test holds it
-to them. A job file is YAML; [kafka-to-parquet.yaml](kafka-to-parquet.yaml) is one to copy. Unknown keys are errors that
-name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
+to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. Unknown keys are
+errors that name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
 `${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets). `--set
 section.key=value` wins over the file. Settings that do not go together are refused, with the reason. What may be
-changed once a store is filled: [running it](README.md#what-may-be-changed-and-what-not).
+changed once a store is filled: [running it](../index.md#what-may-be-changed-and-what-not).
 
 A setting without a default has to be there. `x[].y` is `y` of each item of a list, `x.NAME.y` of each value of a map
 whose keys are yours. A TYPE of columns is `string`, `binary`, `bool`, `int32`, `int64`, `float64`, `date`, `timestamp`,
@@ -61,7 +61,7 @@ _PARTS: Mapping[Section, tuple[str, str]] = {
     "source": ("Sources", "The section `source`, by its `type`."),
     "converter": (
         "Converters",
-        "Each of the list `converters`, of a job or a branch. [How they go together](README.md#constructs).",
+        "Each of the list `converters`, of a job or a branch. [How they go together](../index.md#constructs).",
     ),
     "row_checker": (
         "Row checkers",
@@ -77,7 +77,7 @@ _PARTS: Mapping[Section, tuple[str, str]] = {
     "sink": (
         "Sinks",
         "The section `sink`, of a job or a branch, by its `type`; without one it is `files`.\n"
-        "[How each commits](sinks/README.md).",
+        "[How each commits](../connectors/sinks.md).",
     ),
     "task_checker": (
         "Task checkers",
@@ -90,18 +90,18 @@ _EVERYWHERE: Mapping[str, str] = {
     "on_failure": "what becomes of a record that does not pass.",
 }
 _MORE: Mapping[tuple[Section, str], str] = {
-    ("source", "files"): "README.md#your-files",
-    ("source", "kafka"): "README.md#your-kafka",
-    ("source", "micro_batch"): "README.md#your-stream",
-    ("source", "python"): "own-parts.md#your-own-source",
-    ("source", "rest"): "README.md#your-rest-server",
-    ("source", "spark"): "README.md#sparks-readers",
-    ("source", "sql"): "README.md#your-database",
-    ("sink", "console"): "sinks/README.md#trying-a-job-out",
-    ("sink", "files"): "README.md#files",
-    ("sink", "python"): "own-parts.md#your-own-sink",
+    ("source", "files"): "../index.md#your-files",
+    ("source", "kafka"): "../index.md#your-kafka",
+    ("source", "micro_batch"): "../index.md#your-stream",
+    ("source", "python"): "../guides/custom-parts.md#your-own-source",
+    ("source", "rest"): "../index.md#your-rest-server",
+    ("source", "spark"): "../index.md#sparks-readers",
+    ("source", "sql"): "../index.md#your-database",
+    ("sink", "console"): "../connectors/sinks.md#trying-a-job-out",
+    ("sink", "files"): "../index.md#files",
+    ("sink", "python"): "../guides/custom-parts.md#your-own-sink",
     **{
-        (section, "python"): "own-parts.md#your-own-constructs"
+        (section, "python"): "../guides/custom-parts.md#your-own-constructs"
         for section in ("converter", "row_checker", "task_checker", "fork")
     },
 }
@@ -140,7 +140,7 @@ def _types(section: Section) -> Iterator[str]:
 
 
 def _more(section: Section, name: str) -> str:
-    place = _MORE.get((section, name), f"sinks/{name}.md" if section == "sink" else "")
+    place = _MORE.get((section, name), f"../connectors/sink-{name}.md" if section == "sink" else "")
     return f" [More]({place})." if place else ""
 
 
@@ -268,7 +268,7 @@ def _plain_kind(annotation: Any) -> str:
     if origin is dict:
         return f"map to {_plain_kind(arguments[1])}"
     if annotation is Condition:
-        return "[condition](README.md#constructs)"
+        return "[condition](../index.md#constructs)"
     if inspect.isclass(annotation) and issubclass(annotation, StrEnum):
         return ", ".join(f"`{item}`" for item in annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):

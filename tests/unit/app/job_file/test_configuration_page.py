@@ -1,4 +1,4 @@
-"""conf/configuration.md agrees with the classes that read a job file."""
+"""conf/docs/reference/configuration.md agrees with the classes that read a job file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example job files in conf/ can be loaded, and their flows can be explained."""
+"""The example job files in conf/jobs can be loaded, and their flows can be explained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.app.job_file.config import load_config, parse_config
 from distcommit.app.job_file.explain import explained
 from tests.cluster.flow import flow_sections, repaired
 
-CONF = Path(__file__).parents[4] / "conf"
+CONF = Path(__file__).parents[4] / "conf" / "jobs"
 EXAMPLES = sorted(CONF.glob("*.yaml"))
 
 

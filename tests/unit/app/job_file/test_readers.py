@@ -255,7 +255,7 @@ def test_as_of_accepts_epoch_and_time_as_text_and_refuses_other_values(place: Pl
 def test_reading_a_fork_without_its_job_file_requires_a_branch(place: Place) -> None:
     """A dataset's folder contains the folders of all branches, each with a copy of its records."""
     place.run(3)
-    job = load_config(Path(__file__).parents[4] / "conf" / "kafka-avro-fork.yaml")
+    job = load_config(Path(__file__).parents[4] / "conf" / "jobs" / "kafka-avro-fork.yaml")
     record_settings(place.store(), fixed_settings_of(job))
     with pytest.raises(ConfigurationError, match=r"the branch to read is not given.*archive, lake, errors"):
         place.read()

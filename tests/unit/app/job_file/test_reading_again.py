@@ -11,7 +11,7 @@ from distcommit.core.errors import ConfigurationError
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.unit.app.job_file.test_delivery import config
 
-CONF = PACKAGE_ROOT / "conf"
+CONF = PACKAGE_ROOT / "conf" / "jobs"
 ALWAYS = "task.retry_across_runs=always"
 
 

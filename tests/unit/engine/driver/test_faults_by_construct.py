@@ -1,9 +1,9 @@
 """A fault in each construct under each policy: how far the watermark moves, what is published, and that the next run
 without the fault publishes the rest.
 
-The table of `conf/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For some of them the
-job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at offset 6, in the
-middle of the second.
+The table of `conf/docs/reference/task-flow.md` gives the expected watermarks. Its rows are these faults, by name. For
+some of them the job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at
+offset 6, in the middle of the second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tests.unit.engine.driver.test_own_sinks import MemorySink, run_with
 BAD, SECOND_UNIT = 6, work_unit_name(0, 1)
 LIMIT_S = 0.5
 SOURCE = ModelSource({"a": ModelDataset({"0": 12}, units=3), "b": ModelDataset({"0": 3})})
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "task-flow.md"
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "task-flow.md"
 
 
 def table() -> dict[str, tuple[dict[CommitPolicy, int], int]]:
