@@ -112,7 +112,7 @@ def test_answer_revoked_by_a_power_loss_is_a_violation() -> None:
     machine.gate = gate
     fault_histories.PEOPLE["set-back"].act(machine)
     assert fault_histories.lost_answer(machine) == ""
-    assert "takes back what was answered" in fault_histories.lost_answer(survivor[-1])
+    assert "reverts a confirmed effect" in fault_histories.lost_answer(survivor[-1])
 
 
 @pytest.mark.parametrize("name", ["second-run", "one-commit", "at-least-once", "abandon", "set-back", "refusals"])
@@ -199,9 +199,9 @@ def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
 @pytest.mark.parametrize(
     ("record", "epoch", "wrong"),
     [
-        (Fence(1, "old"), 0, "not valid where it stands"),
+        (Fence(1, "old"), 0, "not valid at its place"),
         (SetWatermark("a", None, "person"), 7, "was written by epoch 7"),
-        (Done(2, (SequenceName("a", 2),)), 2, "not valid where it stands"),
+        (Done(2, (SequenceName("a", 2),)), 2, "not valid at its place"),
         (Checkpoint(9, "no such run", (), (), 0), 0, "fence and decisions are"),
     ],
 )
@@ -227,7 +227,7 @@ def test_rebuild_that_undoes_a_later_operator_record_is_a_violation() -> None:
             else None
         )
     )
-    assert "undoes what a person did" in log_violation(store)
+    assert "undoes an operator action" in log_violation(store)
 
 
 def test_invalid_history_is_rejected() -> None:
