@@ -177,7 +177,7 @@ class Printed:
             NotBrokenError: if no printed text names the command.
         """
         names = (name for name in reversed(command_names()) if command.startswith(f"distcommit {name} "))
-        program = command.split()[0]  # of a program's own commands only the last word is printed
+        program = command.split(maxsplit=1)[0]  # of a program's own commands only the last word is printed
         words = {next(names, program).split()[-1], command.rsplit(maxsplit=1)[-1]}
         printed = (*self.seen, *self.tried, self.result.command)
         if not any(re.search(rf"\b{re.escape(word)}\b", text) for word in words for text in printed):
