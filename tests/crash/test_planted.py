@@ -157,9 +157,7 @@ def test_fault_noticed_by_its_tests_is_found_by_name_and_listed_in_the_table() -
     result = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     assert (result["planted"], result["found"], result["sound"]["attempts"]) == (1, 1, 0)
     assert result["by"][NOTICED]["checker"] == "tests"
-    assert result["by"][NOTICED]["history"].startswith(
-        "tests/unit/stores/state/test_job_lock.py::test_the_lock_of_another"
-    )
+    assert result["by"][NOTICED]["history"].startswith("tests/unit/stores/state/test_job_lock.py::test_lock_of_another")
     page = planted_table(result)
     assert "1 of 1 faults noticed;" in page
     assert f"| lease | {NOTICED} | " in page
