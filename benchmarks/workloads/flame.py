@@ -45,7 +45,7 @@ def drawn(picture: Path) -> Iterator[None]:
             output += watching.communicate(timeout=_PATIENCE_S)[0]
     if not picture.exists():
         raise ConfigurationError(
-            "py-spy has drawn nothing", found=output.strip(), todo="do what it says, or run as root"
+            "py-spy did not draw a picture", found=output.strip(), todo="correct the reported cause, or run as root"
         )
     drawing = picture.read_text()
     for here, shown in ((f"{Path(sys.executable).parent}/", ""), (os.getcwd(), "."), (str(Path.home()), "~")):

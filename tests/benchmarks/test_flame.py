@@ -31,7 +31,7 @@ def test_working_functions_are_in_the_picture(tmp_path: Path) -> None:
 
 def test_undrawable_profile_is_reported(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigurationError, match=r"py-spy has drawn nothing; found .+"),
+        pytest.raises(ConfigurationError, match=r"py-spy did not draw a picture; found .+"),
         drawn(tmp_path / "missing" / "a.svg"),
     ):
         pass

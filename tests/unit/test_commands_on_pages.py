@@ -26,21 +26,9 @@ from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
 from tests.unit.app.job_file.test_readers import Place
 from tests.unit.cli.commands_page import PAGE, commands_page
+from tests.unit.test_pages import PAGES
 
 ROOT = Path(distcommit.__file__).parents[1]
-PAGES = [
-    page
-    for pages in (
-        "*.md",
-        "conf/**/*.md",
-        "distcommit/*.md",
-        "benchmarks/*.md",
-        "benchmarks/peers/*.md",
-        "tests/*.md",
-        "tests/golden/*.md",
-    )
-    for page in sorted(ROOT.glob(pages))
-]
 COMMANDS = commands_by_name()
 READS_ONLY = {
     *("status", "runs", "audit", "explain", "migrate compare", "store log", "store verify"),
