@@ -2,7 +2,7 @@
 
 - `LogModel` (`log_model`) and `JobModel` (`job_model`) state the required result of a log's records and of a job's
   runs; `histories` has the events of such a job.
-- `model_flow` and `turning_away` are task flows for the records of `distcommit.testing.fakes.ModelSource`.
+- `model_flow` and `rejecting_flows` are task flows for the records of `distcommit.testing.fakes.ModelSource`.
 - `strategies` (needs hypothesis) draws URNs, watermarks, log records that may follow a fold, work-unit layouts, task
   states and whole job histories.
 

@@ -21,7 +21,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.operator import operator_actions
-from tests.simulation.programs.own_steps import NoticeCommitStep
+from tests.simulation.programs.custom_steps import NoticeCommitStep
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World

@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RECORD_VERSION, RecordedReason, RecordedReasons, RunRecord
-from tests.unit.app.inspection.test_troubles import folders
+from tests.unit.app.inspection.problems.test_problems import folders
 from tests.unit.app.job_file.test_delivery import config
 
 BY_DATASET = "freshness: {target: 1m, targets: [{datasets: ['pay.*', orders], target: 5s}], records_per_run: 7}\n"

@@ -32,7 +32,7 @@ from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
-from tests.unit.engine.driver.test_own_sinks import MemorySink
+from tests.unit.engine.driver.test_custom_sinks import MemorySink
 
 WORLD = World(max_attempts=1)
 DATA = source(a=2)

@@ -17,7 +17,7 @@ from distcommit.core.work import WorkUnit
 from distcommit.pipeline.branches.error_columns import ERROR_COLUMNS, error_records, error_schema, given_records
 from distcommit.sinks.files.footer import read_records, read_written_schema
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.driver.machines import OUTPUT, Machine
 
