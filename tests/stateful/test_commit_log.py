@@ -19,10 +19,10 @@ from distcommit.protocol.validity import valid
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
-from tests.models.log_model import LogModel
 from tests.models.strategies import records_after
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
+from tests.spec.product_log import LogModel
 from tests.stateful.profiles import effort, known_ids
 
 FOLDER = "/log"
