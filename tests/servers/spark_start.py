@@ -15,7 +15,7 @@ import pyspark
 
 from tests.servers.java import cache_folder
 
-_ALWAYS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_ALWAYS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _ROOT = Path(__file__).parents[2]
 
 # What a run of the product loads first. The JVM writes its archive as it ends, which has to be waited for.

@@ -129,7 +129,9 @@ def valid_in_job(r: Rec, f: Job, v: frozenset[str]) -> bool:
         case "CUT":
             return r.e == f.fence and all(dict(r.arg).get(key, n) >= n for key, n in f.heads)
         case "REBUCKET":
-            return log_model.valid(log_model.Rec(r.kind, r.e or 0, Move(*r.arg, r.d or f.naming)), of_job(f), v)
+            return log_model.valid(
+                log_model.Rec(r.kind, r.e or 0, Move(r.arg[0], r.arg[1], r.d or f.naming)), of_job(f), v
+            )
         case "GENERATION":
             return r.arg == f.under and log_model.valid(log_model.Rec(r.kind, r.e or 0, r.arg[0]), of_job(f), v)
     raise AssertionError(r.kind)
@@ -417,12 +419,12 @@ def run(m: Mover) -> Moves:
             return
         for d, t in f.ds:
             r = Rec("INTENT", p.e, Seq(d, p.e, (), t.wm, t.wm + 1, t.gen, False), d)
-            if t.state == "pending" and p.did == (d, t.seq.e):
-                yield m.append(key, Rec("DONE", p.e, t.seq.e, d))
+            if t.state == "pending" and p.did == (d, t.sequence.e):
+                yield m.append(key, Rec("DONE", p.e, t.sequence.e, d))
                 return
             if t.state == "pending":
-                files = m.s.final | {(d, t.seq.gen, t.seq.lo)}
-                yield m.go(f"publishes {d} [{t.seq.lo}]", m.s._replace(final=files), did=(d, t.seq.e))
+                files = m.s.final | {(d, t.sequence.gen, t.sequence.lo)}
+                yield m.go(f"publishes {d} [{t.sequence.lo}]", m.s._replace(final=files), did=(d, t.sequence.e))
                 return
             if t.wm < HIGH and valid_in_bucket(r, f, m.v):
                 yield m.append(key, r)

@@ -21,7 +21,7 @@ Not modelled: fsync and power loss, several datasets in one record, steps other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -241,7 +241,7 @@ def _of_operators(scen: Scen) -> Scen | None:
     return None
 
 
-def _sealed(scen: Scen) -> tuple[Proc, Any]:
+def _sealed(scen: Scen) -> tuple[Proc, Callable[..., Scen]]:
     """Return the zombie of a run that has sealed a sequence, and the beginning of a scenario with it."""
     files, staged = _files(1, "Tb", (0, 1), scen.v)
     sequence = Seq(1, 1, files, 0, 2)
@@ -258,6 +258,7 @@ def _of_cuts(scen: Scen) -> Scen | None:
     # The job log and the buckets are fenced by epoch 1, and nothing is anchored.
     unanchored = _fenced(1)._replace(heads=(Head(1, 0, None), Head(2, 0, None)))
     logs = (_log(unanchored, 1), _log(_fenced(1)), _log(_fenced(1)))
+    procs: tuple[Proc, ...]
     match scen.name:
         case "cuts":
             procs = (_twin("T1"), _cutter("P", 1), _cutter("Q", 1), _proc("R", "run"), _cutter("C2", 0))
@@ -271,7 +272,7 @@ def _of_cuts(scen: Scen) -> Scen | None:
         case "settled":  # sequences of older runs are replayed before the first cut
             zombie, begin = _sealed(scen)
             job_log = _log(_fenced(1)._replace(heads=(Head(1, 0, None),)), 1)
-            settled: Scen = begin(zombie, _proc("R", "run"), _cutter("C2", 0), job_log=job_log)
+            settled = begin(zombie, _proc("R", "run"), _cutter("C2", 0), job_log=job_log)
             return settled._replace(fails=("R2",))
     return None
 

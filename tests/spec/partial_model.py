@@ -254,8 +254,8 @@ def committer(m: Mover) -> Moves:
     match m.p.phase:
         case "looks":
             sequence = decided(m)
-            if m.t.state == "pending" and m.t.seq.e == 1:
-                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.seq.files)
+            if m.t.state == "pending" and m.t.sequence.e == 1:
+                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.sequence.files)
             elif sequence is not None and m.can("INTENT", sequence):
                 yield m.go(f"decides for {sequence.first and sequence.first.wrote}", "seals", (sequence,))
         case "seals":
@@ -284,7 +284,7 @@ def next_run(m: Mover) -> Moves:
             yield m.put("FENCE", m.p.id, "replays", e=e)
         case "replays":
             if m.t.state == "pending":
-                yield m.go("takes over the pending sequence", "publishes older", m.t.seq.files)
+                yield m.go("takes over the pending sequence", "publishes older", m.t.sequence.files)
             else:
                 yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e))
         case "publishes older":

@@ -108,7 +108,7 @@ class LogModel:
         """Return the difference between a fold of the same records and the model; empty if there is none."""
         f = self._fold
         expected = (f.fence, f.owner, f.decided)
-        theirs = (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs))
+        theirs = (fold.fence_epoch, fold.fence_run_id, frozenset(fold.decided_epochs))
         if expected != theirs:
             return f"fence and decisions are {expected}, the fold says {theirs}"
         anchors = (f.heads, f.cuts, f.generation, f.buckets, f.under_way, f.moved_to)
@@ -228,11 +228,11 @@ def _dataset(state: DatasetState) -> DS:
         unread,
         Details(
             frozenset(state.tried_epochs),
-            *state.accepted_epochs[-1:],
-            reason=state.reason,
-            outage=outage,
-            left_out=state.done_left_out,
-            schemas=dict(state.schemas),
+            state.accepted_epochs[-1] if state.accepted_epochs else 0,
+            state.reason,
+            outage,
+            state.done_left_out,
+            dict(state.schemas),
         ),
     )
 
@@ -273,4 +273,6 @@ def _heads(heads: Iterable[ProductHead]) -> tuple[Head, ...]:
 
 
 def _move(record: Rebucket | None) -> Move | None:
-    return record and Move(record.generation, record.buckets, record.settings, record.epoch)
+    if record is None:
+        return None
+    return Move(record.generation, record.buckets, record.settings, record.epoch)

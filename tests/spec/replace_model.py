@@ -148,7 +148,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
     named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
     if any(count > 1 for count in named.values()):
         return "SUPERSEDED TWICE"
-    if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.seq.files):
+    if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.sequence.files):
         return "NEEDED FILE GONE"
     return "STUCK" if last and t.state == "pending" else ""
 
@@ -168,11 +168,11 @@ class Mover:
         return f"{self.p.id}: {label}", self.s._replace(procs=procs, **changes)
 
     def put(self, kind: str, e: int | None, arg: Any, phase: str, after: int = 0) -> tuple[str, State]:
-        log = (*self.s.log, Rec(kind, e, arg))
+        log = (*self.s.log, Rec(kind, e or 0, arg))
         return self.go(f"puts {kind}" + (f"({e})" if e else ""), phase, e=after, log=log)
 
     def can(self, kind: str, e: int | None, arg: Any) -> bool:
-        return log_model.valid(Rec(kind, e, arg), self.f, self.v)
+        return log_model.valid(Rec(kind, e or 0, arg), self.f, self.v)
 
 
 def shown(file: File) -> str:
@@ -219,7 +219,7 @@ def replay(m: Mover) -> Moves:
     if m.f.fence > m.p.e:
         yield m.go("is fenced", "over")
     elif m.t.state == "pending":
-        yield m.go("takes over the pending sequence", "take over", m.t.seq.files)
+        yield m.go("takes over the pending sequence", "take over", m.t.sequence.files)
     else:
         yield m.go("has replayed", "deletes" if m.t.state == "idle" else "ends")
 
@@ -296,8 +296,8 @@ def seals(m: Mover) -> Moves:
         name, state = m.put("INTENT", m.p.e, sequence, "publishes")
         q = state.procs[m.i]._replace(x=sequence.files)
         yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
-    elif m.t.state == "pending" and m.t.seq.e == m.p.e and m.f.fence == m.p.e:
-        yield m.go("takes the sequence of its twin", "publishes", m.t.seq.files)
+    elif m.t.state == "pending" and m.t.sequence.e == m.p.e and m.f.fence == m.p.e:
+        yield m.go("takes the sequence of its twin", "publishes", m.t.sequence.files)
     else:
         yield m.go("may not seal", "ends")
 
@@ -336,21 +336,21 @@ def person(m: Mover) -> Moves:
     match m.p.phase:
         case "begin":
             if t.state == "pending":
-                yield m.put("QUARANTINE", None, t.seq.e, "revokes")
+                yield m.put("QUARANTINE", None, t.sequence.e, "revokes")
         case "revokes":
             if t.state == "quarantined":
-                yield m.put("REVOKING", None, t.seq.e, "takes")
+                yield m.put("REVOKING", None, t.sequence.e, "takes")
             else:
                 yield m.go("finds the sequence retried", "over")
         case "takes":
-            files = sorted(t.seq.files, key=lambda file: file.kind not in STONES)
+            files = sorted(t.sequence.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
             there = [("undo", file) for file in files]
             yield m.go("begins to take back", "takes back",
                        (*there, *staged) if "targets_first" in m.v else (*staged, *there))  # fmt: skip
         case "takes back":
             if not m.p.x:
-                yield m.put("ABANDONED", None, t.seq.e, "over")
+                yield m.put("ABANDONED", None, t.sequence.e, "over")
                 return
             (how, file), *remaining = m.p.x
             if how == "withdraw":

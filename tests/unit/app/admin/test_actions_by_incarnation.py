@@ -194,6 +194,7 @@ EVERY_ACT = (
 """Every kind of act, both accepted and refused."""
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @example(acts=[*EVERY_ACT], place=0)
 @example(acts=[Act("run", 3), Act("retain"), Act("set", 0), Act("run", 3)], place=0)

@@ -42,6 +42,7 @@ def test_error_for_a_duplicate_key_names_the_key_and_the_job_file(tmp_path: Path
         load_config(job)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", ["2024-13-45", "!!int abc", "[" * 5000])
 def test_invalid_yaml_value_is_refused_in_the_job_file_and_in_an_override(value: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"

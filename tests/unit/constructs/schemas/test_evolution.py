@@ -68,6 +68,7 @@ def test_compatibility_is_symmetric(one: pa.Schema, two: pa.Schema) -> None:
     assert (there.merged is None) == bool(there.reasons) == (there.kind == "incompatible")
 
 
+@pytest.mark.thorough
 @given(st.lists(SCHEMAS, min_size=3, max_size=3))
 @settings(max_examples=500, deadline=None)
 def test_merged_schema_does_not_depend_on_the_order_of_merging(schemas: list[pa.Schema]) -> None:

@@ -89,6 +89,7 @@ def test_run_without_failures_publishes_each_record_once_and_logs_one_record_wit
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("world", [WORLD, World(buckets=2, at_least_once=True)], ids=["one bucket", "two"])
 def test_crash_leaves_no_watermark_ahead_of_its_data_and_the_next_run_completes_everything(world: World) -> None:
     machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0

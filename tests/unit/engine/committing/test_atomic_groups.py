@@ -129,6 +129,7 @@ def test_all_datasets_of_a_run_are_one_commit() -> None:
     check_exact(machine, sink)
 
 
+@pytest.mark.thorough
 def test_run_killed_anywhere_has_committed_all_datasets_of_its_group_at_once_or_none() -> None:
     """Kill the run, then the next run where the first was killed, and so on: three kills in all, each later than the
     one before.
@@ -184,6 +185,7 @@ def test_permanently_failed_dataset_holds_the_others_until_it_is_released(how: R
         check_exact(machine, sink)
 
 
+@pytest.mark.thorough
 def test_group_killed_anywhere_with_one_failed_member_commits_nothing_until_its_release() -> None:
     crashes = 0
     for number in range(2000):
@@ -211,6 +213,7 @@ def test_group_killed_anywhere_with_one_failed_member_commits_nothing_until_its_
     assert crashes > 30
 
 
+@pytest.mark.thorough
 def test_zombie_commits_all_or_nothing_whenever_it_continues() -> None:
     """Between any two calls of the older run a newer one runs, an operator abandons the failed dataset, and a third run
     follows.

@@ -116,6 +116,7 @@ def test_old_run_that_continues_after_a_newer_one_seals_publishes_and_plans_noth
     check_recovery(machine, data)
 
 
+@pytest.mark.thorough
 def test_newer_run_at_any_call_of_an_older_ingest_leaves_each_record_published_once() -> None:
     for number in range(1000):
         machine = Machine()
@@ -133,6 +134,7 @@ def test_newer_run_at_any_call_of_an_older_ingest_leaves_each_record_published_o
     assert number > 45
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("job_level", [False, True])
 def test_newer_run_at_any_call_of_an_older_run_fences_it_or_finds_it_done(job_level: bool) -> None:
     world, fenced = World(job_level=job_level), 0

@@ -154,6 +154,7 @@ def run_odd(world: World, **odd: Any) -> tuple[Machine, RunResult]:
     return machine, go(world, machine, OddExtractions(source(bad=3, good=3, other=2).datasets, **odd))
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, odd=no_positions())
 @example(world=World(), odd=True)

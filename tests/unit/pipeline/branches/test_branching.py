@@ -230,6 +230,7 @@ FILTERING = Stage("table", Table(((),) * VALUES))
 DOUBLING = Stage("table", Table(((0,), (1, 2), (1, 3), (), (4, 4), None)), on_failure="divert")
 
 
+@pytest.mark.thorough
 @given(shared=CHAINS, fork=st.none() | FORKS, batches=BATCHES, file_bytes=st.sampled_from([1, 1 << 20]))
 @example((), {"hourly": (ALL, (DIVERTING,)), "daily": (ALL, (DOUBLING, DIVERTING))}, [[1, 2, 3], [3, 0]], 1)
 @example((DOUBLING, DIVERTING), {"hourly": (ALL, ()), "daily": (frozenset({1, 4}), ())}, [[0, 1, 2, 3, 4, 5]], 1 << 20)

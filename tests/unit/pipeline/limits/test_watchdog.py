@@ -157,6 +157,7 @@ def has_ended(pid: str) -> bool:
         return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("does", "where"),
     [

@@ -14,6 +14,8 @@ from distcommit.fs.any.input_files import InputFile, InputFolder
 from tests.servers.process import ServerProcess, free_ports
 from tests.unit.sources.files.files_folder import NOW_S, Folder
 
+pytestmark = pytest.mark.thorough  # it starts a server
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:

@@ -474,6 +474,7 @@ def test_missing_database_file_raises_and_is_not_created(file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["NOT NULL", "PRIMARY KEY"])
 @given(
     lookback=st.integers(0, 4),

@@ -106,6 +106,7 @@ def test_first_segments_of_the_new_logs_are_deterministic() -> None:
     assert sorted(state.dataset_urn for checkpoint in checkpoints for state in checkpoint.datasets) == ["a", "c", "g"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", REBUCKET, ids=lambda program: str(program.name))
 def test_rebucket_killed_at_any_operation_is_completed_by_the_same_command(program: Program) -> None:
     """Try each third operation; the crash explorer tries all of them, and power losses."""

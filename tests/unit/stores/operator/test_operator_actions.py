@@ -146,6 +146,7 @@ def test_retried_sequence_is_published_by_the_next_run_and_an_accepted_one_is_no
     assert go(WORLD, machine, data).totals.records_read == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [operator_actions.abandon, operator_actions.accept])
 def test_abandon_and_accept_are_refused_if_a_concurrent_retry_was_published(command: Callable[..., None]) -> None:
     data, left_alone = source(a=3, b=1), 0

@@ -148,6 +148,7 @@ def test_task_states_survive_a_round_trip(rows: list[TaskState]) -> None:
     assert decode_task_states(encode_task_states(rows), "x") == rows
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(plans())
 def test_plans_survive_a_round_trip(dataset_plans: list[DatasetPlan]) -> None:
@@ -185,6 +186,7 @@ def plan(urn: str = "urn") -> DatasetPlan:
     return DatasetPlan(urn, Watermark({"0": 5}), Watermark({}), (unit,), (SkippedRange("1", 2, 5, "expired"),))
 
 
+@pytest.mark.thorough
 def test_flipped_bit_never_changes_a_row_unnoticed() -> None:
     file = StagedFile("0000000002/bucket=00000/00000_000000.ab/0001.parquet", "a/x.parquet", 1954, 2**63, 7, 8, 5)
     rows = [state(prepared(file)), state(prepared(file))]

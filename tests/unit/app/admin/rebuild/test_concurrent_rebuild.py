@@ -57,6 +57,7 @@ def stale() -> Machine:
     return machine
 
 
+@pytest.mark.thorough
 def test_operator_watermark_set_during_a_rebuild_is_kept_or_the_rebuild_is_refused() -> None:
     conflicts: list[str] = []
     for number in range(0, 400, 3):

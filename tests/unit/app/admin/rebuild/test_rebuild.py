@@ -116,6 +116,7 @@ def test_missing_files_of_a_possibly_open_sequence_are_read_again() -> None:
         assert WORLD.violation(machine, THIRD, {}) == "", unit
 
 
+@pytest.mark.thorough
 def test_rebuild_killed_at_any_operation_is_completed_by_the_next_rebuild() -> None:
     """No run begins before a rebuild completes. One file of an open sequence is missing."""
     died = 0
@@ -211,6 +212,7 @@ def test_superseded_run_markers_are_deleted() -> None:
     assert [name.partition("-")[2] for name in names] == ["began", "clean", ""]
 
 
+@pytest.mark.thorough
 def test_delayed_rebuild_deletes_no_files_of_a_later_rebuild_or_run() -> None:
     """The rebuild pauses before one of its listings.
 

@@ -49,6 +49,7 @@ def tear(machine: Machine, path: str, *, gone: bool) -> None:
     machine.syncfs("/")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dying", [False, True])
 @pytest.mark.parametrize("gone", [False, True])
 def test_rebuild_repairs_a_log_whichever_segment_is_damaged(gone: bool, dying: bool) -> None:
