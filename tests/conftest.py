@@ -41,12 +41,17 @@ pytest.register_assert_rewrite(
 
 _HERE = Path(__file__).parent
 _WITH_SPARK = tuple(_HERE / name for name in ("benchmarks", "integration"))
-_FOLDERS = ("integration", "benchmarks", "contract", "crash", "spec", "stateful")
+_FOLDERS = ("contract", "integration", "benchmarks", "crash", "spec", "stateful")
 """Folders whose files run first if several processes share the tests: the others end with many short files, so that no
 process waits for another at the end."""
-
-
-_LONGEST = ()
+LONGEST = (
+    *("contract/test_iceberg.py", "contract/test_postgresql_sink.py", "contract/test_delta.py"),
+    *("integration/test_table_sink_jobs.py", "integration/test_postgresql_two_phase.py"),
+    *("integration/test_freshness.py", "integration/test_retry_across_runs.py", "integration/test_fixed_settings.py"),
+    *("integration/test_bad_input.py", "integration/test_widened_columns.py"),
+    *("integration/test_unpublishable_datasets.py", "integration/test_read_failures.py"),
+)
+"""The files that take longest, the first of their folders; the others follow in the order of their names."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -141,7 +146,7 @@ def _turn(path: Path) -> tuple[int, int]:
     folder, *names = path.relative_to(_HERE).parts
     turn = _FOLDERS.index(folder) if folder in _FOLDERS else len(_FOLDERS)
     name = "/".join((folder, *names))
-    return turn, _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
+    return turn, LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -128,6 +128,7 @@ def kept(attempt: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
 VALUES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=3), VALUES, st.integers(0, 4))
 def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_batch_before(
@@ -143,6 +144,7 @@ def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_b
     assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3))
 def test_failing_source_keeps_all_batches_that_it_delivered(before: list[list[int]]) -> None:

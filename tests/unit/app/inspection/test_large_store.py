@@ -51,6 +51,7 @@ def reads_of(job: StoredJob, inspect: Callable[[StoredJob], object], monkeypatch
     return len(paths)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("inspect", [StoredJob.status, StoredJob.datasets, StoredJob.runs])
 def test_number_of_reads_depends_on_the_buckets_and_not_on_the_datasets(
     inspect: Callable[[StoredJob], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -161,6 +161,7 @@ def new_bytes(place: Place, name: str) -> bytes:
     return place.fs.read(f"{place.roots.store}/{SNAPSHOT_DELTAS}/{name}")
 
 
+@pytest.mark.thorough
 def test_delta_chain_has_a_base_and_at_most_eight_deltas(place: Place) -> None:
     place.kept = 4
     for end in range(1, 13):

@@ -173,6 +173,7 @@ def test_run_completes_a_dead_task_s_half_published_dataset_without_duplicates(n
     assert audit(machine).exact
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("short", [0, 2])
 def test_twins_that_both_publish_leave_the_watermark_of_one_whose_files_all_exist(short: int) -> None:
     data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})

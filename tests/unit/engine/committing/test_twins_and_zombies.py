@@ -48,6 +48,7 @@ from tests.unit.engine.driver.machines import (
 # -- I2: one winner
 
 
+@pytest.mark.thorough
 def test_concurrent_twins_of_one_task_publish_each_record_once() -> None:
     data = source(a=[2, 1])
     ends = [(number, WORLD.violation(machine, data, {})) for number, machine in twins(WORLD, data, data)]
@@ -55,6 +56,7 @@ def test_concurrent_twins_of_one_task_publish_each_record_once() -> None:
     assert [end for end in ends if end[1]] == []
 
 
+@pytest.mark.thorough
 def test_attempts_with_different_ranges_yield_one_winner_with_its_own_outputs_and_watermark() -> None:
     data, shorter = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=2)})
     highs = set()

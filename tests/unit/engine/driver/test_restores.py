@@ -117,6 +117,7 @@ def kinds(result: RunResult) -> set[str]:
     return {reason.kind for reason in result.totals.reasons}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("root", [LOG_OF_A, ROOTS.output, f"{ROOTS.store}/log/job", f"{ROOTS.store}/task_states"])
 def test_part_restored_to_any_moment_is_rejected_or_reported_or_lost_nothing(root: str) -> None:
     rng, last = random.Random(1), operations()

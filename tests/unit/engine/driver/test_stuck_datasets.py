@@ -98,6 +98,7 @@ def test_lost_sequence_is_abandoned_or_accepted(how: operator_actions.Release) -
         assert audit(WORLD, machine).gaps == DATA.datasets[urn].partitions["0"]
 
 
+@pytest.mark.thorough
 def test_abandon_whose_process_died_is_resumed_or_given_up() -> None:
     ends = set()
     for number in range(100):
@@ -203,6 +204,7 @@ def test_datasets_of_a_corrupt_bucket_continue_once_its_file_is_restored() -> No
     check_recovery(machine, DATA)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("act", [abandon, accept])
 def test_release_of_a_sequence_that_a_run_has_finished_is_rejected_and_deletes_nothing(
     act: Callable[[Machine], None],

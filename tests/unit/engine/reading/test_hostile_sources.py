@@ -57,6 +57,7 @@ def check_good_ones(world: World, machine: Machine, result: RunResult, expected_
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=RunResult) == result
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, names=st.lists(no_names(), min_size=1, max_size=3))
 @example(world=World(buckets=2, partitions=2), names=["a\udcff", b"topic", None])
@@ -70,6 +71,7 @@ def test_invalid_dataset_name_stops_only_its_own_dataset(world: World, names: li
     assert {reason.kind for reason in result.totals.reasons} == {"not planned"}
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(world=WORLDS, plan=no_plans("bad"))
 @example(world=World(), plan=DatasetPlan("bad", None, Watermark({"0": float("nan")}), ()))

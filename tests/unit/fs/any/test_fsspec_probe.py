@@ -35,6 +35,7 @@ def test_correct_file_system_is_accepted_and_no_probe_file_is_left(tmp_path: Pat
     assert remaining == {"store/store.json"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "asked", "expected", "problem"),
     [

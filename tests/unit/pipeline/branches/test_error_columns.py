@@ -105,6 +105,7 @@ def test_reprocessed_records_have_all_their_original_columns(turned_away: set[st
 LIKE_OURS = st.from_regex(r"\A(?i:error_(branch|construct|reason))(_of_source){0,3}\Z")
 
 
+@pytest.mark.thorough
 @given(st.lists(LIKE_OURS | st.just("value"), unique_by=str.lower, min_size=1, max_size=6))
 @settings(max_examples=200, deadline=None)
 def test_error_file_columns_are_unique_and_each_is_restored(names: list[str]) -> None:

@@ -180,6 +180,7 @@ def test_worker_in_native_code_is_killed_and_its_work_unit_recorded_once(
     assert not (tmp_path / "imported").exists(), "no module is imported from the working folder or the environment"
 
 
+@pytest.mark.thorough
 def test_worker_that_hangs_outside_of_work_units_is_killed_and_nothing_recorded(tmp_path: Path) -> None:
     assert ended(tmp_path, wait_for_ever, "outside a unit") == -signal.SIGKILL
     assert states_in(tmp_path) == []
@@ -192,15 +193,18 @@ def break_the_store_and_pause() -> None:
     wait_for_ever()
 
 
+@pytest.mark.thorough
 def test_worker_is_killed_although_its_store_can_not_be_written(tmp_path: Path) -> None:
     assert ended(tmp_path, break_the_store_and_pause) == -signal.SIGKILL
 
 
+@pytest.mark.thorough
 def test_watchdog_ends_with_its_worker_although_another_process_has_the_descriptors(tmp_path: Path) -> None:
     assert ended(tmp_path, leave_a_process_that_has_all_descriptors) == 3
     assert not (tmp_path / "watchdog").exists(), "the inherited descriptors are closed in the other process"
 
 
+@pytest.mark.thorough
 def test_consecutive_tasks_leave_no_process_and_no_descriptor(tmp_path: Path) -> None:
     code = f"""
 import os

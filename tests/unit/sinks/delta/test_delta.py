@@ -439,6 +439,7 @@ def test_proof_of_a_commit_survives_log_expiry_and_vacuum(target: Target) -> Non
     assert target.rows("all") == [*range(60), 77, *range(1000, 1008)]
 
 
+@pytest.mark.thorough
 def test_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
     sink = target.sink(table="all")
     target.commit(sink, *[target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)])

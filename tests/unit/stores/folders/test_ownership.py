@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from distcommit.core.ports import FolderEntry
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
@@ -40,6 +42,7 @@ def killed_before_a_new_store_is_synced() -> SimulatedPosix:
     raise AssertionError("the machine was not killed")
 
 
+@pytest.mark.thorough
 def test_claim_never_survives_a_power_loss_without_its_store() -> None:
     survivors = list(
         crashes_of(

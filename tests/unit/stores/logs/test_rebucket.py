@@ -136,6 +136,7 @@ OTHERS: dict[str, Callable[[Machine, RunSettings | None], object]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", OTHERS)
 def test_concurrent_command_during_a_rebucket_is_refused_or_takes_full_effect(command: str) -> None:
     """The other command runs completely before each record that the rebucket puts."""

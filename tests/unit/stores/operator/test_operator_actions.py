@@ -38,6 +38,7 @@ from tests.unit.engine.driver.machines import (
 )
 
 
+@pytest.mark.thorough
 def test_zombie_cannot_publish_an_abandoned_sequence_whenever_it_acts() -> None:
     data = source(a=3, b=1)
     for number in range(100):

@@ -261,6 +261,7 @@ def test_concurrent_creators_with_different_buckets_conflict_and_one_is_refused(
     assert meeting.result.buckets == 5
 
 
+@pytest.mark.thorough
 def test_store_creation_killed_at_any_operation_is_completed_by_the_next() -> None:
     for number in range(1000):
         machine = Machine()

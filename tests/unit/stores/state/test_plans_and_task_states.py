@@ -142,6 +142,7 @@ def plans(draw: st.DrawFn) -> list[DatasetPlan]:
     ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.lists(task_states, max_size=4))
 def test_task_states_survive_a_round_trip(rows: list[TaskState]) -> None:
@@ -155,6 +156,7 @@ def test_plans_survive_a_round_trip(dataset_plans: list[DatasetPlan]) -> None:
     assert decode_plan(encode_plan(dataset_plans), "x") == dataset_plans
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.lists(task_states, min_size=1, max_size=2), st.data())
 def test_damaged_task_states_raise_only_corrupt_error(rows: list[TaskState], data: st.DataObject) -> None:

@@ -157,6 +157,7 @@ def test_rebuild_continues_with_a_store_that_another_rebuild_already_uses() -> N
     assert len(swept) == 1
 
 
+@pytest.mark.thorough
 def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
     """The run may read the marks before the rebuild puts its own, and the job log after the rebuild's fence."""
     concurrent_rebuilds = 0

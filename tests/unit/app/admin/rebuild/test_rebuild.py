@@ -104,6 +104,7 @@ def test_run_on_a_stale_store_without_a_rebuild_publishes_records_twice() -> Non
     assert not audit(WORLD, machine).exact
 
 
+@pytest.mark.thorough
 def test_missing_files_of_a_possibly_open_sequence_are_read_again() -> None:
     units = sorted({path.rpartition("-")[0].rpartition("-")[0] for path in published(stale(clean=False))})
     of_the_second = [unit for unit in units if f"/{SECOND_EPOCH:010d}-" in unit]
