@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 
@@ -182,9 +183,10 @@ def _end_spark() -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway.shutdown()
+    with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # the JVM may be dead
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     process = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
