@@ -30,6 +30,10 @@ from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
 
 
+class WorkerKilled(BaseException):
+    """The simulated death of the worker that reads a partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelDataset:
     """The content of one dataset.
@@ -38,6 +42,7 @@ class ModelDataset:
         partitions: the number of records of each partition.
         units: the number of work units for each partition.
         fails: partitions that cannot be read.
+        kills: partitions that kill the worker that reads them.
         short: the number of records at the end of each work unit that are not read.
         bad: an offset of a partition that cannot be read, although earlier ones can.
         expired: the first offset of a partition that the source still has.
@@ -49,6 +54,7 @@ class ModelDataset:
     partitions: Mapping[str, int]
     units: int = 1
     fails: frozenset[str] = frozenset()
+    kills: frozenset[str] = frozenset()
     short: int = 0
     bad: Mapping[str, int] = field(default_factory=dict)
     expired: Mapping[str, int] = field(default_factory=dict)
@@ -196,6 +202,8 @@ class _ModelExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         high = self._ends()
         for partition, low in self.unit.low.positions.items():
+            if partition in self.dataset.kills:
+                raise WorkerKilled
             if partition in self.dataset.fails:
                 raise self._error(partition)
             bad = self.dataset.bad.get(partition, -1)
