@@ -42,6 +42,7 @@ from distcommit.protocol.paths.store import (
     SCHEDULE,
     reading_note_name,
     record_name,
+    run_name,
 )
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records

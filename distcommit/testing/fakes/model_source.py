@@ -42,25 +42,25 @@ class ModelDataset:
         partitions: the number of records of each partition.
         units: the number of work units for each partition.
         fails: partitions that cannot be read.
-        kills: partitions that kill the worker that reads them.
         short: the number of records at the end of each work unit that are not read.
         bad: an offset of a partition that cannot be read, although earlier ones can.
         expired: the first offset of a partition that the source still has.
         holes: offsets of a partition without a record.
         problem: why the dataset cannot be planned.
         incarnation: the incarnation of the offsets. A dataset cannot be planned if it was read with another one.
+        kills: partitions that kill the worker that reads them.
     """
 
     partitions: Mapping[str, int]
     units: int = 1
     fails: frozenset[str] = frozenset()
-    kills: frozenset[str] = frozenset()
     short: int = 0
     bad: Mapping[str, int] = field(default_factory=dict)
     expired: Mapping[str, int] = field(default_factory=dict)
     holes: Mapping[str, frozenset[int]] = field(default_factory=dict)
     problem: str = ""
     incarnation: str = ""
+    kills: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
