@@ -218,9 +218,9 @@ def _plan(
         prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+    result.files |= write_plans(fs, root, settings.run_id, plans)
     suspects = EarlierSuspects(settings, states)
     result.suspects = sum(suspects.note(plan.work_units) for listed in plans.values() for plan in listed)
-    result.files |= write_plans(fs, root, settings.run_id, plans)
 
 
 def _set_priorities(
