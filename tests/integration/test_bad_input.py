@@ -59,7 +59,7 @@ def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
 
 
 def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:
-    settings: Any = SimpleNamespace(run_id="run")
+    settings: Any = SimpleNamespace(run_id="run", epoch=1, alone="", store=SimpleNamespace(job="job"))
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
 
