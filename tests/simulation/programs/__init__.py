@@ -41,6 +41,7 @@ from tests.simulation.programs.sink import SINK
 from tests.simulation.programs.snapshots import SNAPSHOTS
 from tests.simulation.programs.stored_records import STORED_RECORDS
 from tests.simulation.programs.stuck import STUCK
+from tests.simulation.programs.worker_deaths import WORKER_DEATHS
 
 _ALL = (
     *OPERATOR_ACTIONS,
@@ -76,5 +77,6 @@ _ALL = (
     *RELEASED,
     *CUSTOM_STORE_ENDS,
     *OVERTAKEN,
+    *WORKER_DEATHS,
 )
 PROGRAMS = {program.name: program for program in _ALL}
