@@ -193,6 +193,7 @@ def commands_in(module: str) -> dict[str, Any]:
     return dict(getattr(typer.main.get_command(import_module(place).app), "commands"))  # noqa: B009
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", shown(r"python -m [a-z]"))
 def test_module_command_on_a_page_exists_with_its_arguments(text: str) -> None:
     module, *words = text.partition("-m ")[2].split()

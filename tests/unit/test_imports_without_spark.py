@@ -104,6 +104,7 @@ def test_commit_log_is_written_without_spark(tmp_path: Path) -> None:
     assert run_without(LOG, tmp_path) == "1\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "answer"), [("status", "datasets"), ("store log", "lines"), ("audit", "exact"), ("explain", "branches")]
 )
@@ -116,6 +117,7 @@ def test_job_is_inspected_without_spark(tmp_path: Path, command: str, answer: st
     assert answer in json.loads(run_without(COMMAND, tmp_path, *command.split(), job_file, "--json"))
 
 
+@pytest.mark.thorough
 def test_report_page_is_written_without_spark(tmp_path: Path) -> None:
     from tests.jobs.reported_run import make_reported_job
 
@@ -124,6 +126,7 @@ def test_report_page_is_written_without_spark(tmp_path: Path) -> None:
     assert (document["report"], document["datasets"]) == (str(page), 4)
 
 
+@pytest.mark.thorough
 def test_committed_files_are_listed_without_spark(tmp_path: Path) -> None:
     from distcommit import Job
     from distcommit.core.records.job_records import CutPhase
@@ -141,6 +144,7 @@ def test_committed_files_are_listed_without_spark(tmp_path: Path) -> None:
     assert json.loads(run_without(COMMAND, tmp_path, "dataset", "files", job_file, "--json"))["files"] == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["status", "dataset list", "dataset steps", "runs"])
 def test_inspection_commands_import_no_slow_module(tmp_path: Path, command: str) -> None:
     from distcommit import Job
@@ -183,6 +187,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", OF_A_FORMAT)
 def test_executor_imports_only_the_modules_of_its_format(tmp_path: Path, form: str) -> None:
     words = [sys.executable, "-c", EXECUTOR, str(tmp_path), form]
@@ -227,6 +232,7 @@ class Nothing(Extractor):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", SOURCES)
 def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Path, source: str) -> None:
     from distcommit.app.job_file.config import load_config
