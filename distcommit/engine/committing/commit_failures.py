@@ -37,7 +37,7 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
                 for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settle_batched(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
+            fold = yield from log.settle(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
@@ -56,7 +56,7 @@ def record_failed_attempt(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-    fold = yield from log.settle_batched(
+    fold = yield from log.settle(
         partial(
             next_record.fail,
             epoch=epoch,

@@ -176,7 +176,7 @@ class BucketCommitter:
         if not sequences:
             return self.log.latest()
         settings = self._settings
-        fold = yield from self.log.settle_batched(
+        fold = yield from self.log.settle(
             partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
@@ -233,7 +233,7 @@ class BucketCommitter:
         """
         if not sequences:
             return fold
-        yield from self.log.make_durable_batched()
+        yield from self.log.make_durable()
         loaded: dict[SequenceName, list[CommitStep]] = {}
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
@@ -278,12 +278,12 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> BatchedWork[Fold]:
-        fold = yield from self.log.settle_batched(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.close, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> BatchedWork[None]:
-        fold = yield from self.log.settle_batched(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         self.tally.add(CommitCounts(sequences_dropped=len(names)))
 

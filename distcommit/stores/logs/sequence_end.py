@@ -41,7 +41,7 @@ class SequenceEnd:
 
     def close(self) -> None:
         """Record that all effects are durable."""
-        fold = self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,)))
+        fold = run_alone(self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:
             require_fence(fold, self.opened.epoch, self.log.folder)
         require_not_moved(self.opened.store, fold)
@@ -93,14 +93,16 @@ class SequenceEnd:
         return type(error).rebuilt(error.what, {**fields, "todo": todo})
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
-        fold = self.log.settle(
-            partial(
-                next_record.fail,
-                epoch=self.opened.epoch,
-                name=self.name,
-                reason=plain_text(reason),
-                for_good=for_good,
-                max_attempts=max_attempts,
+        fold = run_alone(
+            self.log.settle(
+                partial(
+                    next_record.fail,
+                    epoch=self.opened.epoch,
+                    name=self.name,
+                    reason=plain_text(reason),
+                    for_good=for_good,
+                    max_attempts=max_attempts,
+                )
             )
         )
         is_open = fold.sequence(self.name) is not None
