@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, FencedError, printable
+from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
@@ -103,6 +103,8 @@ def record_failures(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
+    for name, error in failed.items():
+        add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=bucket)
     fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
     still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (

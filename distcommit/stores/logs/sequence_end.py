@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, LostError, plain_text
+from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_text
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, SequenceName
 from distcommit.core.support.io_batching import run_alone
@@ -39,6 +39,10 @@ class SequenceEnd:
     log: CommitLog
     name: SequenceName
 
+    @property
+    def bucket(self) -> int:
+        return self.opened.store.bucket_of(self.name.dataset_urn)
+
     def close(self) -> None:
         """Record that all effects are durable."""
         fold = run_alone(self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,))))
@@ -52,6 +56,7 @@ class SequenceEnd:
 
     def lose(self, error: LostError) -> LostError:
         """Quarantine a sequence with a lost step, and return the error to be raised."""
+        add_ids(error, bucket=self.bucket)
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
         ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
@@ -76,10 +81,10 @@ class SequenceEnd:
         The commit by the process that sealed the sequence is not a redo. An outage of the target is not counted.
         """
         opened, name = self.opened, self.name
+        add_ids(error, bucket=self.bucket)
         if name.epoch >= opened.epoch:
             return error
-        bucket = opened.store.bucket_of(name.dataset_urn)
-        failure = run_alone(classify_failures({name: error}, {name: steps}, context, bucket))[name]
+        failure = run_alone(classify_failures({name: error}, {name: steps}, context, self.bucket))[name]
         if failure.outage or failure.needs_other_version:
             return error
         fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
