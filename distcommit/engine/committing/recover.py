@@ -18,10 +18,10 @@ from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.counts import CommitCounts, RecoverCounts
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.reading.task_events import SequenceDone, TaskEvent, TaskObserver
 from distcommit.engine.reading.task_times import TaskTimes
 from distcommit.engine.settings import RunSettings
+from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
