@@ -13,13 +13,14 @@ import msgspec
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpiryCutoff, ExpirySource
-from distcommit.pipeline.maintenance.units import LiveFile
+from distcommit.maintenance.expire import ExpirySource
+from distcommit.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
@@ -100,7 +101,7 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
                 _left_out(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
-            past = list(filter(horizon.is_expired, live))
+            past = [file for file in live if horizon.is_expired(file.end_ms)]
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:

@@ -26,6 +26,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
@@ -406,7 +407,7 @@ def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
 def decide_run(store: JobStore, epoch: int) -> bool:
     """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
-    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
+    return epoch in run_alone(log.settle(partial(next_record.decide, epoch=epoch))).decided_epochs
 
 
 def _with_missing_reports(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:

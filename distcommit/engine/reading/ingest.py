@@ -13,6 +13,7 @@ from distcommit.core.errors import DistcommitError, FencedError, StuckError, err
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
@@ -20,7 +21,6 @@ from distcommit.engine.driver.counts import CommitCounts, IngestCounts
 from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.replacing import is_maintenance
 from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.reading.back_off import wait_before_retry

@@ -12,10 +12,11 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles, ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink

@@ -12,6 +12,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import FencedError
 from distcommit.core.records.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import run
@@ -251,7 +252,7 @@ def test_watermark_set_by_an_operator_during_publishing_is_preserved() -> None:
     def hand(operation: Operation) -> None:
         if operation.kind == "rename" and "/output/a/" in operation.path:
             machine.faults.clear()
-            WORLD.store(machine).bucket_log(0).settle(Once(by_hand))
+            run_alone(WORLD.store(machine).bucket_log(0).settle(Once(by_hand)))
 
     machine.faults.append(hand)
     go(WORLD, machine, data)
@@ -276,6 +277,6 @@ def test_older_program_closes_the_unknown_record_and_moves_the_same_watermark() 
     settings, _ = begin_ingest(WORLD, machine, NOTHING)
     log = settings.store.bucket_log(0, settings.epoch)
     intent = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
-    log.settle(Once(intent))
+    run_alone(log.settle(Once(intent)))
     assert go(EXACTLY, machine, NOTHING).totals.sequences_replayed == 1
     assert states(EXACTLY, machine)["a"].watermark == Watermark({"0": 2})

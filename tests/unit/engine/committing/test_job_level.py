@@ -470,5 +470,5 @@ def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() ->
 def fenced_by_a_newer_run(machine: Machine) -> bool:
     """Let a newer run fence everything and die."""
     newer = ONE_BUCKET.begin(machine, source())
-    fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)
+    run_alone(fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id))
     return True

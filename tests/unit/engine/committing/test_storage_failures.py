@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.unit.engine.driver.machines import (
     NOTHING,
     OUTPUT,
     STAGING,
+    Fault,
     Machine,
     begin_ingest,
     fails,
@@ -98,6 +100,43 @@ def test_output_failure_in_the_reading_run_leaves_the_other_datasets_published(
     assert [reason.subject for reason in totals.reasons] == ["b"]
     assert "To do: " in totals.reasons[0].text, "the cause is reported, not only that the sequence is pending"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
+
+
+def breaks_with_a_defect(operation: Operation) -> None:
+    if operation.kind == "rename" and f"{OUTPUT}/b/" in operation.path:
+        raise RuntimeError("a defect")
+
+
+RENAME_FAULTS = pytest.mark.parametrize(
+    "fault", [fails(errno.EIO, "rename", OUTPUT + "/b/"), breaks_with_a_defect], ids=["disk-error", "defect"]
+)
+TWO_BUCKETS = replace(WORLD, buckets=2)
+
+
+@pytest.mark.parametrize(
+    "world", [TWO_BUCKETS, replace(TWO_BUCKETS, at_least_once=True)], ids=["once", "at-least-once"]
+)
+@RENAME_FAULTS
+def test_error_at_the_publishing_rename_names_bucket_dataset_and_step(world: World, fault: Fault) -> None:
+    machine = Machine()
+    store = world.store(machine)
+    with_folders(machine, "b").faults.append(fault)
+    text = go(world, machine, source(a=3, b=3, c=3)).totals.reasons[0].text
+    step = re.search(r"step=FsRenameCommitStep\('\S+' -> 'b/\S+'\)", text)
+    assert step is not None, text
+    assert f"bucket={store.bucket_of('b')}" in text
+    assert "dataset=b" in text
+
+
+@RENAME_FAULTS
+def test_recorded_reason_of_a_failed_replay_names_bucket_dataset_and_step(fault: Fault) -> None:
+    machine = Machine()
+    sealed_but_not_published(machine, source(a=3, b=3))
+    machine.faults.append(fault)
+    go(WORLD, machine, NOTHING)
+    reason = states(WORLD, machine)["b"].reason
+    assert "step=FsRenameCommitStep(" in reason
+    assert f"dataset=b, epoch=2, bucket={WORLD.store(machine).bucket_of('b')}" in reason
 
 
 def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:

@@ -16,6 +16,7 @@ from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark
 from distcommit.core.records.read_failures import ReadFailure, Unread
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
@@ -158,7 +159,7 @@ def test_dataset_whose_watermark_an_operator_sets_meanwhile_counts_no_failure() 
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, half())
     ingest_all(settings, tasks)
-    settings.store.bucket_log(0).settle(Once(SetWatermark("a", None, "person")))
+    run_alone(settings.store.bucket_log(0).settle(Once(SetWatermark("a", None, "person"))))
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
     assert unread(machine) is None

@@ -7,52 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
+from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
-from distcommit.pipeline.maintenance.units import (
-    LiveFile,
-    MaintenanceExtraction,
-    MaintenanceProperty,
-    MaintenanceSource,
-    PublishedFiles,
-    plan_of,
-)
+from distcommit.maintenance.published_files import LiveFile, PublishedFiles
+from distcommit.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
-from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone
+from distcommit.stores.folders.tombstones import Tombstone, build_replacement
 
 
-class ExpiryCutoff(MaintenanceProperty, frozen=True):
-    """The expiry cutoff of a maintenance unit.
-
-    Attributes:
-        before_ms: a file whose `LiveFile.end_ms` is not later is expired; milliseconds since 1970.
-        base: the dataset's done epoch when the unit was planned.
-    """
-
-    key: ClassVar[str] = "retained"
-
-    before_ms: int
-    base: int = 0
-
-    def is_expired(self, file: LiveFile) -> bool:
-        """Return whether a file is expired. A file of unknown age never is."""
-        return 0 < file.end_ms <= self.before_ms
-
-
-@dataclass(frozen=True, slots=True)
 class ExpirableFiles(PublishedFiles):
     """A dataset's published files, some of which may be expired.
 
-    Attributes:
+    Args:
+        fs, output, dataset_urn, done_epoch: see `PublishedFiles`.
         flow: the job's task flow, whose sinks know the time folders.
     """
 
-    flow: TaskFlow
+    def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int, flow: TaskFlow) -> None:
+        super().__init__(fs, output, dataset_urn, done_epoch)
+        self._flow = flow
 
     def live(self) -> Iterator[LiveFile]:
         """Yield live files, error files included. The end of a file in a time folder is that of the folder's period.
@@ -66,7 +45,7 @@ class ExpirableFiles(PublishedFiles):
 
     def past(self, horizon: ExpiryCutoff) -> Iterator[LiveFile]:
         """Yield expired files. Raises as `live`."""
-        return filter(horizon.is_expired, self.live())
+        return (file for file in self.live() if horizon.is_expired(file.end_ms))
 
     def is_obsolete(self) -> bool:
         """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
@@ -90,7 +69,7 @@ class ExpirableFiles(PublishedFiles):
         path, name = file.path.removeprefix(f"{published_folder(self.dataset_urn)}/"), file.footer.branch or MAIN_BRANCH
         if name != MAIN_BRANCH:
             path = path.removeprefix(f"{name}/")
-        sink = next((branch.sink for branch in self.flow.branches if branch.name == name), self.flow.sinks[0])
+        sink = next((branch.sink for branch in self._flow.branches if branch.name == name), self._flow.sinks[0])
         return sink.folder_end_ms(path)
 
 
@@ -126,17 +105,14 @@ class ExpirySource(MaintenanceSource):
 
 class _AgedExtraction(MaintenanceExtraction):
     def __init__(self, source: ExpirySource, unit: WorkUnit) -> None:
-        super().__init__(unit)
+        super().__init__(source.flow, unit)
         self._source = source
 
-    def with_own_files(
-        self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
-    ) -> tuple[BranchResult, ...]:
-        """Return the results with a staged tombstone that names the expired files and the previous replacement."""
+    def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
+        """Return a tombstone that names the expired files and the previous replacement."""
         horizon = ExpiryCutoff.of(self.unit)
         if horizon is None:
-            return tuple(results)
+            return None
         aged = self._source.aged(self.unit.dataset_urn, horizon.base)
         files, records = aged.superseded(aged.past(horizon), retained=True)
-        tombstone = build_replacement(identity, "retain", horizon.base, (), files, records)
-        return (*results, BranchResult(ERRORS, self._source.flow.errors.name, (stage_tombstone(area, tombstone),)))
+        return build_replacement(identity, "retain", horizon.base, (), files, records)

@@ -9,49 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from distcommit.core.errors import ConfigurationError, CorruptError
-from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
+from distcommit.core.interfaces.sink import AttemptIdentity, Filtered
 from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, error_branch_of
+from distcommit.core.records.maintenance_units import ReprocessedFiles
+from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
+from distcommit.maintenance.published_files import LiveFile, PublishedFiles
+from distcommit.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.branches.error_columns import given_records
-from distcommit.pipeline.maintenance.units import (
-    LiveFile,
-    MaintenanceExtraction,
-    MaintenanceProperty,
-    MaintenanceSource,
-    PublishedFiles,
-    plan_of,
-)
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
-from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, RetiredFile, Tombstone, stage_tombstone
-
-
-class ReprocessedFiles(MaintenanceProperty, frozen=True):
-    """The error files that a maintenance unit reads.
-
-    Attributes:
-        branch: the branch that had rejected the records; empty: all branches.
-        branches: all branches when the records were read; with an empty `branch`, all current branches.
-        base: the dataset's done epoch when the unit was planned.
-        epochs: epochs of the files, and of the files that their records were in before, if these were reprocessed and
-            rejected again. The first is the epoch that read the oldest record.
-        files: paths of live error files, below the output.
-    """
-
-    key: ClassVar[str] = "fed_again"
-
-    branch: str
-    branches: tuple[str, ...]
-    base: int
-    epochs: tuple[int, ...]
-    files: tuple[str, ...]
+from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, RetiredFile, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +114,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     """The records of a maintenance unit's files, in the source's form."""
 
     def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
-        super().__init__(unit)
+        super().__init__(source.flow, unit)
         self._source = source
         self._retired, self._footers, self._bytes = list[RetiredFile](), list[Footer](), 0
 
@@ -189,15 +161,12 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             ]
         return Filtered({branch: sets.to_text() for branch, sets in positions.items()}, counts), holes
 
-    def with_own_files(
-        self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
-    ) -> tuple[BranchResult, ...]:
-        """Return the results with a staged tombstone, beside the new error files, that names the files read to their
-        end."""
+    def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
+        """Return a tombstone that names the files that were read to their end."""
         reprocessed = ReprocessedFiles.of(self.unit)
         if reprocessed is None or not self._retired:
-            return tuple(results)
-        tombstone = Tombstone(
+            return None
+        return Tombstone(
             version=TOMBSTONE_VERSION,
             dataset_urn=identity.dataset_urn,
             epoch=identity.epoch,
@@ -210,10 +179,4 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             written=sum(result.records_written for result in results),
             rejected=sum(result.records_diverted for result in results),
             files=tuple(self._retired),
-        )
-        staged, name = stage_tombstone(area, tombstone), error_branch_of(reprocessed.branch)
-        if all(result.branch != name for result in results):
-            return (*results, BranchResult(name, self._source.flow.errors.name, (staged,)))
-        return tuple(
-            replace(result, files=(*result.files, staged)) if result.branch == name else result for result in results
         )
