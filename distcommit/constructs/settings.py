@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.schemas.columns import Columns, known_schema
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]

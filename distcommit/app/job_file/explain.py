@@ -11,9 +11,9 @@ import yaml
 from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.pipeline.task_flow import Branch, FlowColumns, Stage, TaskFlow
+from distcommit.schemas.columns import UNKNOWN, Columns
 
 _SAID_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")

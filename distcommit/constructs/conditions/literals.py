@@ -10,8 +10,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.columns import find_column
+from distcommit.schemas.type_tables import plain_type
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""
@@ -42,16 +43,6 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     """
     field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the equivalent type that all Arrow functions accept."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return plain_type(kind.storage_type)
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
-    return views.get(kind, kind)
 
 
 def as_plain(column: pa.Array) -> pa.Array:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.schemas.columns import UNKNOWN, Columns, find_column
 
 if TYPE_CHECKING:
     import duckdb

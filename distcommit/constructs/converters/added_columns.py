@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, known_schema
 
 
 class Filter(ConverterSettings, frozen=True, extra="forbid"):

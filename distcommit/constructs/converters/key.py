@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, find_column, with_column_type
 
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pydantic import Field, SecretStr
 
 from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, find_column, with_column_type
 
 
 class _Masking(ConverterSettings, frozen=True, extra="forbid"):

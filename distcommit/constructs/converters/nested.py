@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 
 
 class Flatten(ConverterSettings, frozen=True, extra="forbid"):

@@ -8,9 +8,9 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 
 class Select(ConverterSettings, frozen=True, extra="forbid"):

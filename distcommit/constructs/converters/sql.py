@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, check_unique_names, with_column_type
 
 
 class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):

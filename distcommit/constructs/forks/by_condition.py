@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.schemas.columns import Columns, known_schema
 
 
 class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):

@@ -8,7 +8,7 @@ fails, or its result might differ, msgspec decodes the batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from distcommit.constructs.json.json_values import exact_value, python_type
-from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.constructs.times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.decoding import json_decoder
+from distcommit.schemas.column_types import stored_type
+from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
@@ -68,11 +69,11 @@ class JsonReader:
         self._schema, self._struct = schema, pa.struct(list(schema))
         self._stored: pa.StructType = stored_type(self._struct)
         self._has_json_text = self._stored != self._struct
-        self._exact_floats = exact_floats and _holds(self._struct, pa.types.is_floating)
+        self._exact_floats = exact_floats and contains_type(self._struct, pa.types.is_floating)
         self._decoder = json_decoder(python_type(self._struct, self._exact_floats))
         self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in self._stored])
-        self._has_map = self._has_json_text or _holds(self._struct, pa.types.is_map)
-        self._has_decimal = _holds(self._struct, pa.types.is_decimal)
+        self._has_map = self._has_json_text or contains_type(self._struct, pa.types.is_map)
+        self._has_decimal = contains_type(self._struct, pa.types.is_decimal)
         self._is_exact = self._has_decimal or self._has_json_text or self._exact_floats
         self._has_others = False
 
@@ -233,8 +234,7 @@ def _may_be_deep(schema: pa.Schema) -> bool:
 
 
 def _levels(kind: pa.DataType) -> int:
-    below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return 1 + max(map(_levels, below), default=0)
+    return 1 + max((_levels(field.type) for field in inner_fields(kind)), default=0)
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
@@ -332,14 +332,4 @@ def _all_match(array: pa.Array, pattern: str) -> bool:
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:
     """Return the type for Arrow's reader: text for dates and times, of which it accepts other forms."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _wire_type(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_wire_type(kind.value_type))
-    return pa.string() if pa.types.is_temporal(kind) else kind
-
-
-def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a type, or one within it, is wanted."""
-    below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return wanted(kind) or any(_holds(inner, wanted) for inner in below)
+    return replace_types(kind, lambda inner: pa.string() if pa.types.is_temporal(inner) else inner)

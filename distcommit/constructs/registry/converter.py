@@ -23,13 +23,12 @@ from distcommit.constructs.registry.client import (
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire import Framed, split
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
-from distcommit.core.support.nesting import MOST_LEVELS, too_deep
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep
 
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
@@ -184,13 +183,13 @@ class RegistryConverter(
         state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         state.policy = matching_settings(state.topic, self.datasets) or self
 
-    def use_schema_store(self, kept: InferredSchemaStore) -> None:
-        self._known.schemas.of_run.kept = kept
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
+        self._known.schemas.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
         self._known.schemas.ids = [*ids]
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         return tuple(self._known.schemas.ids)
 
     def close(self) -> None:

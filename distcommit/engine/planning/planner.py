@@ -33,7 +33,7 @@ from distcommit.engine.planning.read_priority import with_priorities
 from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
 from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.known_schemas import with_known_schemas
+from distcommit.pipeline.converter_schemas import with_schemas
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket
@@ -195,7 +195,7 @@ def _plan(
         numbers = ordinals.setdefault(bucket, count())
         state = known.get(planned.dataset_urn)
         units = tuple(
-            with_known_schemas(
+            with_schemas(
                 replace(unit, work_unit_id=work_unit_name(bucket, next(numbers))), state.schemas if state else {}
             )
             for unit in planned.work_units

@@ -37,8 +37,7 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import MOST_FAILURES, Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
-from distcommit.sinks.table_formats.table_changes import was_dropped
+from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, was_dropped
 
 logger = logging.getLogger(__name__)
 

@@ -37,8 +37,7 @@ from distcommit.sinks.table_formats.committer import MOST_FAILURES, Batch, DataF
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
-from distcommit.sinks.table_formats.table_changes import was_dropped
+from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, was_dropped
 
 logger = logging.getLogger(__name__)
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
 from distcommit.pipeline.task_flow import Branch, Check, FlowColumns, Stage, TaskFlow
+from distcommit.schemas.columns import UNKNOWN, Columns
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelSource
 

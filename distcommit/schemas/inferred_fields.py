@@ -1,4 +1,4 @@
-"""Inference of the fields of JSON objects, as job files write them (`constructs.schemas.column_types`).
+"""Inference of the fields of JSON objects, as job files write them (`schemas.column_types`).
 
 Whole numbers are `int64`, or `decimal(38, 0)` if one has more than 64 bits. Numbers with fractions are `float64`; a
 number that float64 can't represent exactly is rejected later. All text is `string`. Objects are structs, lists are
@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.schemas.column_types import arrow_type, field_name, written_name
+from distcommit.schemas.column_types import arrow_type, field_name, written_name
+from distcommit.schemas.limits import MAX_INFERRED_LEVELS
 
 Fields = Mapping[str, Any]
 """Types by name, as in a job file."""
 
-_DEEPEST = 20
-"""Levels of objects and lists that are searched for fields. Deeper fields are ignored."""
 _NO_TYPE = None
 
 
@@ -107,12 +106,12 @@ def _seen(known: Any, value: object, depth: int) -> Any:
             return "float64" if known in (_NO_TYPE, "int64") else known
         case str():
             return "string" if known is _NO_TYPE else known
-        case list() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, list)):
+        case list() if depth < MAX_INFERRED_LEVELS and (known is _NO_TYPE or isinstance(known, list)):
             below = known or [_NO_TYPE]
             for item in value:
                 below[0] = _seen(below[0], item, depth + 1)
             return below
-        case dict() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, dict)):
+        case dict() if depth < MAX_INFERRED_LEVELS and (known is _NO_TYPE or isinstance(known, dict)):
             fields = {} if known is _NO_TYPE else known
             for name, inner in value.items():
                 written = written_name(name)
