@@ -270,7 +270,7 @@ class TaskFlow:
 def _check_sink(branch: Branch, reached: FlowColumns) -> None:
     columns, asked = reached.columns, branch.sink.required_columns()
     try:
-        check_levels(columns.known)
+        check_levels(columns.fields)
         schema = columns.full_schema()
         if schema is None and asked is not None:
             schema = typed_columns(columns, asked, branch.sink.name)

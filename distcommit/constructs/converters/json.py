@@ -83,14 +83,14 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         find_column(columns, self.column, "json", is_text, "binary or string")
         others = columns.keep_or_drop(self.column, self.keep_column)
         if self.fields is None:
-            return Columns().with_known(others.known)
-        return check_unique_names(others.with_known([*others.known, *columns_of_fields(self.fields)]), "json")
+            return Columns().with_fields(others.fields)
+        return check_unique_names(others.with_fields([*others.fields, *columns_of_fields(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
         keep_or_drop = Columns.of(batch.schema).keep_or_drop(self.column, self.keep_column)
-        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.known, *columns])), "json").known
+        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.fields, *columns])), "json").fields
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
         taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)

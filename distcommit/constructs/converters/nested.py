@@ -30,12 +30,14 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         named = [find_column(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
-        untyped = [f for f in [*named, *columns.known] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
-        typed = [f for f in columns.known if f not in untyped]
+        untyped = [f for f in [*named, *columns.fields] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
+        typed = [f for f in columns.fields if f not in untyped]
         fields = [f for field in typed for f, _ in self._flat(field, pa.nulls(0, field.type), field.name)]
-        if untyped or (columns.others and not self.columns):  # only the records have the names of the new columns
+        if untyped or (
+            columns.may_have_others and not self.columns
+        ):  # only the records have the names of the new columns
             columns = Columns()
-        return check_unique_names(columns.with_known(fields, self.columns), "flatten")
+        return check_unique_names(columns.with_fields(fields, self.columns), "flatten")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)

@@ -52,7 +52,7 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
         check_unique_names(columns, "sql")
         for field in self._expressions.computed(columns):
             columns = with_column_type(columns, field.name, field.type, nullable=field.nullable)
-        return columns.with_known(columns.known)
+        return columns.with_fields(columns.fields)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own

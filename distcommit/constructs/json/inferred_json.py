@@ -66,7 +66,7 @@ class InferredFields:
         fields = self.history.newest
         if fields is not None and self.evolution != "pin":
             columns = columns_of_fields(fields)
-            read = json_reader(columns, exact_floats=True).read_if_all_known(values, wire_schema(self.names))
+            read = json_reader(columns, exact_floats=True).read_if_no_new_field(values, wire_schema(self.names))
             if read is not None:
                 return columns, read
         if fields is None or self.evolution != "pin":

@@ -82,14 +82,14 @@ class JsonReader:
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
-    def read_if_all_known(self, values: pa.Array, known: pa.Schema) -> JsonRecords | None:
+    def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
         """Read like `read`, or return None if there may be an unknown field at any level. Costs no more than `read`.
 
         Args:
             values: as of `read`.
-            known: the fields of the schema, followed by fields whose known values are null or empty.
+            expected: the fields of the schema, followed by fields whose earlier values are null or empty.
         """
-        at_once = None if self._has_map or not len(values) else self._at_once(values, known)
+        at_once = None if self._has_map or not len(values) else self._at_once(values, expected)
         return None if at_once is None else JsonRecords(at_once)
 
     def _one_by_one(self, values: pa.Array) -> JsonRecords:
@@ -117,10 +117,10 @@ class JsonReader:
             array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
-    def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
+    def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
         """Read all values by Arrow's reader. Return None if its result might differ from the decoder's.
 
-        Also return None if there is a field outside `known`, if that is given.
+        Also return None if there is a field outside `expected`, if that is given.
 
         Arrow's reader ignores line breaks between objects. Each line is exactly one object for these reasons. A line
         break within a string makes the reader fail. So every value, which begins with `{` and ends with `}`, ends
@@ -136,8 +136,8 @@ class JsonReader:
                 return None
             if self._exact_floats and _may_be_rounded(text):
                 return None
-            if known is not None:
-                return None if _may_be_deep(known) else self._by_arrow(text, known, "error", len(values))
+            if expected is not None:
+                return None if _may_be_deep(expected) else self._by_arrow(text, expected, "error", len(values))
             if not (self._has_others or _may_be_deep(self._wire)):
                 try:
                     return self._by_arrow(text, self._wire, "error", len(values))

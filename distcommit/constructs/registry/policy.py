@@ -69,7 +69,7 @@ class AdmittedSchemas:
     history: SchemaHistory[int] = field(default_factory=_run_history)
     """Ids of the unpublished schemas that this run's work units have met, in one order for all of them."""
     run_ids: list[int] = field(default_factory=list)
-    """Ids that are known to be in the history. A new schema must be compatible with their schemas, too."""
+    """Ids that are in the history. A new schema must be compatible with their schemas, too."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
@@ -118,7 +118,7 @@ class AdmittedSchemas:
         return self.run_ids[-1] == schema_id
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
-        """Require that a schema is known. The first schema of all is. `they` names the known schemas in messages.
+        """Require that a schema is one of the earlier ones, or the first of all. `they` names those in messages.
 
         Raises:
             RecordError: if it is not.
@@ -151,18 +151,18 @@ class AdmittedSchemas:
 
     def _merged_columns(self, of: Callable[[int], pa.Schema | None]) -> pa.Schema | None:
         """Return the columns of all schemas together. Schemas that were merged before are not merged again."""
-        known = tuple(self._all())
+        ids = tuple(self._all())
         before, merged = self._merged
-        is_whole = bool(before) and set(before) <= set(known)
-        for each in dict.fromkeys(known) if is_whole else ():
+        is_whole = bool(before) and set(before) <= set(ids)
+        for each in dict.fromkeys(ids) if is_whole else ():
             if each not in before and is_whole and (columns := of(each)) is not None:
                 merged = columns if merged is None else compare_schemas(merged, columns).merged
                 is_whole = merged is not None
         if not is_whole:  # the first time, or an incompatible schema was accepted: the newest decides
             merged = None
-            for each in reversed(known):
+            for each in reversed(ids):
                 merged = _joined(of(each), merged)
-        self._merged = known, merged
+        self._merged = ids, merged
         return merged
 
 

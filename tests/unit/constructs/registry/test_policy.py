@@ -71,7 +71,7 @@ class Dicts:
 def converter(registry: Dicts | None = None, **settings: Any) -> RegistryConverter:
     instance = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
     assert isinstance(instance, RegistryConverter)
-    instance._known.registry = registry or Dicts()  # type: ignore[assignment]
+    instance._state.registry = registry or Dicts()  # type: ignore[assignment]
     return instance
 
 
