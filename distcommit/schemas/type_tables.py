@@ -75,11 +75,11 @@ class TypeTable:
             return pa.list_(self._field(kind.value_field, path, self.item_name or kind.value_field.name))
         if self.maps and _of.is_map(kind):
             return pa.map_(self.stored(kind.key_type, path), self.stored(kind.item_type, path))
-        if any(is_type(kind) for is_type in self.unchanged):
-            return kind
         for is_type, derive in self.derived.items():
             if is_type(kind):
                 return derive(kind)
+        if any(is_type(kind) for is_type in self.unchanged):
+            return kind
         raise UnstorableTypeError(path, kind)
 
     def _field(self, inner: pa.Field, path: str, name: str) -> pa.Field:

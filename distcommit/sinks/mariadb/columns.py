@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.schemas.evolution import needs_widening
 from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
@@ -29,6 +30,13 @@ from distcommit.sinks.databases.plain_arrays import (
 
 MOST_NAME_CHARACTERS = 64
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
+_WIDENED = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "mediumint": pa.int16(),  # has all values of 16 bits, and not all of 32
+    "int": pa.int32(),
+    "float": pa.float32(),
+}
 _TEXTS = {
     "char": 0,
     "varchar": 0,
@@ -122,10 +130,9 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
     enough, or has another type, or is unsigned."""
     kind, there = _kind(field.type), column.kind
-    if pa.types.is_signed_integer(kind) and there in _INTEGERS and not column.unsigned:
-        bits = 24 if there == "mediumint" else _INTEGERS[there]
-        return _MADE[kind] if kind.bit_width > bits else None
-    return "double" if kind == pa.float64() and there == "float" and not column.sizes else None
+    if there in _WIDENED and not (column.unsigned if there in _INTEGERS else column.sizes):
+        return _MADE[kind] if needs_widening(_WIDENED[there], kind) else None
+    return None
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
