@@ -13,6 +13,11 @@ Evolution = Literal["evolve", "pin", "fail"]
 SchemaT = TypeVar("SchemaT")
 
 
+def is_registry_id(stored: Mapping[str, Any]) -> bool:
+    """Return whether a stored schema is only the id of a registered schema that a run has met."""
+    return stored.keys() == {"id"} and isinstance(stored["id"], int)
+
+
 @dataclass(slots=True)
 class SchemaHistory(Generic[SchemaT]):
     """The schemas of one dataset. Not picklable.
@@ -34,6 +39,11 @@ class SchemaHistory(Generic[SchemaT]):
     store: InferredSchemaStore | None = None
     ids: list[int] = field(default_factory=list)
     newest: SchemaT | None = None
+
+    @staticmethod
+    def of_registry_ids() -> SchemaHistory[int]:
+        """Return a history of ids of registered schemas."""
+        return SchemaHistory(lambda stored: int(stored["id"]), lambda schema_id: {"id": schema_id})
 
     def load_ids(self, ids: Sequence[int]) -> None:
         """Set the ids of the schemas of the dataset's published records."""

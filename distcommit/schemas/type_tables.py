@@ -126,12 +126,17 @@ def inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the equivalent type that all Arrow functions accept."""
-    if isinstance(kind, pa.BaseExtensionType):
+    if is_extension(kind):
         return plain_type(kind.storage_type)
     if _of.is_dictionary(kind) or _of.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
     return views.get(kind, kind)
+
+
+def is_extension(kind: pa.DataType) -> bool:
+    """Return whether a type is an extension type."""
+    return isinstance(kind, pa.BaseExtensionType)
 
 
 def is_decimal128_in_scale(kind: pa.DataType) -> bool:

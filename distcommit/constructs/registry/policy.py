@@ -49,10 +49,6 @@ class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_
     match: str = Field(min_length=1)
 
 
-def _run_history() -> SchemaHistory[int]:
-    return SchemaHistory(lambda stored: int(stored["id"]), lambda schema_id: {"id": schema_id})
-
-
 @dataclass(slots=True)
 class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
@@ -66,7 +62,7 @@ class AdmittedSchemas:
     """Ids of the schemas."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rejection reasons of other schemas, by id."""
-    history: SchemaHistory[int] = field(default_factory=_run_history)
+    history: SchemaHistory[int] = field(default_factory=SchemaHistory.of_registry_ids)
     """Ids of the unpublished schemas that this run's work units have met, in one order for all of them."""
     run_ids: list[int] = field(default_factory=list)
     """Ids that are in the history. A new schema must be compatible with their schemas, too."""

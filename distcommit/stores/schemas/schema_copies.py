@@ -21,11 +21,11 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
 from distcommit.protocol.paths.store import numbered_name
 from distcommit.protocol.renaming import NamedNow
+from distcommit.schemas.history import is_registry_id
 from distcommit.stores.schemas.schema_history import (
     SCHEMA_VERSION,
     StoredSchema,
     first_number,
-    is_registry_id,
     read_stored_schema,
     schema_folder,
 )

@@ -65,11 +65,6 @@ def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
     return decode_document(data, StoredSchema, SCHEMA_VERSION, "a schema of a dataset", path)
 
 
-def is_registry_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema is only a registry id that a run has met."""
-    return schema.keys() == {"id"} and isinstance(schema["id"], int)
-
-
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
     """The stored schemas, for the tasks of one run.
