@@ -72,11 +72,6 @@ class DatasetSchemas:
     history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(_decoded, _encoded))
     _reasons: dict[pa.Schema, str] = field(default_factory=dict)
 
-    def load_ids(self, ids: Sequence[int]) -> None:
-        """Set the ids of the schemas of the dataset's published records."""
-        self.history.load_ids(ids)
-        self._reasons.clear()
-
     @property
     def pinned(self) -> pa.Schema | None:
         """The schema that records are converted to; None before the first record, and without `pin`."""

@@ -71,7 +71,7 @@ class TypeTable:
             return self.stored(kind.value_type, path)
         if self.structs and _of.is_struct(kind) and kind.num_fields:
             return pa.struct([self._field(each, f"{path}.{each.name}", each.name) for each in kind])
-        if any(is_list(kind) for is_list in self.lists):
+        if any(is_kind(kind) for is_kind in self.lists):
             return pa.list_(self._field(kind.value_field, path, self.item_name or kind.value_field.name))
         if self.maps and _of.is_map(kind):
             return pa.map_(self.stored(kind.key_type, path), self.stored(kind.item_type, path))
@@ -132,6 +132,26 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.value_type)
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
     return views.get(kind, kind)
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Return whether a type is a string with offsets of any width."""
+    return bool(_of.is_string(kind) or _of.is_large_string(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type is binary with offsets of any width."""
+    return bool(_of.is_binary(kind) or _of.is_large_binary(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is a string or binary."""
+    return is_string(kind) or is_bytes(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is a list with offsets of any width."""
+    return any(is_kind(kind) for is_kind in OFFSET_LISTS)
 
 
 def is_extension(kind: pa.DataType) -> bool:

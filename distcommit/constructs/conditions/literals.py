@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.columns import find_column
-from distcommit.schemas.type_tables import plain_type
+from distcommit.schemas.type_tables import is_text, plain_type
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""
@@ -55,14 +55,6 @@ def as_plain(column: pa.Array) -> pa.Array:
         return as_plain(column.dictionary_decode())
     column = column.cast(plain_type(column.type))
     return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a plain type is text or bytes."""
-    types = pa.types
-    return any(
-        is_it(kind) for is_it in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.json.inferred_json import InferredFields, columns_of_fields, json_reader
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.settings import ConverterSettings, matching_settings
@@ -17,6 +16,7 @@ from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.history import Evolution
+from distcommit.schemas.type_tables import is_text
 
 
 class DatasetFields(BaseModel, frozen=True, extra="forbid"):
@@ -103,7 +103,7 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         self._inferred.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._inferred.load_ids(ids)
+        self._inferred.history.load_ids(ids)
 
     def schema_ids(self) -> Sequence[int]:
         return () if self.fields is not None else tuple(self._inferred.history.ids)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
+from distcommit.schemas.type_tables import is_list
 
 
 class Flatten(ConverterSettings, frozen=True, extra="forbid"):
@@ -71,7 +72,7 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
     column: str
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field = find_column(columns, self.column, "explode", _is_list, "a list")
+        field = find_column(columns, self.column, "explode", is_list, "a list")
         if field.type == UNKNOWN:
             return with_column_type(columns, self.column, UNKNOWN)
         nullable = field.nullable or field.type.value_field.nullable
@@ -89,7 +90,3 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
             items = items.take(pa.array(np.cumsum(has_item) - 1, mask=~has_item))
         columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

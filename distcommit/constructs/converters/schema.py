@@ -71,7 +71,7 @@ class SchemaConverter(
         self._schemas.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._schemas.load_ids(ids)
+        self._schemas.history.load_ids(ids)
 
     def schema_ids(self) -> Sequence[int]:
         return tuple(self._schemas.history.ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -49,11 +48,6 @@ class InferredFields:
     evolution: Evolution
     history: SchemaHistory[Fields] = field(default_factory=lambda: SchemaHistory(lambda fields: fields, dict))
     names: Fields = field(default_factory=dict)
-
-    def load_ids(self, ids: Sequence[int]) -> None:
-        """Set the ids of the sets of the dataset's published records."""
-        self.history.load_ids(ids)
-        self.names = {}
 
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         """Read one object from each value, after inferring fields from them. Return the columns and the records.

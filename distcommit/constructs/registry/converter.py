@@ -29,6 +29,7 @@ from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep
+from distcommit.schemas.type_tables import is_bytes
 
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
@@ -152,7 +153,7 @@ class RegistryConverter(
         """
 
     def convert_columns(self, columns: Columns) -> Columns:
-        find_column(columns, self.column, self.type, _is_binary, "binary")
+        find_column(columns, self.column, self.type, is_bytes, "binary")
         others = columns.keep_or_drop(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
             return Columns().with_fields(others.fields)
@@ -161,7 +162,7 @@ class RegistryConverter(
         )
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        find_column(batch.schema, self.column, self.type, _is_binary, "binary")
+        find_column(batch.schema, self.column, self.type, is_bytes, "binary")
         messages = split(batch.column(self.column))
         rejected = dict(messages.rejected)
         all_rows: list[DecodedRows] = []
@@ -363,7 +364,3 @@ def _checked(decoder: Decoder) -> Decoder:
     if column := too_deep(decoder.schema):
         raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -19,7 +19,7 @@ MAX_DIGITS = 38
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
-_PLAIN_TYPES = TypeTable(
+PLAIN_TYPES = TypeTable(
     {
         **{pa.int8(): pa.int16(), pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()},
         **{pa.uint64(): _INTEGER_DIGITS, pa.float16(): pa.float32(), pa.date64(): pa.date32()},
@@ -46,7 +46,7 @@ _PLAIN_TYPES = TypeTable(
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of a database's column: signed integers, and times in microseconds in UTC or without a zone."""
-    return _PLAIN_TYPES.stored(kind)
+    return PLAIN_TYPES.stored(kind)
 
 
 def decoded(array: pa.Array) -> pa.Array:

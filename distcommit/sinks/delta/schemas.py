@@ -9,10 +9,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.evolution import wider_type
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
 from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
-from distcommit.sinks.databases.column_names import ColumnNames, check_fields
 
 _TYPES = TypeTable(
     {

@@ -7,8 +7,8 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.schemas.column_names import check_distinct
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.column_names import check_distinct
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables

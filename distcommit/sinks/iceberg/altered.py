@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import IcebergType
 
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.schemas.table_fields import not_readable_from_files
@@ -41,5 +42,5 @@ def _problems(table: Table, request: CommitRequest) -> Iterator[str]:
         if written is None:
             yield f"its schema {schema_id}, which the files were written by, was removed"
         else:
-            now = table.schema().as_struct()
+            now: IcebergType = table.schema().as_struct()
             yield from not_readable_from_files(now, written.as_struct(), inner_fields, holds)

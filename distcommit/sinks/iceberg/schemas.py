@@ -12,8 +12,8 @@ from pyiceberg.schema import promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
-from distcommit.sinks.databases.column_names import ColumnNames, check_fields
 
 FORMAT_VERSION: Final = 2
 _NAMES = ColumnNames("Iceberg")

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
+from distcommit.schemas.column_names import ColumnNames
 from distcommit.schemas.evolution import needs_widening
-from distcommit.sinks.databases.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,

@@ -19,6 +19,7 @@ from distcommit.schemas.type_tables import (
     contains_type,
     inner_fields,
     is_decimal128_in_scale,
+    is_text,
 )
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
@@ -32,8 +33,7 @@ _TYPES = TypeTable(
     {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()},
     (
         *(pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean),
-        *(pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary),
-        *(pa.types.is_date32, pa.types.is_timestamp),
+        *(is_text, pa.types.is_date32, pa.types.is_timestamp),
         is_decimal128_in_scale,  # pyarrow crashes at a scale above the precision
     ),
 )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import OFFSET_LISTS, TypeTable, UnstorableTypeError
+from distcommit.schemas.type_tables import OFFSET_LISTS, TypeTable, UnstorableTypeError, is_bytes, is_text
 
 _DAY_S = 86_400
 _FIRST_S = -62_135_596_800  # 0001-01-01
@@ -30,8 +30,7 @@ _CSV_TYPES = TypeTable(
     (
         *(pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_decimal),
         *(pa.types.is_date32, pa.types.is_time, pa.types.is_timestamp),
-        *(pa.types.is_string, pa.types.is_large_string),
-        *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+        *(is_text, pa.types.is_fixed_size_binary),
     ),
     lists=(),
     structs=False,
@@ -208,8 +207,7 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+    return is_bytes(kind) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _all_finite(array: pa.Array) -> bool:
