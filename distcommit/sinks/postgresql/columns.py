@@ -16,7 +16,7 @@ from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
 from distcommit.schemas.column_names import ColumnNames
-from distcommit.schemas.evolution import needs_widening
+from distcommit.schemas.evolution import needs_widening, wider_type
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
@@ -205,8 +205,7 @@ def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
         return there
     if pa.types.is_integer(there) and pa.types.is_integer(kind):
         return there  # the cast checks each value
-    wider = pa.types.is_floating(there) and pa.types.is_floating(kind) and there.bit_width >= kind.bit_width
-    return there if wider else None
+    return there if wider_type(there, kind) == there else None
 
 
 def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:
