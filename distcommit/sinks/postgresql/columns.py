@@ -16,7 +16,7 @@ from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
 from distcommit.schemas.column_names import ColumnNames
-from distcommit.schemas.evolution import needs_widening, wider_type
+from distcommit.schemas.evolution import needs_widening
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
@@ -205,7 +205,7 @@ def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
         return there
     if pa.types.is_integer(there) and pa.types.is_integer(kind):
         return there  # the cast checks each value
-    return there if wider_type(there, kind) == there else None
+    return there if needs_widening(kind, there) else None
 
 
 def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:
