@@ -7,15 +7,7 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.evolution import is_narrower
 from distcommit.schemas.policy import list_reasons
-
-_STORED_ALIKE = (
-    pa.types.is_boolean,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
-"""Types that Parquet stores in one way, whichever of Arrow's types has them."""
+from distcommit.schemas.type_tables import is_text
 
 
 class SchemaCoercion:
@@ -41,8 +33,9 @@ class SchemaCoercion:
                     todo="make the column optional, or add it with a converter",
                 )
             self._indices.append(index)
-            is_alike = index >= 0 and any(is_type(batches.field(index).type) for is_type in _STORED_ALIKE)
-            fields.append(target.with_type(batches.field(index).type) if is_alike else target)
+            given = target.type if index < 0 else batches.field(index).type
+            is_alike = pa.types.is_boolean(given) or is_text(given)  # Parquet stores all of Arrow's text types alike
+            fields.append(target.with_type(given) if is_alike else target)
         self.schema = pa.schema(fields)
 
     def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -74,7 +74,7 @@ def test_work_unit_without_a_store_has_schemas_of_its_own() -> None:
     assert (alone.newest, alone.ids) == (frozenset("ab"), [])
 
 
-def test_ids_of_registered_schemas_are_told_from_schemas() -> None:
+def test_registry_ids_are_distinguished_from_schemas() -> None:
     store = Shared()
     ids = SchemaHistory.of_registry_ids()
     ids.store = store
