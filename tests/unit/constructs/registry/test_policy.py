@@ -17,7 +17,7 @@ from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.schemas.limits import MOST_LEVELS
 from tests.unit.engine.driver.machines import Machine
 from tests.unit.formats.test_avro_datums import datum, record
-from tests.unit.stores.test_schema_history import schemas
+from tests.unit.stores.schemas.test_schema_history import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 SCHEMAS = {
