@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from distcommit.scheduling.schedule import Missed, Plan
-from distcommit.scheduling.timetables import Cron, Interval, Timetable
+from distcommit.app.scheduling.schedule import Missed, Plan
+from distcommit.app.scheduling.timetables import Cron, Interval, Timetable
 
 _LONGEST_S = 366 * 24 * 3600
 

@@ -7,9 +7,9 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 
 
 class _Declared(BaseModel, frozen=True, extra="forbid"):

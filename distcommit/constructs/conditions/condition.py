@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import find_column
+from distcommit.schemas.columns import find_column
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.schemas.columns import Columns, named_schema
 
 
 class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
@@ -49,7 +49,7 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
         condition = self.when.get(branch)
-        known = known_schema(columns, condition.columns(), self.type) if condition is not None else None
+        known = named_schema(columns, condition.columns(), self.type) if condition is not None else None
         return known is None or self.accepts(branch, known)
 
     def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:

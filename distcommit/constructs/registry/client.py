@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

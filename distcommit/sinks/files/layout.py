@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.sinks.databases.column_names import check_fields
+from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.dictionaries import leaves
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of

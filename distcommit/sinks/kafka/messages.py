@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
+from distcommit.schemas.column_names import check_fields
+from distcommit.schemas.type_tables import is_text
 from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.base.target_files import messages_name
-from distcommit.sinks.databases.column_names import check_fields
 from distcommit.sinks.databases.staged_rows import staged_batches
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -68,7 +69,7 @@ class Mapping:
             ConfigurationError: if a column is missing, or its type or name does not fit.
         """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
-        wanted = [(setting, column, "bytes or text", _is_text) for setting, column in text.items()]
+        wanted = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         wanted += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
         wanted += [("timestamp", self.timestamp, "a timestamp", pa.types.is_timestamp)]
         wanted += [("partition", self.partition, "an integer", pa.types.is_integer)]
@@ -113,11 +114,6 @@ class Mapping:
     def _json(self, batch: pa.RecordBatch) -> pa.Array:
         rows = batch.select([name for name in batch.schema.names if name not in self._beside]).to_pylist()
         return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(kind) for test in tests)
 
 
 class KafkaWriter(CoveringWriter):

@@ -275,7 +275,7 @@ def test_trigger_during_a_run_starts_another_run_after_it(folder: Path, has_epoc
 
 
 def test_trigger_is_kept_while_another_process_holds_the_job_lock(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("distcommit.scheduling.schedule.HELD_WAIT_MS", 100)
+    monkeypatch.setattr("distcommit.app.scheduling.schedule.HELD_WAIT_MS", 100)
     job = Job.from_file(write(folder, "a", schedule=DAILY | {"missed": "skip"}))
     job.open_store(create=True)
     serving = Serving(folder)
@@ -439,7 +439,7 @@ def test_time_limit_of_a_run_includes_the_time_of_its_alerts(folder: Path) -> No
 
 
 def test_run_that_ignores_its_cancellation_ends_the_service(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
+    monkeypatch.setattr("distcommit.app.scheduling.schedule.STUCK_MS", 200)
     monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
     serving, never = Serving(folder), threading.Event()

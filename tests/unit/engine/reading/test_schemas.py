@@ -42,7 +42,7 @@ class Learning(Converter):
     def load_schema_ids(self, ids: Sequence[int]) -> None:
         self.told.append((self.dataset, tuple(ids)))
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         self.met += 1
         return (*self.told[-1][1], self.met)
 
@@ -100,7 +100,7 @@ class Meeting(Converter):
 
     ids: list[int] = field(default_factory=list)
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         return self.ids
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:

@@ -21,42 +21,42 @@ class Columns:
     some names and types, or none, are known.
 
     Attributes:
-        known: the columns that exist; `UNKNOWN` stands for an unknown type.
-        others: whether other columns may exist.
-        gone: names that no other column has.
+        fields: the columns that exist; `UNKNOWN` stands for an unknown type.
+        may_have_others: whether other columns may exist.
+        dropped: names that no other column has.
     """
 
-    known: pa.Schema = pa.schema([])  # noqa: RUF009 - immutable
-    others: bool = True
-    gone: frozenset[str] = frozenset()
+    fields: pa.Schema = pa.schema([])  # noqa: RUF009 - immutable
+    may_have_others: bool = True
+    dropped: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, schema: pa.Schema | None) -> Columns:
         """Return the columns of a schema; of None, that nothing is known."""
-        return cls() if schema is None else cls(schema, others=False)
+        return cls() if schema is None else cls(schema, may_have_others=False)
 
     def full_schema(self) -> pa.Schema | None:
         """Return the schema; None if it is not fully known."""
-        return None if self.others or UNKNOWN in self.known.types else self.known
+        return None if self.may_have_others or UNKNOWN in self.fields.types else self.fields
 
     def may_have(self, name: str) -> bool:
         """Return whether a column of this name may exist."""
-        return name in self.known.names or (self.others and name not in self.gone)
+        return name in self.fields.names or (self.may_have_others and name not in self.dropped)
 
-    def with_known(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
-        """Return these columns with other known columns.
+    def with_fields(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
+        """Return these columns with other fields.
 
         Args:
-            fields: the known columns.
+            fields: the columns that exist.
             without: names that no other column has from now on.
         """
-        known = pa.schema(fields)
-        gone = (self.gone | frozenset(without)) - set(known.names) if self.others else frozenset[str]()
-        return Columns(known, self.others, gone)
+        schema = pa.schema(fields)
+        dropped = (self.dropped | frozenset(without)) - set(schema.names) if self.may_have_others else frozenset[str]()
+        return Columns(schema, self.may_have_others, dropped)
 
     def keep_or_drop(self, name: str, keep: bool) -> Columns:
         """Return the columns; without the named one unless `keep`."""
-        return self if keep else self.with_known([field for field in self.known if field.name != name], [name])
+        return self if keep else self.with_fields([field for field in self.fields if field.name != name], [name])
 
 
 def find_column(
@@ -79,7 +79,7 @@ def find_column(
         ConfigurationError: if the column can't exist, if several have the name, or if its type can't be used.
     """
     columns = columns if isinstance(columns, Columns) else Columns.of(columns)
-    indices = columns.known.get_all_field_indices(name)
+    indices = columns.fields.get_all_field_indices(name)
     if not indices and columns.may_have(name):
         return pa.field(name, UNKNOWN)
     if len(indices) != 1:
@@ -90,7 +90,7 @@ def find_column(
             found=_in_words(columns),
             todo="correct the construct's settings, or the converters before it",
         )
-    field = columns.known.field(indices[0])
+    field = columns.fields.field(indices[0])
     if field.type != UNKNOWN and not wanted(field.type):
         raise ConfigurationError(
             "a construct can't use the type of a column",
@@ -103,9 +103,11 @@ def find_column(
     return field
 
 
-def known_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
+def named_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
     """Return the named columns as a schema; None if a type is unknown. Errors as of `find_column`."""
-    return Columns(pa.schema([find_column(columns, name, construct) for name in names]), others=False).full_schema()
+    return Columns(
+        pa.schema([find_column(columns, name, construct) for name in names]), may_have_others=False
+    ).full_schema()
 
 
 def typed_columns(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
@@ -114,14 +116,14 @@ def typed_columns(columns: Columns, asked: Sequence[str], construct: str) -> pa.
     None if the type of a named column is unknown, or if there are no columns. Errors as of `find_column`.
     """
     named = [find_column(columns, name, construct) for name in asked]
-    fields = [field for field in columns.known if field.name in asked or field.type not in (UNKNOWN, pa.null())]
+    fields = [field for field in columns.fields if field.name in asked or field.type not in (UNKNOWN, pa.null())]
     return pa.schema(fields) if fields and all(field.type != UNKNOWN for field in named) else None
 
 
 def _in_words(columns: Columns) -> str:
-    if columns.others and columns.gone:
-        return f"none: {', '.join(sorted(columns.gone))} dropped or renamed before"
-    return f"columns {', '.join(columns.known.names) or 'none'}"
+    if columns.may_have_others and columns.dropped:
+        return f"none: {', '.join(sorted(columns.dropped))} dropped or renamed before"
+    return f"columns {', '.join(columns.fields.names) or 'none'}"
 
 
 def check_unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
@@ -135,9 +137,9 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
     Raises:
         ConfigurationError: if two columns have one name, or if no column is left.
     """
-    names = columns.known.names
+    names = columns.fields.names
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or not (names or columns.others):
+    if twice or not (names or columns.may_have_others):
         raise ConfigurationError(
             "two columns would have one name" if twice else "no column would be left",
             construct=construct,
@@ -150,9 +152,9 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
 
 def with_column_type(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
     """Return the columns with another type for the named one. `nullable` None: it stays as it is."""
-    index = columns.known.get_field_index(name)
+    index = columns.fields.get_field_index(name)
     if index < 0:
-        return columns.with_known([*columns.known, pa.field(name, kind, nullable is not False)])
-    field = columns.known.field(index)
+        return columns.with_fields([*columns.fields, pa.field(name, kind, nullable is not False)])
+    field = columns.fields.field(index)
     field = pa.field(name, kind, field.nullable if nullable is None else nullable)
-    return replace(columns, known=columns.known.set(index, field))
+    return replace(columns, fields=columns.fields.set(index, field))

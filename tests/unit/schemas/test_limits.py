@@ -15,8 +15,8 @@ from distcommit.constructs.registry.client import (
     RegistrySettings,
     check_size,
 )
-from distcommit.core.support.nesting import MAX_COLUMNS
-from distcommit.formats.schema_bounds import (
+from distcommit.schemas.limits import (
+    MAX_COLUMNS,
     MAX_NESTING,
     MAX_SCHEMA_BYTES,
     Expansion,

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.converters.schema import SchemaConverter
-from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import CorruptError, RecordError
+from distcommit.schemas.columns import Columns
 from tests.unit.constructs.json.test_inferred_json import SharedSchemas
 
 FIRST = {"id": pa.int32(), "name": pa.string()}
@@ -79,11 +79,11 @@ def test_schemas_of_one_work_unit_bind_the_run_s_other_work_units_and_later_runs
     assert "id is string here, and int32 before" in convert(two, OTHER)
     assert convert(two, WIDER) == batch(WIDER)
     assert convert(one, FIRST) == batch(FIRST)
-    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
+    assert (one.schema_ids(), two.schema_ids()) == ((1,), (1, 2))
     later = converter(schema_store, known=(1, 2))
     assert "id is string here, and int64 before" in convert(later, OTHER)
     assert convert(later, FEWER) == batch(FEWER)
-    assert later.known_schema_ids() == (1, 2)
+    assert later.schema_ids() == (1, 2)
     assert len(schema_store.put) == 2
     assert schema_store.put[2]["columns"] == {"id": "int64", "name": "string", "new": "bool"}
 
@@ -99,7 +99,7 @@ def test_pin_converts_records_to_the_known_columns() -> None:
     result = convert(pinned, {"more": pa.bool_(), "name": pa.string(), "id": pa.int32()})
     assert result == batch(FIRST)
     assert convert(pinned, WIDER) == "can't be read with the pinned columns: id is int64 here, and int32 before"
-    assert pinned.known_schema_ids() == (1,)
+    assert pinned.schema_ids() == (1,)
     wide = converter(SharedSchemas(), evolution="pin")
     convert(wide, WIDER)
     result = convert(wide, FIRST)
@@ -136,7 +136,7 @@ def test_incompatible_schema_fails_the_work_unit_or_is_accepted_as_configured() 
         convert(converter(schema_store, known=(1,), on_incompatible="fail"), OTHER)
     letting = converter(schema_store, known=(1,), on_incompatible="accept")
     assert convert(letting, OTHER) == batch(OTHER)
-    assert letting.known_schema_ids() == (1, 2)
+    assert letting.schema_ids() == (1, 2)
     assert "id is int32 here, and string before" in convert(converter(schema_store, known=(1, 2)), FIRST)
 
 
@@ -150,7 +150,7 @@ def test_datasets_may_override_the_policy() -> None:
                 convert(converter_under_test, WIDER)
         else:
             assert convert(converter_under_test, WIDER) == batch(WIDER)
-    with pytest.raises(ValidationError, match="on_incompatible must not be set with evolution"):
+    with pytest.raises(ValidationError, match="on_incompatible must only be set with evolution: evolve, not pin"):
         SchemaConverter.model_validate({"type": "schema", "evolution": "pin", "on_incompatible": "accept"})
 
 

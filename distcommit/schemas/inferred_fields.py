@@ -1,4 +1,4 @@
-"""Inference of the fields of JSON objects, as job files write them (`constructs.schemas.column_types`).
+"""Inference of the fields of JSON objects, as job files write them (`schemas.column_types`).
 
 Whole numbers are `int64`, or `decimal(38, 0)` if one has more than 64 bits. Numbers with fractions are `float64`; a
 number that float64 can't represent exactly is rejected later. All text is `string`. Objects are structs, lists are
@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.schemas.column_types import arrow_type, field_name, written_name
+from distcommit.schemas.column_types import arrow_type, field_name, written_name
+from distcommit.schemas.limits import MAX_INFERRED_LEVELS
 
 Fields = Mapping[str, Any]
 """Types by name, as in a job file."""
 
-_DEEPEST = 20
-"""Levels of objects and lists that are searched for fields. Deeper fields are ignored."""
 _NO_TYPE = None
 
 
@@ -38,7 +37,7 @@ def infer_names(values: pa.Array) -> dict[str, Any]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(record, dict):
-            names = _seen(names, record, 0)
+            names = _widened(names, record, 0)
     return dict(names)
 
 
@@ -63,10 +62,10 @@ def _wire_type(written: Any) -> pa.DataType:
     return arrow_type(written)
 
 
-def merged_fields(known: Fields, new: Fields) -> dict[str, Any]:
-    """Return the known fields unchanged, followed by further fields, at all levels."""
-    merged = {name: _added(written, new[name]) if name in new else written for name, written in known.items()}
-    return merged | {name: written for name, written in new.items() if name not in known}
+def merged_fields(earlier: Fields, new: Fields) -> dict[str, Any]:
+    """Return the earlier fields unchanged, followed by further fields, at all levels."""
+    merged = {name: _added(written, new[name]) if name in new else written for name, written in earlier.items()}
+    return merged | {name: written for name, written in new.items() if name not in earlier}
 
 
 def field_paths(fields: Fields, before: str = "") -> list[str]:
@@ -83,42 +82,42 @@ def _paths(written: Any, path: str) -> list[str]:
     return [path]
 
 
-def _added(known: Any, new: Any) -> Any:
-    match known, new:
+def _added(earlier: Any, new: Any) -> Any:
+    match earlier, new:
         case dict(), dict():
-            return merged_fields(known, new)
+            return merged_fields(earlier, new)
         case [below], [other]:
             return [_added(below, other)]
-    return known
+    return earlier
 
 
-def _seen(known: Any, value: object, depth: int) -> Any:
-    """Return the type of a field after one more value. Changes known lists and objects in place."""
+def _widened(kind: Any, value: object, depth: int) -> Any:
+    """Return the type of a field after one more value. Changes lists and objects in place."""
     match value:
         case None:
-            return known
+            return kind
         case bool():
-            return "bool" if known is _NO_TYPE else known
+            return "bool" if kind is _NO_TYPE else kind
         case int() if -(1 << 63) <= value < 1 << 63:
-            return "int64" if known is _NO_TYPE else known
+            return "int64" if kind is _NO_TYPE else kind
         case int():
-            return "decimal(38, 0)" if known in (_NO_TYPE, "int64") else known
+            return "decimal(38, 0)" if kind in (_NO_TYPE, "int64") else kind
         case float():
-            return "float64" if known in (_NO_TYPE, "int64") else known
+            return "float64" if kind in (_NO_TYPE, "int64") else kind
         case str():
-            return "string" if known is _NO_TYPE else known
-        case list() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, list)):
-            below = known or [_NO_TYPE]
+            return "string" if kind is _NO_TYPE else kind
+        case list() if depth < MAX_INFERRED_LEVELS and (kind is _NO_TYPE or isinstance(kind, list)):
+            below = kind or [_NO_TYPE]
             for item in value:
-                below[0] = _seen(below[0], item, depth + 1)
+                below[0] = _widened(below[0], item, depth + 1)
             return below
-        case dict() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, dict)):
-            fields = {} if known is _NO_TYPE else known
+        case dict() if depth < MAX_INFERRED_LEVELS and (kind is _NO_TYPE or isinstance(kind, dict)):
+            fields = {} if kind is _NO_TYPE else kind
             for name, inner in value.items():
                 written = written_name(name)
-                fields[written] = _seen(fields.get(written), inner, depth + 1)
+                fields[written] = _widened(fields.get(written), inner, depth + 1)
             return fields
-    return known
+    return kind
 
 
 def _typed(seen: Any) -> Any:

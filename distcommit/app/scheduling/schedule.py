@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from distcommit.scheduling.timetables import Moment, Timetable
+from distcommit.app.scheduling.timetables import Moment, Timetable
 
 LATE_MS = 60_000
 """A firing that is noticed later than this is missed. A clock that is set back by more than this restarts the

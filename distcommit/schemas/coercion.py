@@ -1,22 +1,13 @@
-"""Convert batches of records to the columns of a table's data files, or refuse them."""
+"""Coercion of batches to the columns of a table, or to the columns of earlier records."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
-
-ALWAYS_CHANGED = "other writers changed the table during each try"
-_STORED_ALIKE = (
-    pa.types.is_boolean,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
-"""Types that Parquet stores in one way, whichever of Arrow's types has them."""
+from distcommit.schemas.evolution import is_narrower
+from distcommit.schemas.policy import list_reasons
+from distcommit.schemas.type_tables import is_text
 
 
 class SchemaCoercion:
@@ -42,11 +33,12 @@ class SchemaCoercion:
                     todo="make the column optional, or add it with a converter",
                 )
             self._indices.append(index)
-            is_kept = index >= 0 and any(is_type(batches.field(index).type) for is_type in _STORED_ALIKE)
-            fields.append(target.with_type(batches.field(index).type) if is_kept else target)
+            given = target.type if index < 0 else batches.field(index).type
+            is_alike = pa.types.is_boolean(given) or is_text(given)  # Parquet stores all of Arrow's text types alike
+            fields.append(target.with_type(given) if is_alike else target)
         self.schema = pa.schema(fields)
 
-    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch in the table's columns.
 
         Raises:
@@ -59,15 +51,24 @@ class SchemaCoercion:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> ConfigurationError:
-    """Return the error of records that a table's columns do not take."""
-    return ConfigurationError(
-        "records do not fit into the table",
-        table=table,
-        expected=columns[:500],
-        found="; ".join(problems[:5]),
-        todo=todo,
-    )
+def convert_to_pinned(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, str]:
+    """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
+    columns, reasons = [], []
+    for wanted in pinned:
+        indices = batch.schema.get_all_field_indices(wanted.name)
+        column = batch.column(indices[0]) if len(indices) == 1 else pa.nulls(batch.num_rows, wanted.type)
+        if column.null_count and not wanted.nullable:
+            reasons.append(f"{wanted.name} is missing, and is not nullable")
+        elif column.type != wanted.type and not is_narrower(column.type, wanted.type):
+            reasons.append(f"{wanted.name} is {column.type} here, and {wanted.type} before")
+        else:
+            try:
+                columns.append(column.cast(wanted.type))
+            except pa.ArrowException as error:
+                reasons.append(f"{wanted.name} can't be read as {wanted.type}: {error}")
+    if reasons:
+        return batch, f"can't be read with the pinned columns: {list_reasons(reasons)}"
+    return pa.RecordBatch.from_arrays(columns, schema=pinned), ""
 
 
 def _cast(values: pa.Array, field: pa.Field) -> pa.Array:

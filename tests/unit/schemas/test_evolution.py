@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.constructs.schemas.evolution import compare_schemas, nullable
+from distcommit.schemas.evolution import compare_schemas, nullable
 
 SCALARS = [
     *(pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string()),

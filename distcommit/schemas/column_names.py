@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.type_tables import inner_fields
 
 
 def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:
@@ -46,9 +47,7 @@ def check_fields(schema: pa.Schema, target: str) -> None:
 
 
 def _check_nested(kind: pa.DataType, target: str, path: str) -> None:
-    if not pa.types.is_nested(kind):
-        return
-    fields = [kind.field(index) for index in range(kind.num_fields)]
+    fields = inner_fields(kind)
     is_struct = pa.types.is_struct(kind)
     if is_struct:
         check_distinct([field.name for field in fields], target, path)

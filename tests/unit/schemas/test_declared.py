@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.schemas.declared import describe_columns, is_narrower, misfits
+from distcommit.schemas.declared import describe_columns, misfits
+from distcommit.schemas.evolution import is_narrower
 
 UTC = pa.timestamp("us", "UTC")
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])

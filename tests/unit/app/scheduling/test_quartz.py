@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.scheduling.quartz import from_quartz
-from distcommit.scheduling.timetables import Cron
+from distcommit.app.scheduling.quartz import from_quartz
+from distcommit.app.scheduling.timetables import Cron
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pass each converter's known schemas from the dataset's state to its work units, and back into the sequence.
+"""Pass each converter's schema ids from the dataset's state to its work units, and back into the sequence.
 
 A converter is identified by its stage name; behind a fork with the branch in front, as in `lake.avro`.
 """
@@ -16,10 +16,10 @@ from distcommit.decoding import from_json
 from distcommit.pipeline.task_flow import Stage
 from distcommit.stores.schemas.schema_history import SchemaStore
 
-_PROPERTY = "known_schemas"
+_PROPERTY = "converter_schemas"
 
 
-def with_known_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
+def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
     """Return the work unit with these schemas as a property."""
     if not schemas:
         return unit
@@ -27,24 +27,24 @@ def with_known_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
 
 
 def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
-    """Begin a work unit in a converter: set its dataset, its schema store and its known schemas."""
+    """Begin a work unit in a converter: set its dataset, its schema store and its schema ids."""
     if not isinstance(stage.construct, Converter):
         return
     stage.construct.begin_work_unit(unit.dataset_urn)
     if schema_store is not None:
         stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, _name(stage, branch)))
-    known = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
-    stage.construct.load_schema_ids(known.get(_name(stage, branch), ()))
+    ids = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
+    stage.construct.load_schema_ids(ids.get(_name(stage, branch), ()))
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
-    """Return the schemas that converters know at the end of a work unit. `stages` has each stage with its branch."""
-    known = {
-        _name(stage, branch): tuple(map(int, stage.construct.known_schema_ids()))
+    """Return the schema ids of converters at the end of a work unit. `stages` has each stage with its branch."""
+    ids_by_name = {
+        _name(stage, branch): tuple(map(int, stage.construct.schema_ids()))
         for stage, branch in stages
         if isinstance(stage.construct, Converter)
     }
-    return merge_schema_ids({name: ids for name, ids in known.items() if ids})
+    return merge_schema_ids({name: ids for name, ids in ids_by_name.items() if ids})
 
 
 def _name(stage: Stage, branch: str) -> str:

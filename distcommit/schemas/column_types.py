@@ -18,6 +18,9 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
+from distcommit.schemas.limits import MAX_DECLARED_LEVELS
+from distcommit.schemas.type_tables import replace_types
+
 _SCALARS = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -31,7 +34,6 @@ _SCALARS = {
 JSON_TEXT = pa.json_()
 """The type of a JSON value that is kept as text. It can't be written in a job file."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
-_DEEPEST = 50
 
 
 def field_name(written: str) -> str:
@@ -54,8 +56,8 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
     Raises:
         ValueError: if it is not a type; lists the types.
     """
-    if depth > _DEEPEST:
-        raise ValueError(f"types must not be nested more than {_DEEPEST} deep")
+    if depth > MAX_DECLARED_LEVELS:
+        raise ValueError(f"types must not be nested more than {MAX_DECLARED_LEVELS} deep")
     match written:
         case str() if written in _SCALARS:
             return _SCALARS[written]
@@ -86,12 +88,4 @@ ColumnType = Annotated[Any, AfterValidator(_checked)]
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
     """Return a type with text in place of each `arrow.json`."""
-    if kind == JSON_TEXT:
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([(f.name, stored_type(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(stored_type(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, stored_type(kind.item_type))
-    return kind
+    return replace_types(kind, lambda inner: pa.string() if inner == JSON_TEXT else inner)
