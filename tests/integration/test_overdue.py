@@ -33,7 +33,7 @@ def test_endless_converter_fails_only_its_dataset(tmp_path: Path, spark: SparkSe
     inbox.sent["d00", b'{"n": 5000}'] += 1
     result = Job.from_file(inbox.path, session=spark).run()
     assert result.totals.datasets_published == DATASETS - 1
-    (reason,) = result.totals.reasons
+    (reason,) = result.reasons.kept
     assert reason.subject == "d00"
     assert "a construct exceeded its time limit [construct=python]; expected at most 2 s for a batch" in reason.text
     assert not list((tmp_path / "output" / "d00").glob("**/*.parquet"))

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, reason_text
 from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.driver.launch import JobFailedError
 from distcommit.engine.driver.run_recorder import RunRecorder
+from distcommit.engine.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.history.run_records import RunFacts
 
