@@ -207,7 +207,7 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
         arrive(f"more-{number}", id=1, name="x")
     done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
-    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
+    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["reasons"]["kept"]}
     assert set(reasons) == {"stops"}
     assert "evolution is fail" in reasons["stops"]
     assert "found new is new; name is missing" in reasons["stops"]

@@ -47,7 +47,7 @@ def produce_rejected_records(job: KafkaJob) -> None:
     produce(job, "good", b'{"n":1}')
     produce(job, "bad", *(b'{"n":1}' if n % 3 else b'{"n":"two"}' for n in range(RECORDS)), b"not json")
     code, result, errors = job.cli("run")
-    assert (code, result["totals"]["records_diverted"]) == (0, RECORDS // 3 + 1), errors[-3000:]
+    assert (code, result["totals"]["records_rejected"]) == (0, RECORDS // 3 + 1), errors[-3000:]
     job.assert_exact()
 
 
@@ -84,7 +84,7 @@ def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, patter
         job.assert_exact()
         assert rejected(job) in (1, RECORDS // 3 + 1)
         code, result, errors = job.cli("dataset reprocess", what)
-        assert (code, result["totals"]["records_diverted"]) == (0, 1), errors[-3000:]
+        assert (code, result["totals"]["records_rejected"]) == (0, 1), errors[-3000:]
         job.assert_exact()
         assert rejected(job) == 1
         assert job.cli("run")[0] == 0

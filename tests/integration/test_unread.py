@@ -87,7 +87,7 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     job.write("bad")
     first = job.command("run", str(job.path), "--json")
     assert first.returncode == 1, first.stderr
-    assert [reason["kind"] for reason in json.loads(first.stdout)["totals"]["reasons"]] == ["failed"]
+    assert [reason["kind"] for reason in json.loads(first.stdout)["reasons"]["kept"]] == ["failed"]
     shown = " ".join(job.command("status", str(job.path)).stdout.split())
     assert "the last run could not read it" in shown
     for number in (1, 2, 3):

@@ -42,41 +42,51 @@ class RunStatus(StrEnum):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One run."""
+    """One run. Times are milliseconds since 1970."""
 
     epoch: int
-    """0 if it has none."""
+    """The run's epoch; 0 if it has none."""
     run_id: str
+    """The run's id."""
     status: RunStatus
+    """Status of the run."""
     command: str = ""
+    """The command that started the run."""
     who: str = ""
+    """The user or service that gave the command."""
     host: str = ""
+    """Host of the driver."""
     began_ms: int = 0
-    """0 if unknown."""
+    """Begin of the run; 0 if unknown."""
     ended_ms: int = 0
-    """0 if unknown, or while it is alive."""
+    """End of the run; 0 if unknown, or while it is alive."""
     datasets_published: int = 0
+    """Datasets that the run published."""
     datasets_not: int = 0
-    """How many datasets were not published."""
+    """Datasets that the run did not publish."""
     records_published: int = 0
+    """Records in published datasets."""
     reason: str = ""
-    """Of its status, or why its record can't be read."""
+    """Reason of the status, or why the run's record can't be read."""
     overdue: bool = False
-    """Whether it counts as alive although its lease was not renewed in time."""
+    """Whether the run counts as alive although its lease was not renewed in time."""
     died: bool = False
-    """Whether it is not alive and has not recorded its end."""
+    """Whether the run is not alive and has not recorded its end."""
     unreadable: bool = False
-    """Whether its record can't be read, so that its outcome is unknown."""
+    """Whether the run's record can't be read, so that its outcome is unknown."""
 
 
 class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The recorded runs of a job, newest first."""
 
     job: str
+    """Name of the job."""
     store: str
+    """Folder of the store."""
     runs: list[RunRow]
+    """The runs, newest first."""
     failed_in_a_row: int
-    """How many of the newest runs failed, without counting cancelled ones."""
+    """Number of newest runs that failed, without counting cancelled ones."""
 
 
 class RunDatasetRow(msgspec.Struct, frozen=True):
@@ -100,9 +110,13 @@ class RecordedRun(msgspec.Struct, frozen=True):
     """The records of one run."""
 
     run: RunRow
+    """The run."""
     beginning: RunBeginning | None
+    """The record of its begin; None if there is none."""
     record: RunRecord | None
+    """The record of its end; None if there is none."""
     datasets: list[RunDatasetRow]
+    """Its datasets, those with problems first."""
     not_kept: str = ""
     """Why nothing, or not everything, is recorded of its datasets."""
     unreadable: str = ""

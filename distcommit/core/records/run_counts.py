@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from operator import add
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -181,17 +181,13 @@ class RunCounts(Struct, frozen=True):
     flow: FlowCounts = FlowCounts()
     """Counts by construct, checker and failed optional branch."""
 
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*map(add, astuple(self), astuple(other)))
+    def __add__(self, other: RunCounts) -> RunCounts:
+        return RunCounts(*map(add, astuple(self), astuple(other)))
 
     @classmethod
     def total(cls, parts: Iterable[RunCounts]) -> RunCounts:
-        """Return the sum of many; much cheaper than adding one by one."""
-        rows: list[tuple[Any, ...]] = [*map(astuple, parts)]
-        if not rows:
-            return cls()
-        *numbers, flows = zip(*rows, strict=True)
-        return cls(*map(sum, numbers), flow=sum(flows, FlowCounts()))
+        """Return the sum of many."""
+        return sum(parts, cls())
 
     def only(self, *names: str) -> RunCounts:
         """Return the counts of these names; all others are 0."""

@@ -52,10 +52,12 @@ class _ReplayObserver:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The recovery of one partition or one bucket. `oldest_held_epoch`: of held sequences; 0 if there was none."""
+    """The recovery of one partition or one bucket."""
 
     report: Report
+    """Counts and reasons."""
     oldest_held_epoch: int = 0
+    """Oldest epoch of a held sequence; 0 if there is none."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:

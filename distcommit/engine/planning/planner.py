@@ -50,27 +50,24 @@ logger = logging.getLogger(__name__)
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """The plan of one partition, or the reason why it failed.
-
-    Attributes:
-        report: counts and reasons.
-        files: plan file by bucket.
-        loads: amount to read, by bucket.
-        largest: the largest work units, as (load, bucket, work unit id).
-        failure: why the source could not be planned; empty if it could.
-        storage_failure: why the plan could not be stored; empty if it could.
-        found: facts that the source reports of itself, by the setting that they are recorded as.
-        misplaced: a dataset that is stored in another bucket than its commit group gives it; empty if there is none.
-    """
+    """The plan of one partition, or the reason why it failed."""
 
     report: Report
+    """Counts and reasons."""
     files: dict[int, str] = {}
+    """Plan file by bucket."""
     loads: dict[int, int] = {}
+    """Amount to read, by bucket."""
     largest: tuple[tuple[int, int, str], ...] = ()
+    """The largest work units, as (load, bucket, work unit id)."""
     failure: str = ""
+    """Why the source could not be planned; empty if it could."""
     storage_failure: str = ""
+    """Why the plan could not be stored; empty if it could."""
     found: dict[str, FixedSetting] = {}
+    """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
+    """A dataset that is stored in another bucket than its commit group gives it; empty if there is none."""
 
 
 class _PartitionPlan:

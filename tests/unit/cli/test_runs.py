@@ -80,7 +80,7 @@ def test_single_run_is_shown_with_its_facts_and_datasets(store: JobStore, job_fi
     assert "process 4711 on host" in text
     assert '"sasl.password": "***"' in text
     document = last_json(invoke("runs", job_file, "3", "--json"))
-    assert [row["outcome"]["outcome"] for row in document["datasets"]] == ["failed", "published"]
+    assert [row["outcome"] for row in document["datasets"]] == ["failed", "published"]
 
 
 @pytest.mark.parametrize("words", [[], ["3"], ["5"], ["7"]])
@@ -95,7 +95,7 @@ def test_hostile_record_is_printed_without_control_characters_and_unchanged_in_j
     if words == ["5"]:
         assert "<b onclick=alert(1)>" in "".join(shown.stdout.split("\n")), "markup must be printed as text"
         document = json.loads(as_json.stdout)
-        assert document["datasets"][0]["outcome"]["dataset"] == HOSTILE
+        assert document["datasets"][0]["dataset"] == HOSTILE
         assert document["record"]["error"] == HOSTILE
 
 

@@ -84,7 +84,7 @@ def test_successful_run_records_its_counts() -> None:
         (name, seconds, True) for name, seconds in result.seconds.items()
     ]
     plan, ingest = record.phases[1].counts, record.phases[2].counts
-    assert (plan["datasets_planned"], plan["work_units"], ingest["records_read"]) == (2, 3, 6)
+    assert (plan.datasets_planned, plan.work_units, ingest.records_read) == (2, 3, 6)
     assert record.totals.datasets_published == result.totals.datasets_published == 2
     assert record.totals.records_published == 6
     assert not any((record.quarantined.kept, record.held.kept, record.reasons.kept, record.notes.kept))
