@@ -39,6 +39,7 @@ from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
 from distcommit.stores.state.plans import Manifest
+from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, Said, Owner),
     *(RunCounts, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
-    *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest),
+    *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type

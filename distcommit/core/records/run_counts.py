@@ -140,6 +140,8 @@ class RunCounts(Struct, frozen=True):
     """Planned work units; of a task, those assigned to it."""
     work_units_failed: int = 0
     """Work units whose last attempt failed."""
+    work_units_suspected: int = 0
+    """Work units that a task left out, to be read alone, because a worker died while it read them."""
     attempts: int = 0
     """Attempts at work units."""
     attempts_failed: int = 0

@@ -52,12 +52,14 @@ class _ReplayObserver:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The recovery of one partition or one bucket."""
+    """The recovery of one partition or one bucket, or of all."""
 
     report: Report
     """Counts and reasons."""
     oldest_held_epoch: int = 0
     """Oldest epoch of a held sequence; 0 if there is none."""
+    dead_epoch: int = 0
+    """Of all: the epoch of the run before, if its end is not in the job log; else 0."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:

@@ -80,6 +80,7 @@ from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSet
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.plans import MANIFEST_VERSION, LentRange, Manifest
+from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
     RUN_TABLE_SCHEMA,
@@ -143,9 +144,9 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         False,
         "buckets sequences_replayed sequences_left sequences_dropped executions_failed datasets_planned "
         "datasets_skipped datasets_committed datasets_published datasets_partial datasets_sealed datasets_held "
-        "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed attempts "
-        "attempts_failed attempt_ms records_read records_written records_rejected records_published positions_lost "
-        "bytes_read files_published files_swept steps_executed commit_attempts commit_successes commit_retries "
+        "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
+        "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
+        "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes commit_retries "
         "commit_failures target_ms size_planned storage_requests flow",
     ),
     (FlowCounts, None, False, "constructs checks failures"),
@@ -182,6 +183,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (RunBeginning, None, False, "version job run_id epoch command who began_ms facts"),
     (RunFacts, None, False, "config versions host pid job_file locked kept_runs kept_tables"),
     (CancelRequest, None, False, "version epoch who at_ms"),
+    (ReadingNote, None, False, "version dataset_urn work_unit_id partitions alone"),
     (RecordedPhase, None, False, "name seconds completed counts"),
     (Reasons, None, False, "kept left_out"),
     (Reason, None, False, "subject kind text remedy"),
