@@ -14,6 +14,7 @@ from distcommit.app.inspection.status import StatusResult
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
 from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RECORD_VERSION, RunRecord
 from tests.unit.app.inspection.test_troubles import folders
@@ -85,7 +86,7 @@ def test_datasets_behind_their_target_at_the_last_run_are_a_problem() -> None:
         "",
         "",
         (),
-        {},
+        RunCounts(),
         notes=Reasons(notes),
     )
     status = StatusResult("job", "store", 1, 4, "run", [], {}, last_run=record)
