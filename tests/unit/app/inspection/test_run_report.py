@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from distcommit.app.inspection.run_report import RunReport, make_report
 from distcommit.app.inspection.runs import RunStatus, newest_epoch
+from distcommit.app.inspection.verify_store import verify_store
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.run_counts import RunCounts
@@ -72,6 +73,23 @@ def test_commit_times_of_a_job_scope_run_are_known_although_another_task_publish
     report = reported(machine, go(world, machine, source(a=3)).epoch, world)
     assert report.datasets[0].commit_ms is not None
     assert report.visible is not None
+
+
+def test_outcomes_that_two_attempts_at_a_task_recorded_count_once() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=3, b=1)).epoch
+    tables = machine.paths(f"{ROOTS.store}/run_tables")
+    for path in [path for path in tables if "/drain-" in path]:
+        rows = decode_task_rows(tables[path], path)
+        twin = replace(rows, task=replace(rows.task, writer="f" * 32))
+        machine.put(path.replace(rows.task.writer, twin.task.writer), encode_task_rows(twin))
+    report = reported(machine, epoch)
+    assert {row.dataset: (row.outcome, row.records) for row in report.datasets} == {
+        "a": ("published", 3),
+        "b": ("published", 1),
+    }
+    assert report.outcomes == {"published": 2}
+    assert verify_store(WORLD.store(machine)).problems == []
 
 
 def test_failed_dataset_comes_first_in_the_report() -> None:
