@@ -64,6 +64,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
     """One dataset."""
 
     state: DatasetStatusRow
+    """Its state in the store."""
     committed_ms: int = 0
     """When the run that last committed it ended; 0 if unknown."""
     lag_records: int | None = None
@@ -71,6 +72,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
     lag_seconds: float | None = None
     """The age of its first unread record; None if unknown or not asked for."""
     lag_problem: str = ""
+    """Why its lag is unknown, if the source was asked."""
     last_run: RunDatasetRow | None = None
     """The dataset in the newest run, if the run included it and its table is kept."""
     target_s: float = 0
@@ -86,10 +88,13 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The datasets that match a query."""
 
     job: str
+    """Name of the job."""
     datasets: list[DatasetRow]
+    """The listed datasets, in the order of the query."""
     matching: int
     """How many match, also those that are not listed."""
     unreadable: dict[str, str]
+    """Why something cannot be read, by its name."""
     last_epoch: int = 0
     """Of the run that `last_run` belongs to."""
     lag_unknown: str = ""

@@ -79,14 +79,20 @@ class ReportedDataset(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The report of a run."""
+    """The report of a run. Times are milliseconds since 1970."""
 
     job: str
+    """Name of the job."""
     store: str
+    """Folder of the store."""
     made_ms: int
+    """Time of the report."""
     run: RunRow
+    """The run."""
     beginning: RunBeginning | None
+    """The record of its begin; None if there is none."""
     record: RunRecord | None
+    """The record of its end; None if there is none."""
     began_ms: int
     """Begin of the time axis of the lanes."""
     ended_ms: int
@@ -94,18 +100,25 @@ class RunReport(msgspec.Struct, frozen=True):
     lanes: list[Lane]
     """Its busiest tasks."""
     lanes_left_out: int
+    """Number of tasks that are not in `lanes`."""
     visible: Spread | None
     """From the end of a dataset's last work unit to its publication."""
     waited: Spread | None
     """From the beginning of a dataset's first work unit to its publication."""
     slowest_reads: list[Slow]
+    """The work units that read longest."""
     slowest_commits: list[Slow]
+    """The datasets with the longest time from seal to publication."""
     slowest_visible: list[Slow]
+    """The datasets with the longest time from the end of their last work unit to publication."""
     skew: list[Skew]
+    """Maximum and median over executors, tasks, work units and datasets."""
     outcomes: dict[str, int]
     """Datasets by outcome."""
     bytes_read: int
+    """Payload bytes read, in all attempts."""
     rejected: int
+    """Records rejected to error branches, in all attempts."""
     requests: int
     """To file systems, by the run's tasks."""
     requests_of_none: int
@@ -113,12 +126,15 @@ class RunReport(msgspec.Struct, frozen=True):
     datasets: list[ReportedDataset]
     """Those that were not published, then the largest."""
     datasets_left_out: int
+    """Number of datasets that are not in `datasets`."""
     not_kept: str = ""
     """Why datasets are missing."""
     no_times: str = ""
     """Why times are missing."""
     lag_unknown: str = ""
+    """Why no lag is known, if the source was asked."""
     lag_asked: bool = False
+    """Whether the source was asked for lags."""
     progress: Progressed | None = None
     """While it is alive."""
     problems: list[Problem] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import re
-from typing import Any
+import textwrap
+from itertools import pairwise
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -12,11 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from distcommit.core.records.reasons import MAX_REASONS, Reasons
+from distcommit.core.records.reasons import MAX_REASONS, Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.work import ConstructCounts
+from distcommit.engine.committing.recover import RecoverReport
 from distcommit.engine.driver.reports import Report, Tally, sum_reports
+from distcommit.engine.driver.run import RecoverResult, RunResult
+from distcommit.engine.events import Event
+from distcommit.engine.planning.planner import PlanReport
+from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
+from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows
 
+STRUCTS: list[type[msgspec.Struct]] = [
+    *(RunCounts, FlowCounts, CheckCounts, BranchFailures, Reason, Reasons, *get_args(Event), Report),
+    *(RunResult, RecoverResult, RecoverReport, PlanReport, TaskIdentity, TableRow, TaskRows, Attempt),
+    *(RunRecord, RecordedPhase, RunBeginning, RunFacts, CancelRequest),
+]
 NUMBERS = st.integers(0, 1 << 40)
 NAMES = tuple(name for name in RunCounts.__struct_fields__ if name != "flow")
 CONSTRUCTS = st.builds(ConstructCounts, st.sampled_from("ab"), st.just("json"), NUMBERS, NUMBERS, NUMBERS)
@@ -72,9 +86,16 @@ def test_totals_of_a_run_are_the_sums_of_its_phases(phases: list[RunCounts]) -> 
     assert sum_reports(map(Report, phases)).counts == RunCounts.total(phases)
 
 
-def test_each_count_has_its_own_documentation() -> None:
-    source = inspect.getsource(RunCounts)
-    undocumented = [name for name in NAMES if not re.search(rf"\n    {name}: int = 0\n    \"\"\"[A-Z]", source)]
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_each_field_has_its_own_documentation(kind: type[msgspec.Struct]) -> None:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    undocumented = [
+        ast.unparse(field.target)
+        for field, text in pairwise([*definition.body, ast.Pass()])
+        if isinstance(field, ast.AnnAssign)
+        and not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant))
+    ]
     assert not undocumented
 
 
