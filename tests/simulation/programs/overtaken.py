@@ -134,9 +134,9 @@ def _ingest_watched(machine: SimulatedPosix) -> None:
         result = run(launch_here, settings)
         seen = read_progress(settings.store.fs, folder)
     records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
-    if (seen.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
+    if (seen.counts.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
         raise AssertionError(f"progress is {seen}")
-    if read_progress(settings.store.fs, folder).records_read:
+    if read_progress(settings.store.fs, folder).counts.records_read:
         raise AssertionError("progress is kept after the run")
 
 

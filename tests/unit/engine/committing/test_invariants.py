@@ -156,7 +156,7 @@ def test_driver_reports_do_not_grow_with_the_number_of_datasets(failing: bool) -
         drained = drain_partition(settings, 0)
         assert planned.report.counts.datasets_planned == number
         assert drained.counts.datasets_failed + drained.counts.datasets_published == number
-        assert len([*drained.reasons]) + drained.reasons.more == (number if failing else 0)
+        assert len([*drained.reasons]) + drained.reasons.left_out == (number if failing else 0)
         encoded = [msgspec.msgpack.encode(report) for report in (planned.report, ingested, drained)]
         sizes.append([len(data) for data in encoded])
         assert len(planned.largest) <= MAX_REPORTED_UNITS

@@ -365,7 +365,7 @@ def columns_of(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
             yield f"{name} {kind}"
 
 
-@pytest.mark.parametrize(("schema", "columns"), TABLES, ids=["plan", "task states", "run datasets", "run times"])
+@pytest.mark.parametrize(("schema", "columns"), TABLES, ids=["plan", "task states", "run table"])
 def test_table_has_these_columns(schema: pa.Schema, columns: list[str]) -> None:
     assert [*columns_of(schema)] == columns
     assert schema.metadata == {VERSION_KEY: b"1"}
