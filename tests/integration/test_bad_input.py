@@ -53,9 +53,6 @@ def reasons(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.reasons.kept}
 
 
-<<<<<<< HEAD
-def die(settings: RunSettings, task: int) -> Report:
-=======
 @dataclass(frozen=True)
 class FewSettings:
     """What a launch needs of a run's settings."""
@@ -67,8 +64,7 @@ class FewSettings:
     store: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(job="job"))
 
 
-def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
->>>>>>> main
+def die(settings: RunSettings, task: int) -> Report:
     if task:
         os.kill(os.getpid(), signal.SIGKILL)
     return Report(RunCounts())
