@@ -16,8 +16,9 @@ from distcommit.app.inspection.problems.environment_checks import check_environm
 from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.steps import StepsResult, read_steps
-from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
@@ -77,7 +78,7 @@ class StoredJob:
             ConfigurationError: if the file is invalid.
         """
         tree = load_tree(path, overrides)
-        config = parse_config(tree, Path(path))
+        config = parse_config(tree, Path(path), overrides)
         return cls(config, session, path=Path(path), overrides=overrides, tree=tree)
 
     def within(self, session: SparkSession) -> Self:
@@ -194,7 +195,8 @@ class StoredJob:
         from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
 
         kept = self.config.retention
-        return show_sweeps(open_runnable_store(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
+        store, retention = open_runnable_store(self._folders), Retention(kept.runs, kept.tables)
+        return show_sweeps(store, retention, self.config.kept_snapshots)
 
     def runs(self) -> RunsResult:
         """Return the recorded runs.

@@ -8,16 +8,16 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel
 
 from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.core.support.setting_errors import SettingsModel
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]
 
 
-class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
+class ConstructSettings(SettingsModel):
     """The section of a construct.
 
     Attributes:

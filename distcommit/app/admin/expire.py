@@ -181,7 +181,7 @@ def expire_job(
     for reason in retired.totals.reasons:
         _left_out(result, f"{reason.subject}: {reason.text}")
     if retired.succeeded and not when_unread:
-        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_cuts=_LEAST_CUTS)
+        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_snapshots=_LEAST_CUTS)
         result.deleted = result.succeeded = swept.succeeded
     return result
 
@@ -194,23 +194,24 @@ def _run(
     who: str,
     observer: Observer | None,
     *,
-    kept_cuts: int | None = None,
+    kept_snapshots: int | None = None,
 ) -> RunResult:
     """Run once to seal tombstones of expired files, and to delete superseded files that no kept snapshot shows."""
     from distcommit.app.running.run_context import begun  # noqa: PLC0415 - a dry run needs no Spark
 
     with begun(folders, session, command, who, observer) as (launch, found, told, _):
-        settings = retaining(found, before_ms, kept_cuts)
+        settings = retaining(found, before_ms, kept_snapshots)
         result = run(launch, settings, pinned=folders.pinned(), observer=told)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
 
-def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
+def retaining(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
     """Return the settings of a run that expires old files instead of reading the source."""
     store, flow = settings.store, settings.flow
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
-    return replace(settings, flow=source.flow_without_constructs(), kept_cuts=kept_cuts or settings.kept_cuts)
+    kept = kept_snapshots or settings.kept_snapshots
+    return replace(settings, flow=source.flow_without_constructs(), kept_snapshots=kept)
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:

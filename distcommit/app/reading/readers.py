@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_config
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
 from distcommit.app.reading.one_table import one_schema, one_table
@@ -164,7 +164,7 @@ class Cut:
             store=self._store.roots.store,
             expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
             found=found + expiry_note(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
-            todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
+            todo="read a newer one; raise readers.kept_snapshots in the job file to keep more snapshots",
         )
 
 

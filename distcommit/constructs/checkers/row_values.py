@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from distcommit.constructs.conditions import literals
 from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import RowCheckerSettings
+from distcommit.core.support.setting_errors import SettingError, rule
 
 _SHOWN = 10
 """Values in a rejection reason, at most."""
@@ -95,11 +96,10 @@ class Range(_OneColumn, frozen=True, extra="forbid"):
     at_least: literals.Value | None = Field(default=None, alias="min")
     at_most: literals.Value | None = Field(default=None, alias="max")
 
-    @model_validator(mode="after")
-    def _has_a_limit(self) -> Range:
+    @rule
+    def _has_limit(self) -> Iterator[SettingError]:
         if self.at_least is None and self.at_most is None:
-            raise ValueError("a range must have a min, a max, or both")
-        return self
+            yield SettingError("must have min, max, or both")
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._limits(schema)
@@ -143,7 +143,7 @@ class Regex(_OneColumn, frozen=True, extra="forbid"):
         try:
             pc.match_substring_regex(pa.array([""]), pattern)
         except pa.ArrowInvalid as error:
-            raise ValueError(f"pattern must be a regular expression of RE2: {error}") from error
+            raise SettingError(f"must be a regular expression of RE2: {error}") from error
         return pattern
 
     def check_schema(self, schema: pa.Schema) -> None:

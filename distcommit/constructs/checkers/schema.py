@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel
 
 from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.core.support.setting_errors import SettingsModel
 
 
-class _Declared(BaseModel, frozen=True, extra="forbid"):
+class _Declared(SettingsModel):
     """Declared columns.
 
     Attributes:

@@ -17,6 +17,7 @@ from distcommit.constructs.settings import ConverterSettings
 from distcommit.constructs.times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, raise_all
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""
@@ -47,9 +48,11 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
     @field_validator("columns")
     @classmethod
     def _are_scalars(cls, columns: dict[str, object]) -> dict[str, object]:
-        for name, written in columns.items():
-            if pa.types.is_nested(arrow_type(written)):
-                raise ValueError(f"{name!r} must not be cast to a list, a struct or a map")
+        raise_all(
+            SettingError("must not be a list, a struct or a map", name)
+            for name, written in columns.items()
+            if pa.types.is_nested(arrow_type(written))
+        )
         return columns
 
     def convert_columns(self, columns: Columns) -> Columns:

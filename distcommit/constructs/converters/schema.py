@@ -7,15 +7,16 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.schemas.columns import Columns, check_unique_names
 from distcommit.constructs.schemas.schema_policy import DatasetSchemas, Evolution, OnIncompatible, convert_to_pinned
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 
 
-class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
+class SchemaPolicy(SettingsModel):
     """A policy for schemas.
 
     Attributes:
@@ -29,11 +30,10 @@ class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
     evolution: Evolution = "evolve"
     on_incompatible: OnIncompatible = "reject"
 
-    @model_validator(mode="after")
-    def _settings_go_together(self) -> SchemaPolicy:
+    @rule
+    def _fits_evolution(self) -> Iterator[SettingError]:
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(f"on_incompatible must not be set with evolution: {self.evolution}; it applies to evolve")
-        return self
+            yield SettingError("must only be set with evolution: evolve", "on_incompatible")
 
 
 class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.registry.client import PinnedSchema
 from distcommit.constructs.schemas.evolution import compare_schemas
 from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.nesting import MAX_COLUMNS
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 
 _MAX_REASONS = 3
 MAX_SCHEMAS = 1_000
 """Schemas that the records of one dataset may have."""
 
 
-class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
+class EvolutionSettings(SettingsModel, populate_by_name=True):
     """The policy for schemas that differ from earlier ones.
 
     Attributes:
@@ -36,17 +37,14 @@ class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name
     evolution: Literal["evolve", "pin", "fail"] = "evolve"
     on_incompatible: Literal["reject", "fail", "accept"] = "reject"
 
-    @model_validator(mode="after")
-    def _settings_go_together(self) -> EvolutionSettings:
+    @rule
+    def _fits_evolution(self) -> Iterator[SettingError]:
         if self.evolution == "pin" and self.pinned is None:
-            raise ValueError("evolution: pin requires a schema (subject and version)")
+            yield SettingError("must be set with evolution: pin", "schema")
         if self.evolution == "evolve" and self.pinned is not None:
-            raise ValueError("schema must only be set with evolution: pin or fail, not with evolve; remove it")
+            yield SettingError("must only be set with evolution: pin or fail", "schema")
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(
-                f"on_incompatible must only be set with evolution: evolve, not {self.evolution}; remove it"
-            )
-        return self
+            yield SettingError("must only be set with evolution: evolve", "on_incompatible")
 
 
 class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_by_name=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
+from distcommit.core.support.setting_errors import SettingError
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
@@ -40,9 +41,7 @@ class DataFileTables(StoredName):
     @classmethod
     def _check_table(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
-            raise ValueError(
-                f"must be of letters, digits and _, and {DATASET} for the dataset's name, but is {value!r}"
-            )
+            raise SettingError(f"must be of letters, digits and _, and {DATASET} for the dataset's name")
         return value
 
     @property

@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import parse_config
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.loading import load_config
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.any.fsspec_file_system import FsspecFileSystem

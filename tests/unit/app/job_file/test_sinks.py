@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.app.job_file import built_in
-from distcommit.app.job_file.config import JobConfig, load_config
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
