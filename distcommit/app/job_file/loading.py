@@ -156,7 +156,7 @@ def _misplaced_secrets(texts: Sequence[tuple[Key, str]]) -> list[Invalid]:
     return [
         Invalid(keys, required, remedy="write the value itself")
         for keys, text in texts
-        if "${file:" in text and not takes_secret_file([key for key in keys if isinstance(key, str)])
+        if "${file:" in text and not takes_secret_file(tuple(key for key in keys if isinstance(key, str)))
     ]
 
 

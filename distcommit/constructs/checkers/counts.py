@@ -13,14 +13,14 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.support.setting_errors import SettingError, rule
 
 
-class _CountChecker(TaskCheckerSettings, TaskCheck, frozen=True, extra="forbid"):
+class _CountChecker(TaskCheckerSettings, TaskCheck):
     """Base of task checkers that need the final counts only."""
 
     def begin(self) -> TaskCheck:
         return self
 
 
-class RowCount(_CountChecker, frozen=True, extra="forbid"):
+class RowCount(_CountChecker):
     """Check how many records a work unit writes.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowCount(_CountChecker, frozen=True, extra="forbid"):
         return passed, f"expected {self.at_least:,}{most or ' or more'} records, found {counts.written:,}"
 
 
-class RowCountOfSource(_CountChecker, frozen=True, extra="forbid"):
+class RowCountOfSource(_CountChecker):
     """Check that the records written, rejected and filtered add up to the records read.
 
     Only for branches whose converters make at most one record of each.
@@ -66,7 +66,7 @@ class RowCountOfSource(_CountChecker, frozen=True, extra="forbid"):
         )
 
 
-class FractionRejected(_CountChecker, frozen=True, extra="forbid"):
+class FractionRejected(_CountChecker):
     """Check that not too many of the records read were rejected.
 
     Attributes:

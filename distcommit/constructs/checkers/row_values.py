@@ -19,7 +19,7 @@ _SHOWN = 10
 """Values in a rejection reason, at most."""
 
 
-class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
+class NotNull(RowCheckerSettings):
     """Check that columns are not null. NaN and empty text are values.
 
     Attributes:
@@ -44,7 +44,7 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
         return f"{', '.join(self.columns)} not null"
 
 
-class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
+class _OneColumn(RowCheckerSettings):
     """Base of checkers of a single column.
 
     Attributes:
@@ -57,7 +57,7 @@ class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
         return (self.column,)
 
 
-class InSet(_OneColumn, frozen=True, extra="forbid"):
+class InSet(_OneColumn):
     """Check that a value is one of a set.
 
     Attributes:
@@ -84,7 +84,7 @@ class InSet(_OneColumn, frozen=True, extra="forbid"):
         return f"{self.column} in ({', '.join(map(str, self.values[:_SHOWN]))}{more})"
 
 
-class Range(_OneColumn, frozen=True, extra="forbid"):
+class Range(_OneColumn):
     """Check that a value is within limits. NaN is in no range. Text is compared by its bytes.
 
     Attributes:
@@ -127,7 +127,7 @@ class Range(_OneColumn, frozen=True, extra="forbid"):
         return f"{low}{self.column}" + ("" if self.at_most is None else f" <= {self.at_most}")
 
 
-class Regex(_OneColumn, frozen=True, extra="forbid"):
+class Regex(_OneColumn):
     """Check that text contains a match of a regular expression. Bytes are read as UTF-8.
 
     Attributes:

@@ -28,7 +28,7 @@ class _Declared(SettingsModel):
         return list(misfits(schema, self.columns, self.extra))
 
 
-class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid"):
+class SchemaRowChecker(_Declared, RowCheckerSettings):
     """Check that records have the declared columns.
 
     Records of one schema pass or fail together. So the checker suits messages that name their own schema. An unexpected
@@ -45,7 +45,7 @@ class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid
         return f"the schema has {describe_columns(self.columns)}{others}"
 
 
-class SchemaTaskChecker(_Declared, TaskCheckerSettings, frozen=True, extra="forbid"):
+class SchemaTaskChecker(_Declared, TaskCheckerSettings):
     """Check that all records of a work unit have the declared columns."""
 
     type: Literal["schema"] = "schema"

@@ -18,7 +18,7 @@ from distcommit.core.support.setting_errors import SettingError, rule
 _TIME = pa.timestamp("us", "UTC")
 
 
-class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
+class ProvenanceColumns(ConverterSettings):
     """Converter that adds copies of columns, constants and the ingest time.
 
     Attributes:
@@ -56,7 +56,7 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
+class Tombstones(ConverterSettings):
     """Converter that adds a delete marker: a column that is true where `column` is null, else false.
 
     Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone

@@ -28,7 +28,7 @@ _MOST_DIGITS = 20
 """Digits of a 64-bit integer, at most."""
 
 
-class Cast(ConverterSettings, frozen=True, extra="forbid"):
+class Cast(ConverterSettings):
     """Converter that casts columns in place.
 
     A record is rejected if a value does not fit its new type. Such values are: text that is not a number or a date,

@@ -32,7 +32,7 @@ class DatasetFields(SettingsModel):
     evolution: Evolution
 
 
-class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
     """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name

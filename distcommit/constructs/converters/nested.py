@@ -14,7 +14,7 @@ from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 
 
-class Flatten(ConverterSettings, frozen=True, extra="forbid"):
+class Flatten(ConverterSettings):
     """Converter that replaces each struct column by its fields, at all levels, as columns `struct.field`.
 
     If a struct is null, all of its fields are null. Structs within lists and maps stay.
@@ -53,7 +53,7 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
             yield from self._flat(flat, values, column)
 
 
-class Explode(ConverterSettings, frozen=True, extra="forbid"):
+class Explode(ConverterSettings):
     """Converter that makes one record of each item of a list, beside the record's other columns.
 
     A record with an empty list is filtered. A record with a null list stays one record, with a null item, so that a

@@ -36,7 +36,7 @@ class SchemaPolicy(SettingsModel):
             yield SettingError("must only be set with evolution: evolve", "on_incompatible")
 
 
-class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):
+class DatasetSchemaPolicy(SchemaPolicy):
     """The policy of the datasets whose names match a pattern.
 
     Attributes:
@@ -46,7 +46,7 @@ class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):
     match: str = Field(min_length=1)
 
 
-class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class SchemaConverter(SchemaPolicy, ConverterSettings, ignored_types=(cached_property,)):
     """Converter that applies a policy to columns which differ from those of the dataset's earlier records.
 
     It suits sources with columns of their own, such as tables or files, and custom converters. The first records are

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
 
 
-class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class Sql(ConverterSettings, ignored_types=(cached_property,)):
     """Converter that keeps the records for which `where` is true, and computes columns, by DuckDB's SQL expressions.
 
     An expression uses the input columns of one record: no subqueries, aggregates, window functions, files or network. A

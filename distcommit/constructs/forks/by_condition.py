@@ -16,7 +16,7 @@ from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.support.setting_errors import SettingError, rule
 
 
-class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
+class ByCondition(ForkOperatorSettings):
     """Base of fork operators whose branches have conditions.
 
     A comparison with null is not met. A missing column is an error, because its condition has no answer.
@@ -67,7 +67,7 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
         return {**chosen, self.otherwise: unmatched}
 
 
-class FirstMatch(ByCondition, frozen=True, extra="forbid"):
+class FirstMatch(ByCondition):
     """Fork that sends each record to the first branch in `when` whose condition it meets."""
 
     type: Literal["first_match"] = "first_match"
@@ -80,7 +80,7 @@ class FirstMatch(ByCondition, frozen=True, extra="forbid"):
         return self.with_otherwise(chosen, unmatched, branches)
 
 
-class EveryMatch(ByCondition, frozen=True, extra="forbid"):
+class EveryMatch(ByCondition):
     """Fork that sends each record to every branch in `when` whose condition it meets."""
 
     type: Literal["every_match"] = "every_match"

@@ -47,7 +47,7 @@ class EvolutionSettings(SettingsModel, populate_by_name=True):
             yield SettingError("must only be set with evolution: evolve", "on_incompatible")
 
 
-class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_by_name=True):
+class DatasetEvolution(EvolutionSettings, populate_by_name=True):
     """The policy of some datasets.
 
     Attributes:

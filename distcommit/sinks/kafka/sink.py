@@ -67,7 +67,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         client: further settings of librdkafka, such as `sasl.password`, as for a Kafka source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     name: ClassVar[str] = "kafka"
     abilities: ClassVar[Abilities] = Abilities(audit=True, can_roll_back=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
 from distcommit.core.support.setting_errors import SettingError
@@ -26,8 +26,6 @@ class DataFileTables(StoredName):
         properties: properties of created tables.
         target_file_bytes: size at which a data file is closed, in bytes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     if TYPE_CHECKING:
         type: str

@@ -359,14 +359,14 @@ class TestWhen:
 @pytest.mark.parametrize(
     ("alerts", "message"),
     [
-        ({"after_failed_runs": 1}, "alerts has no hook"),
-        ({"commands": [{"command": ["x"]}]}, "alerts has no occasion"),
+        ({"after_failed_runs": 1}, "alerts must have a hook"),
+        ({"commands": [{"command": ["x"]}]}, "alerts must have a reason"),
         ({"on_quarantine": True, "webhooks": [{"url": "ftp://x"}]}, "must begin with http"),
         ({"on_quarantine": True, "webhooks": [{"urll": "http://x"}]}, "did you mean 'url'?"),
         ({"after_failed_runs": 1000, "commands": [{"command": ["x"]}]}, "retention.runs"),
         (
             {"on_quarantine": True, "emails": [{"host": "h", "sender": "a@b", "recipients": ["c@d"], "password": "x"}]},
-            "password requires tls",
+            "tls must be starttls or tls with a password",
         ),
     ],
 )
