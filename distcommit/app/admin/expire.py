@@ -141,7 +141,7 @@ def expire_job(
     observer: Observer | None = None,
     *,
     dry_run: bool = False,
-    when_unread: bool = False,
+    keep_snapshots: bool = False,
 ) -> ExpireResult:
     """Delete published files older than an age, rejected records among them, which then can't be reprocessed. A time
     folder is as old as its end, any other file as its modification. Watermarks stay.
@@ -158,7 +158,7 @@ def expire_job(
         who: who gives the command.
         observer: receives the runs' events.
         dry_run: only report.
-        when_unread: keep snapshots. Runs delete the files once no kept snapshot shows them.
+        keep_snapshots: keep snapshots. Runs delete the files once no kept snapshot shows them.
 
     Raises:
         ConfigurationError: if the text is not an age, or the job publishes anything but files that are added, or
@@ -180,7 +180,7 @@ def expire_job(
     result.epoch, result.succeeded = retired.epoch, retired.succeeded
     for reason in retired.totals.reasons:
         _left_out(result, f"{reason.subject}: {reason.text}")
-    if retired.succeeded and not when_unread:
+    if retired.succeeded and not keep_snapshots:
         swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_snapshots=_LEAST_CUTS)
         result.deleted = result.succeeded = swept.succeeded
     return result

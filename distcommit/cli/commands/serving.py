@@ -26,8 +26,8 @@ def serve_jobs(
     overrides: Sequence[str],
     jobs: Annotated[Path, typer.Argument(metavar="JOBS/", help="Folder of job files.", show_default=False)],
     at_once: Annotated[int, typer.Option("--at-once", min=1, metavar="N", help="Run at most N jobs at once.")] = 4,
-    look: Annotated[
-        float, typer.Option("--look", min=0.1, metavar="SECONDS", help="Poll the folder and stores this often.")
+    poll: Annotated[
+        float, typer.Option("--poll", min=0.1, metavar="SECONDS", help="Poll the folder and stores this often.")
     ] = 5,
     metrics: Annotated[
         str, typer.Option("--metrics", metavar="[HOST:]PORT", help="Serve Prometheus metrics; HOST: 127.0.0.1.")
@@ -45,7 +45,7 @@ def serve_jobs(
         sys.stdout.flush()
 
     at = _address(metrics) if metrics else None
-    serve(jobs, overrides, print_event, who_am_i(), at_once=at_once, look_s=look, metrics_at=at)
+    serve(jobs, overrides, print_event, who_am_i(), at_once=at_once, poll_s=poll, metrics_at=at)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -77,7 +77,7 @@ class Serving:
     """A service that takes steps while a test waits for an event."""
 
     def __init__(
-        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
+        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, poll_s: float = 0.05
     ) -> None:
         self.runs, self.events = Runs(), list[ServiceEvent]()
         self.service = Service(
@@ -87,7 +87,7 @@ class Serving:
             "somebody",
             lives=lives,
             at_once=at_once,
-            look_s=look_s,
+            poll_s=poll_s,
         )
 
     def tell(self, event: ServiceEvent) -> None:
@@ -248,7 +248,7 @@ def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
 def test_pause_detected_at_the_start_of_a_run_is_reported_once(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    serving = Serving(folder, look_s=60)  # only the run itself reads requests in this time
+    serving = Serving(folder, poll_s=60)  # only the run itself reads requests in this time
     serving.until("a.yaml", "committed")
     job.ask_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
