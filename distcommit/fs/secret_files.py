@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import redact
-from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError, raise_all
 
 Value = TypeVar("Value")
 
@@ -39,8 +39,15 @@ def with_secret_files(text: str) -> str:
     """Return `text` with each `${file:PATH}` replaced by the file's content, without trailing line ends.
 
     Raises:
-        ConfigurationError: if a file can't be read or is empty. The error never contains the file's content.
+        ConfigurationError: if a file can't be read or is empty, or the text names a variable that is not set. The error
+            never contains the file's content.
     """
+    if unset := UNSET_VARIABLE.search(text):
+        raise ConfigurationError(
+            "the job file names an environment variable that is not set",
+            expected=f"a value of {unset[1]}",
+            todo="set it; this command uses the setting",
+        )
     return SECRET_FILE.sub(lambda match: _read(match[1]), text)
 
 

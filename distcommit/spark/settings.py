@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from distcommit.core.interfaces.targets import catalog_addresses
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 _CATALOG = "spark.sql.catalog."
 
@@ -30,7 +30,7 @@ class SparkSettings(SettingsModel):
     partitions: int = Field(default=0, ge=0)
     conf: dict[str, str] = Field(default_factory=dict)
 
-    @field_validator("remote")
+    @checks("remote")
     @classmethod
     def _is_spark_connect(cls, remote: str) -> str:
         if remote and not re.fullmatch("sc://.+", remote):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 
 class _Hook(SettingsModel):
@@ -42,10 +42,11 @@ class WebHook(_Hook):
     url: str
     headers: dict[str, str] = {}
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        if not url.startswith("${") and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
+        parts = urlsplit(url)
+        if not url.startswith("${file:") and (parts.scheme not in ("http", "https") or not parts.netloc):
             raise SettingError("must begin with http:// or https://, and name a host")
         return url
 

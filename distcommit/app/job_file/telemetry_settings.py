@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 
 class TelemetrySettings(SettingsModel):
@@ -34,14 +34,14 @@ class TelemetrySettings(SettingsModel):
     lineage_namespace: str = Field(default="distcommit", min_length=1)
     log_file: str = ""
 
-    @field_validator("metrics_file")
+    @checks("metrics_file")
     @classmethod
     def _ends_in_prom(cls, path: str) -> str:
         if path and not path.endswith(".prom"):
             raise SettingError("must end in .prom, because the node exporter reads no other files")
         return path
 
-    @field_validator("traces_url", "lineage_url")
+    @checks("traces_url", "lineage_url")
     @classmethod
     def _is_http(cls, url: str) -> str:
         if url and not re.match(r"https?://[^/\s]+", url):

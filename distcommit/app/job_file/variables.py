@@ -36,6 +36,12 @@ def unset_in(text: str) -> list[str]:
     return [match[1] for match in _VARIABLE.finditer(text) if match[2] is None and match[1] not in os.environ]
 
 
+def unset_variables(tree: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings that name a variable that is not set: the first such variable by the dotted key."""
+    found = {".".join(map(str, keys)): unset_in(text) for keys, text in texts_of(tree)}
+    return {key: names[0] for key, names in found.items() if names}
+
+
 def _value_of(match: re.Match[str]) -> str:
     value = os.environ.get(match[1], match[2])
     return match[0] if value is None else value

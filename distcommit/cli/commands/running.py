@@ -15,7 +15,7 @@ from distcommit.app.job import Job
 from distcommit.app.job_file.explain import explained
 from distcommit.app.preview import run_preview
 from distcommit.cli.help import RECORDS_LOST
-from distcommit.cli.options import on_job
+from distcommit.cli.options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import replay_plan_view
@@ -148,7 +148,7 @@ def repair(
     return 0 if result.is_well else 5
 
 
-@on_job
+@on_job_state
 def cancel(
     terminal: Terminal,
     job: Job,
@@ -166,7 +166,7 @@ def cancel(
     return 0 if result.ended else 1
 
 
-@on_job
+@on_job_state
 def explain(
     terminal: Terminal,
     job: Job,

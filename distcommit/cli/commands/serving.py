@@ -14,7 +14,7 @@ from distcommit.app.admin.ask_service import ServiceRequest
 from distcommit.app.job import Job, who_am_i
 from distcommit.app.serving.serve import serve
 from distcommit.app.telemetry.served import ServiceEvent
-from distcommit.cli.options import as_service, on_job
+from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.serving_view import asked_view, served_line
 from distcommit.core.errors import ConfigurationError, escaped_in_json
@@ -55,7 +55,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-@on_job
+@on_job_state
 def pause(terminal: Terminal, job: Job) -> int:
     """Suspend scheduled runs of the job.
 
@@ -64,13 +64,13 @@ def pause(terminal: Terminal, job: Job) -> int:
     return _ask(terminal, job, ServiceRequest.PAUSE)
 
 
-@on_job
+@on_job_state
 def resume(terminal: Terminal, job: Job) -> int:
     """Resume scheduled runs of a paused job."""
     return _ask(terminal, job, ServiceRequest.RESUME)
 
 
-@on_job
+@on_job_state
 def trigger(
     terminal: Terminal,
     job: Job,

@@ -8,12 +8,12 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from distcommit.constructs.conditions import literals
 from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import RowCheckerSettings
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.setting_errors import SettingError, checks, rule
 
 _SHOWN = 10
 """Values in a rejection reason, at most."""
@@ -137,7 +137,7 @@ class Regex(_OneColumn):
     type: Literal["regex"] = "regex"
     pattern: str
 
-    @field_validator("pattern")
+    @checks("pattern")
     @classmethod
     def _is_re2(cls, pattern: str) -> str:
         try:

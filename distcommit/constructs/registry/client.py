@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
 from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -76,7 +76,7 @@ class RegistrySettings(SettingsModel):
         default_factory=dict, repr=False
     )
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
         if not re.fullmatch(r"https?://[^\s@]+", url):

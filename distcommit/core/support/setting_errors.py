@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, wraps
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Key = tuple[str | int, ...]
 """The keys that lead to a setting; an item of a list by its index."""
 Rule = Callable[[Any], Iterator["SettingError"]]
 AnyRule = TypeVar("AnyRule", bound=Rule)
+AnyCheck = TypeVar("AnyCheck")
+UNSET_VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""A reference to a variable of the environment that was not set when the job file was read."""
 _MARK = "_is_setting_rule"
 
 
@@ -42,6 +46,24 @@ def rule(check: AnyRule) -> AnyRule:
     """Mark a method of settings that yields an error for each broken rule. It runs if all values are valid."""
     setattr(check, _MARK, True)
     return check
+
+
+def checks(*fields: str) -> Callable[[AnyCheck], AnyCheck]:
+    """Make a class method the validator of text settings, but of values that name an unset variable of the environment.
+
+    Such a value stays in the settings only for commands that do not use it; others report the variable.
+    """
+
+    def decorate(check: Any) -> Any:
+        method = check.__func__
+
+        @wraps(method)
+        def checked(cls: type, value: Any) -> Any:
+            return value if isinstance(value, str) and UNSET_VARIABLE.search(value) else method(cls, value)
+
+        return field_validator(*fields)(classmethod(checked))
+
+    return decorate
 
 
 class SettingsModel(BaseModel):

@@ -14,7 +14,7 @@ from pydantic import Field, SecretStr, field_validator
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.core.support.setting_errors import SettingError, checks, errors_of, rule
 from distcommit.fs.database_tls import Tls
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -51,7 +51,7 @@ class ServerSink(TableSink):
     tls: Tls = "verify"
     two_phase: bool = False
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
         parts = urlsplit(url)

@@ -16,7 +16,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, Transien
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.setting_errors import SettingError, checks, rule
 from distcommit.core.support.setting_values import check_distinct
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
@@ -59,7 +59,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     create: bool = True
     evolve: Literal["none", "add_columns"] = "none"
 
-    @field_validator("table")
+    @checks("table")
     @classmethod
     def _is_template(cls, table: str) -> str:
         return check_template(table)

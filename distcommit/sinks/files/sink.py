@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import SealRequest
@@ -28,7 +28,7 @@ from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.ports import FileAccess
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 from distcommit.core.work import (
     MAIN_BRANCH,
     SkippedRange,
@@ -63,7 +63,7 @@ class AccessSettings(SettingsModel):
     owner: str | None = Field(default=None, min_length=1)
     group: str | None = Field(default=None, min_length=1)
 
-    @field_validator("mode")
+    @checks("mode")
     @classmethod
     def _is_octal(cls, mode: str | None) -> str | None:
         if mode is not None and not re.fullmatch("0?[0-7]{3}", mode):

@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import field_validator
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
 
 UNKNOWN_TIME = "time=unknown"
 """Folder of rows without a time, or with a time outside the years 1 to 9999."""
@@ -44,7 +43,7 @@ class TimePartition(SettingsModel):
     granularity: Literal["year", "month", "day", "hour"] = "day"
     time_zone: str = "UTC"
 
-    @field_validator("time_zone")
+    @checks("time_zone")
     @classmethod
     def _known_zone(cls, name: str) -> str:
         try:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
@@ -35,7 +35,7 @@ class DataFileTables(StoredName):
     properties: dict[str, str] = Field(default_factory=dict)
     target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
 
-    @field_validator("table")
+    @checks("table")
     @classmethod
     def _check_table(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):

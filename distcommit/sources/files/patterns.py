@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from distcommit.core.errors import SourceError, error_text
 from distcommit.core.interfaces.targets import is_within
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
 from distcommit.fs.any.input_files import InputFile, InputFolder
 
 DATASET = "{dataset}"
@@ -34,7 +34,7 @@ class PathPattern:
             SettingError: if it is not valid.
         """
         scheme, separator, rest = text.partition("://")
-        if not separator and not text.startswith("/"):
+        if not separator and not text.startswith(("/", "${")):
             raise SettingError("must be an absolute path or a URL")
         authority, _, path = rest.partition("/") if separator else ("", "", text)
         if ":" in authority.rpartition("@")[0]:
@@ -47,7 +47,7 @@ class PathPattern:
             raise SettingError("must not have the parts `.` and `..`, nor `**` within a name")
         if text.count(_ANY_DEPTH) > 1 or text.count(DATASET) > 1:
             raise SettingError(f"must have each of `**` and {DATASET} once at most")
-        if _WILD.search(authority) or re.search(r"[{}]", text.replace(DATASET, "")):
+        if _WILD.search(authority) or re.search(r"[{}]", UNSET_VARIABLE.sub("", text).replace(DATASET, "")):
             raise SettingError(f"must not have a wildcard in its host, nor braces other than {DATASET}")
         head = f"{scheme}://{authority}/" if separator else "/"
         pattern = cls((head + "/".join(parts[:plain])).rstrip("/") or "/", tuple(parts[plain:]))

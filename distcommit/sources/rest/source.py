@@ -16,7 +16,7 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, So
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.support.setting_values import repeated, urn_errors
 from distcommit.core.watermark import Position
 from distcommit.core.work import DatasetPlan
@@ -94,7 +94,7 @@ class RestSource(SettingsModel, SourceSettings):
     retries: int = Field(default=4, ge=0, le=20)
     overrides: dict[str, ListOverrides] = Field(default_factory=dict)
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)

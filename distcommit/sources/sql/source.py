@@ -16,7 +16,7 @@ from distcommit.core.interfaces.source import Planned, SourceSettings, SourceSta
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.support.setting_values import check_distinct, check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
@@ -121,7 +121,7 @@ class SqlSource(SettingsModel, SourceSettings):
     records_per_dataset: int = Field(default=0, ge=0)
     batch_rows: int = Field(default=10_000, ge=1)
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
