@@ -157,7 +157,7 @@ def cli(*words: object) -> int:
     ("files", "why"),
     [
         ({}, "the folder has no job file to serve"),
-        ({"a.yaml": "job: ["}, "a.yaml: the job file is not YAML"),
+        ({"a.yaml": "job: ["}, "a.yaml:1:7: must be valid YAML"),
         ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
     ],
 )

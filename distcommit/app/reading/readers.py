@@ -248,11 +248,8 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             found=branch or "none, of several",
             todo="name one; ask the targets of other sinks themselves",
         )
-    return (
-        JobFolders(config, Path(job), unset=unset_variables(tree)).open_store(create=False),
-        config.paths.output,
-        branch,
-    )
+    folders = JobFolders(config, Path(job), unset=unset_variables(tree))
+    return folders.open_store(create=False), config.paths.output, branch
 
 
 def _only_branch(store: JobStore) -> str:
