@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
@@ -60,8 +60,11 @@ def _partitions(value: Any) -> Any:
     if isinstance(value, Mapping):
         return (FieldPartition if "field" in value else TimePartition).model_validate(value)
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        return tuple(_partitions(each) for each in value)
+        return _PARTITION_LIST.validate_python(value)
     raise SettingError("must be a section with field, or with column, granularity and time_zone, or a list of these")
+
+
+_PARTITION_LIST = TypeAdapter[Any](tuple[Annotated[Partition, BeforeValidator(_partitions)], ...])
 
 
 class FileLayout(SettingsModel):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, rule
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.table_names import table_of
@@ -73,8 +73,7 @@ class IcebergSettings(DataFileTables):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _check_terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for term in value:
-            term_of(term)
+        raise_all(error for index, term in enumerate(value) for error in errors_of(partial(term_of, term), index))
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:

@@ -40,9 +40,11 @@ _REQUIRED = {
     **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "must be a section"),
     **dict.fromkeys(("string_type", "string_sub_type"), "must be text"),
     **dict.fromkeys(
-        ("datetime_type", "datetime_parsing", "datetime_from_date_parsing", "timezone_aware"),
-        "must be an ISO 8601 time with a time zone",
+        ("datetime_type", "datetime_parsing", "datetime_from_date_parsing", "datetime_object_invalid"),
+        "must be an ISO 8601 time",
     ),
+    "timezone_aware": "must be a time with its time zone",
+    **dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing"), "must be a date"),
 }
 """Requirements by pydantic's type of error."""
 _SHOWN = 60
