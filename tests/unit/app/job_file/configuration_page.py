@@ -34,8 +34,8 @@ Written by `python -m tests.unit.app.job_file.configuration_page` from the class
 to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. Unknown keys are
 errors that name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
 `${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets). `--set
-section.key=value` wins over the file. Settings that do not go together are refused, with the reason. What may be
-changed once a store is filled: [running it](../index.md#what-may-be-changed-and-what-not).
+section.key=value` wins over the file. All problems of a file are reported at once, each with its line and column: also
+settings of another type, former names, and settings that exclude each other. What may be changed once a store is filled: [running it](../index.md#what-may-be-changed-and-what-not).
 
 A setting without a default has to be there. `x[].y` is `y` of each item of a list, `x.NAME.y` of each value of a map
 whose keys are yours. A TYPE of columns is `string`, `binary`, `bool`, `int32`, `int64`, `float64`, `date`, `timestamp`,
