@@ -332,7 +332,7 @@ def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     write(folder, "b", schedule=DAILY)
     serving.until("b.yaml", "changed")
     (folder / "b.yaml").write_text("job: [")
-    assert "not YAML" in serving.until("b.yaml", "wrong").text
+    assert "must be valid YAML" in serving.until("b.yaml", "wrong").text
     serving.take_steps()
     assert serving.all("wrong") == ["b.yaml"], "must be reported once"
     write(folder, "b", schedule={"interval_s": 1})
@@ -564,7 +564,7 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
         require_served(read_job_files(folder, (), {}), folder)
     for name, why in {
         "cron": "'61 * * * *' is not a cron expression: bad minute",
-        "zone": "unknown time zone 'Mars/Phobos'",
+        "zone": "schedule.time_zone must be an IANA time zone such as Europe/Brussels; found 'Mars/Phobos'",
         "interval": "schedule.interval_s: Input should be greater than or equal to 1",
         "none": "the job has no schedule",
         "both": "and not both",

@@ -525,8 +525,8 @@ class TestRunsThatDoNotBegin:
     def test_dry_run_is_refused_like_the_command(self, store: JobStore, job_file: Path, command: list[str]) -> None:
         record_settings(store, Job.from_file(job_file)._folders.pinned())
         changed = "--set=source.dataset=partition"
-        words = ["retry"] if "release" in command else []
-        dry, real = (invoke(*command, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
+        name, words = command[:2], [*command[2:], *(["retry"] if "release" in command else [])]
+        dry, real = (invoke(*name, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
         assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
         assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
 
