@@ -308,7 +308,7 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
             "datasets": ["good", "slow"],
             "watermark": {"field": "n", "type": "integer", "since": "since", "lookback": 0},
             "paging": {"type": "none"},
-            "answer_s": 2,
+            "response_timeout_s": 2,
         }
         tree = {
             "job": "lists",
@@ -324,7 +324,7 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
             result = Job.from_file(path, session=spark).run()
     reasons = failures(result)
     assert list(reasons) == ["slow"]
-    assert "source.answer_s: 2 s" in reasons["slow"]
+    assert "source.response_timeout_s: 2 s" in reasons["slow"]
     published = [row["n"] for row in rows_of(tmp_path / "output" / "good")]
     assert published == [*range(RECORDS - 1)], "the newest number waits until there is a newer one"
     assert not rows_of(tmp_path / "output" / "slow")

@@ -77,7 +77,7 @@ def rejected(job: KafkaJob) -> int:
 def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         produce_rejected_records(job)
-        job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
+        job.write(converters=WITH_TEXT, readers={"kept_snapshots": 2})
         killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
         code, result, errors = job.cli("run")

@@ -146,9 +146,11 @@ class World:
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
-    def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
+    def retain(
+        self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_snapshots: int | None = None
+    ) -> RunResult:
         """Run once to expire older records, as a process would."""
-        settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
+        settings = retaining(self.begin(calls, source), before_ms, kept_snapshots)
         with recorded_run(settings, "retain", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -236,7 +236,7 @@ class Nothing(Extractor):
 @pytest.mark.thorough
 @pytest.mark.parametrize("source", SOURCES)
 def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Path, source: str) -> None:
-    from distcommit.app.job_file.config import load_config
+    from distcommit.app.job_file.loading import load_config
 
     job_file, flow = tmp_path / "job.yaml", tmp_path / "flow"
     paths = "paths: {store: store, staging: staging, output: output}"

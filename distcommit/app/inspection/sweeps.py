@@ -42,13 +42,13 @@ class SweepResult(msgspec.Struct, frozen=True):
     """Errors by what can't be read, and is not deleted either."""
 
 
-def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult:
+def show_sweeps(store: JobStore, kept: Retention, kept_snapshots: int) -> SweepResult:
     """Run the deletion on a file system that only records it.
 
     Args:
         store: the job's.
         kept: the retention of runs.
-        kept_cuts: how many snapshots are kept.
+        kept_snapshots: how many snapshots are kept.
     """
     noting = DryRunDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))
@@ -91,7 +91,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
     count("tables and records of runs", before)
     before = len(noting.deleted)
     try:
-        expire_older_snapshots(dry, epoch, kept_cuts, is_to_come=True)
+        expire_older_snapshots(dry, epoch, kept_snapshots, is_to_come=True)
     except (DistcommitError, OSError) as error:
         unreadable["cuts"] = str(error)
     count("cuts", before)

@@ -146,7 +146,7 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
         report = phase.collect([each.report for each in found])
         _put_cut(settings, CutPhase.BEGAN, report.seen)
         dead_epoch = record_cut_began(settings.store, settings.epoch, report.heads)
-        expire_older_snapshots(settings.store, settings.epoch, settings.kept_cuts)
+        expire_older_snapshots(settings.store, settings.epoch, settings.kept_snapshots)
     return RecoverReport(report, oldest_held(found), dead_epoch)
 
 

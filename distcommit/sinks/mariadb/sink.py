@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pydantic import model_validator
 
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.database_tls import check_mysql_url
 from distcommit.sinks.base.clients import needing_client
@@ -29,14 +29,14 @@ class MariadbSink(ServerSink):
 
     type: Literal["mariadb"]
 
-    @model_validator(mode="after")
-    def _finds_no_locks(self) -> MariadbSink:
+    @rule
+    def _waits_for_no_locks(self) -> Iterator[SettingError]:
         if self.two_phase and self.tags:
-            raise ValueError(
-                "`two_phase` goes without `tags`: deleting rows by their tags reads the whole table, and would wait for"
-                " the locks of prepared transactions"
+            yield SettingError(
+                "must not be true with two_phase: true, because deleting rows by their tags reads the whole table, and"
+                " would wait for the locks of prepared transactions",
+                "tags",
             )
-        return self
 
     def check_options(self) -> None:
         check_mysql_url(self.url, self.tls)

@@ -43,8 +43,8 @@ def aged(place: Place) -> None:
         os.utime(path, (OLD_S - 1, OLD_S - 1))
 
 
-def retain(place: Place, kept_cuts: int | None = None) -> RunResult:
-    settings = retaining(place.begin({}), OLD_MS, kept_cuts)
+def retain(place: Place, kept_snapshots: int | None = None) -> RunResult:
+    settings = retaining(place.begin({}), OLD_MS, kept_snapshots)
     result = run(place.launch, settings)
     end_run(settings.store, settings.epoch, clean=result.succeeded)
     assert result.succeeded, result

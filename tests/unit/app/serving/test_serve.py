@@ -78,7 +78,7 @@ class Serving:
     """A service that takes steps while a test waits for an event."""
 
     def __init__(
-        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
+        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, poll_s: float = 0.05
     ) -> None:
         self.runs, self.events = Runs(), list[ServiceEvent]()
         self.service = Service(
@@ -88,7 +88,7 @@ class Serving:
             "somebody",
             lives=lives,
             at_once=at_once,
-            look_s=look_s,
+            poll_s=poll_s,
         )
 
     def tell(self, event: ServiceEvent) -> None:
@@ -249,7 +249,7 @@ def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
 def test_pause_detected_at_the_start_of_a_run_is_reported_once(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    serving = Serving(folder, look_s=60)  # only the run itself reads requests in this time
+    serving = Serving(folder, poll_s=60)  # only the run itself reads requests in this time
     serving.until("a.yaml", "committed")
     job.ask_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
@@ -333,7 +333,7 @@ def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     write(folder, "b", schedule=DAILY)
     serving.until("b.yaml", "changed")
     (folder / "b.yaml").write_text("job: [")
-    assert "not YAML" in serving.until("b.yaml", "wrong").text
+    assert "must be valid YAML" in serving.until("b.yaml", "wrong").text
     serving.take_steps()
     assert serving.all("wrong") == ["b.yaml"], "must be reported once"
     write(folder, "b", schedule={"interval_s": 1})
@@ -565,7 +565,7 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
         require_served(read_job_files(folder, (), {}), folder)
     for name, why in {
         "cron": "'61 * * * *' is not a cron expression: bad minute",
-        "zone": "unknown time zone 'Mars/Phobos'",
+        "zone": "schedule.time_zone must be an IANA time zone such as Europe/Brussels; found 'Mars/Phobos'",
         "interval": "schedule.interval_s: Input should be greater than or equal to 1",
         "none": "the job has no schedule",
         "both": "and not both",

@@ -294,7 +294,7 @@ class _Check(TaskCheck):
         return self.passes, "no bad one"
 
 
-class BreakingSink(FileSink, frozen=True):
+class BreakingSink(FileSink):
     """A file sink whose writer fails at the bad record, or when the file with that record is opened or closed."""
 
     breaks_at: str = "write"
