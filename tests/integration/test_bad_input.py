@@ -28,7 +28,6 @@ from distcommit.core.errors import (
     SourceUnavailableError,
     UnknownVersionError,
 )
-from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult
@@ -67,7 +66,7 @@ class FewSettings:
 def die(settings: RunSettings, task: int) -> Report:
     if task:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Report(RunCounts())
+    return Report()
 
 
 def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:

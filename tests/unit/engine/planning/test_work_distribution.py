@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.recover import recover_partition
@@ -47,7 +46,7 @@ def reports_of(plans: Mapping[int, Sequence[DatasetPlan]], partitions: int) -> l
     for bucket, some in plans.items():
         loads[bucket % partitions].add(bucket, [unit for plan in some for unit in plan.work_units])
     return [
-        PlanReport(Report(RunCounts()), dict.fromkeys(each.by_bucket, "a.parquet"), each.by_bucket, (*each.largest,))
+        PlanReport(Report(), dict.fromkeys(each.by_bucket, "a.parquet"), each.by_bucket, (*each.largest,))
         for each in loads
     ]
 
