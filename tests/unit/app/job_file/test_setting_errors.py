@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -176,19 +176,15 @@ def test_value_of_a_wrong_type_is_reported_with_its_key_and_position(field: Any,
 
 def beyond(limit: Any) -> Any:
     """Return a value beyond a limit of a setting; None if it is no limit."""
-    match limit:
-        case annotated_types.Ge():
-            return limit.ge - 1
-        case annotated_types.Gt():
-            return limit.gt
-        case annotated_types.Le():
-            return limit.le + 1
-        case annotated_types.MinLen():
-            return "x" * (limit.min_length - 1)
-        case annotated_types.MaxLen():
-            return "x" * (limit.max_length + 1)
-        case _:
-            return None
+    bounds: dict[type, Callable[[Any], Any]] = {
+        annotated_types.Ge: lambda limit: limit.ge - 1,
+        annotated_types.Gt: lambda limit: limit.gt,
+        annotated_types.Le: lambda limit: limit.le + 1,
+        annotated_types.MinLen: lambda limit: "x" * (limit.min_length - 1),
+        annotated_types.MaxLen: lambda limit: "x" * (limit.max_length + 1),
+    }
+    value_of = bounds.get(type(limit))
+    return None if value_of is None else value_of(limit)
 
 
 LIMITED = [(*field, value) for field in FIELDS for limit in field[3].metadata if (value := beyond(limit)) is not None]
