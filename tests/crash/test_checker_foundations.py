@@ -27,6 +27,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
     SetWatermark,
 )
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.protocol.paths.store import segment_name
@@ -218,13 +219,15 @@ def test_rebuild_that_undoes_a_later_operator_record_is_a_violation() -> None:
     machine = new_machine()
     WORLD.run(machine, SOURCE)
     store, watermark = WORLD.store(machine), Watermark({"0": 1, "1": 0})
-    fence_bucket(store.bucket_log(0, 9), 9, "rebuild")
+    run_alone(fence_bucket(store.bucket_log(0, 9), 9, "rebuild"))
     set_watermark(store, "a", watermark, "person")
-    store.bucket_log(0, 9).settle(
-        lambda fold: (
-            Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
-            if fold.state_of("a").watermark == watermark
-            else None
+    run_alone(
+        store.bucket_log(0, 9).settle(
+            lambda fold: (
+                Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
+                if fold.state_of("a").watermark == watermark
+                else None
+            )
         )
     )
     assert "undoes an operator action" in log_violation(store)

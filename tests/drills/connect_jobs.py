@@ -48,7 +48,7 @@ def _events(service: RunProcess) -> list[dict[str, Any]]:
 
 def _serve_one_run(situation: KafkaSituation) -> int:
     """Serve the job's folder until a run has committed, end the service, and return its exit code."""
-    command = ["serve", str(situation.folder), "--json", "--look", "0.2"]
+    command = ["serve", str(situation.folder), "--json", "--poll", "0.2"]
     output, errors = situation.folder / "service.out", situation.folder / "service.err"
     until_s = time.monotonic() + _WAIT_S
     with RunProcess(command, output, errors) as service:

@@ -112,7 +112,7 @@ class Sweep(CommitStep):
         return cls(*row)
 
 
-class Swept(FileSink, frozen=True):
+class Swept(FileSink):
     """A files sink that moves one staged file of the dataset `NAME` aside before it is published, if the flag
     exists."""
 

@@ -18,7 +18,7 @@ from distcommit.fs.database_tls import (
     mysql_arguments,
     postgresql_arguments,
 )
-from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.schemas.column_names import ColumnNames
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.mariadb import columns as mariadb
 from distcommit.sinks.postgresql import columns as postgresql

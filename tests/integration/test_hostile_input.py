@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.engine.driver.run import RunResult
-from distcommit.formats.schema_bounds import MAX_COLUMNS, MAX_NESTING
+from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.hostile_registry import HostileRegistry, hostile_registry
 from tests.servers.registered_records import framed
@@ -133,7 +133,7 @@ def seconds_of_workers() -> dict[str, float]:
 
 
 def failures(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.totals.reasons}
+    return {reason.subject: reason.text for reason in result.reasons.kept}
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -308,7 +308,7 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
             "datasets": ["good", "slow"],
             "watermark": {"field": "n", "type": "integer", "since": "since", "lookback": 0},
             "paging": {"type": "none"},
-            "answer_s": 2,
+            "response_timeout_s": 2,
         }
         tree = {
             "job": "lists",
@@ -324,7 +324,7 @@ def test_list_that_arrives_a_byte_a_second_fails_alone(tmp_path: Path, spark: Sp
             result = Job.from_file(path, session=spark).run()
     reasons = failures(result)
     assert list(reasons) == ["slow"]
-    assert "source.answer_s: 2 s" in reasons["slow"]
+    assert "source.response_timeout_s: 2 s" in reasons["slow"]
     published = [row["n"] for row in rows_of(tmp_path / "output" / "good")]
     assert published == [*range(RECORDS - 1)], "the newest number waits until there is a newer one"
     assert not rows_of(tmp_path / "output" / "slow")

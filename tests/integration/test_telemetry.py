@@ -40,9 +40,9 @@ def scrape(port: int) -> Series:
 def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.prom" for name in ("first", "second")}
     for name, path in files.items():
-        jobs = write_job(tmp_path, name, SOURCE, {"names": NAMES}, observing={"metrics_file": str(path)}).parent
+        jobs = write_job(tmp_path, name, SOURCE, {"names": NAMES}, telemetry={"metrics_file": str(path)}).parent
     port = free_port()
-    command = ["serve", str(jobs), "--json", "--look", "0.2", "--metrics", str(port)]
+    command = ["serve", str(jobs), "--json", "--poll", "0.2", "--metrics", str(port)]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in files))
         metrics = scrape(port)
@@ -92,7 +92,7 @@ def spans_of(body: bytes) -> list[Any]:
 def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession) -> None:
     with post_receiver() as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "log_file": str(tmp_path / "log.json")}
-        path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES}, observing=asked)
+        path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES}, telemetry=asked)
         result = Job.from_file(path, session=spark).run()
     assert result.succeeded
     (body,) = (body for to, body in posted if to == "/v1/traces")
@@ -128,7 +128,7 @@ def test_unreachable_telemetry_targets_change_nothing(
 ) -> None:
     with post_receiver(status=400) as (url, posted):
         asked = {"traces_url": f"{url}/v1/traces", "lineage_url": url, "metrics_file": str(tmp_path / "no" / "a.prom")}
-        path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES[:2]}, observing=asked)
+        path = write_job(tmp_path, "orders", SOURCE, {"names": NAMES[:2]}, telemetry=asked)
         assert Job.from_file(path, session=spark).run().succeeded
     assert len(posted) == 3
     assert "lineage can't be sent" in caplog.text
@@ -143,7 +143,7 @@ def test_failed_run_is_exported_and_lineage_goes_to_files(tmp_path: Path, spark:
     asked = {"lineage_file": str(events), "lineage_namespace": "shop", "log_file": str(log)}
     source = "tests.integration.failing_source:FailingSource"
     result = Job.from_file(
-        write_job(tmp_path, "orders", source, options, observing=asked, task={"attempts": 1}), session=spark
+        write_job(tmp_path, "orders", source, options, telemetry=asked, task={"attempts": 1}), session=spark
     ).run()
     assert not result.succeeded
     ended = json.loads(events.read_text().splitlines()[-1])

@@ -198,7 +198,7 @@ class FilesJob:
                 "type": "files",
                 "paths": [f"{folder}/in/{{dataset}}/*.jsonl"],
                 "format": "jsonl",
-                "settle_s": 0,
+                "min_file_age_s": 0,
             },
             "converters": [{"type": "json", "fields": {"id": "string", "n": "int64"}}],
             "sink": target.sink(),

@@ -159,7 +159,7 @@ class WideningJob:
         source = {"type": "files", "paths": [f"{self.folder}/in/{{dataset}}/*.parquet"], "format": "parquet"}
         job = {
             "job": "widening",
-            "source": {**source, "settle_s": 0},
+            "source": {**source, "min_file_age_s": 0},
             "converters": converters or [],
             "sink": {**self.tables.sink(), **sink},
             "paths": {name: f"{self.folder}/{name}" for name in ("store", "staging", "output")},

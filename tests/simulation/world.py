@@ -27,7 +27,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
@@ -146,9 +146,11 @@ class World:
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
-    def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
+    def retain(
+        self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_snapshots: int | None = None
+    ) -> RunResult:
         """Run once to expire older records, as a process would."""
-        settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
+        settings = retaining(self.begin(calls, source), before_ms, kept_snapshots)
         with recorded_run(settings, "retain", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -40,13 +40,14 @@ store.get_commit_sequence("my-job", "orders").commit()
 print(store.watermark("my-job", "orders").positions)
 """
 LOG = """
+from distcommit.core.support.io_batching import run_alone
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol import next_record
 from distcommit.stores.logs.log import CommitLog
 
 log = CommitLog(LocalFileSystem(), sys.argv[1] + "/log")
 log.create()
-print(log.settle(lambda fold: next_record.fence(fold, 1, "run")).fence_epoch)
+print(run_alone(log.settle(lambda fold: next_record.fence(fold, 1, "run"))).fence_epoch)
 """
 COMMAND = """
 from distcommit.cli.main import main
@@ -235,7 +236,7 @@ class Nothing(Extractor):
 @pytest.mark.thorough
 @pytest.mark.parametrize("source", SOURCES)
 def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Path, source: str) -> None:
-    from distcommit.app.job_file.config import load_config
+    from distcommit.app.job_file.loading import load_config
 
     job_file, flow = tmp_path / "job.yaml", tmp_path / "flow"
     paths = "paths: {store: store, staging: staging, output: output}"

@@ -37,7 +37,7 @@ READERS = (
         (
             "stores.snapshots.snapshot_deltas",
             "write_snapshot_entry",
-            "yield from log.make_durable_batched()",
+            "yield from log.make_durable()",
             "yield from ()",
         ),
         tests=("tests/unit/stores/snapshots/test_durable_snapshots.py",),

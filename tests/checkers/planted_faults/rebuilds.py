@@ -24,7 +24,7 @@ REBUILDS = (
         (
             "app.admin.rebuild",
             "rebuild_store",
-            "fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)",
+            "run_alone(fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id))",
             "None",
         ),
     ),

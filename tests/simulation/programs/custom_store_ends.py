@@ -12,6 +12,7 @@ import msgspec
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, SealedSequence, StepBatch
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
@@ -145,13 +146,13 @@ def _unreadable() -> SimulatedPosix:
     store = _log_store(machine)
     epoch = fence_job(store, "gone")
     log = store.bucket_log(0, epoch)
-    fence_bucket(log, epoch, "gone")
+    run_alone(fence_bucket(log, epoch, "gone"))
     batches = {
         "corrupt": StepBatch(NoticeCommitStep.type_name, 1, b"\xc1"),
         "newer": StepBatch(NoticeCommitStep.type_name, 2, msgspec.msgpack.encode([["note"]])),
     }
     sequences = tuple(SealedSequence(urn, epoch, None, _REACHED, (batch,)) for urn, batch in batches.items())
-    log.settle(partial(next_record.seal, epoch=epoch, sequences=sequences))
+    run_alone(log.settle(partial(next_record.seal, epoch=epoch, sequences=sequences)))
     machine.syncfs("/")
     return machine
 

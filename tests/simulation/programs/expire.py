@@ -93,8 +93,8 @@ def retain_old(machine: SimulatedPosix) -> None:
     request = readable_expiry_request(store)
     if request is None or request.before_ms != _BEFORE_MS:
         raise AssertionError(f"the expiry was not requested: {request}")
-    for kept_cuts in (None, 2):
-        if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
+    for kept_snapshots in (None, 2):
+        if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_snapshots).succeeded:
             raise AssertionError("old files cannot be superseded")
 
 

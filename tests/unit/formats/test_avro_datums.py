@@ -19,11 +19,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.schemas.evolution import nullable as nullable_columns
 from distcommit.formats.avro import items
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.evolution import nullable as nullable_columns
+from distcommit.schemas.limits import UnusableSchemaError
 
 Avro = Any
 

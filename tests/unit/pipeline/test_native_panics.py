@@ -18,7 +18,7 @@ from distcommit.constructs.registry.wire import Framed
 from distcommit.core.errors import OverdueError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work import TaskOutcome
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.limits import UnusableSchemaError
 from tests.unit.constructs.registry.test_policy import converter, message
 from tests.unit.pipeline.test_attempt import GOOD, ListSource, run_unit
 

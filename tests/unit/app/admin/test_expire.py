@@ -14,11 +14,12 @@ from distcommit.app.admin.expire import age_ms, find_expired, retaining
 from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError
+from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpirableFiles, ExpiryCutoff
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.expire import ExpirableFiles
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
@@ -42,8 +43,8 @@ def aged(place: Place) -> None:
         os.utime(path, (OLD_S - 1, OLD_S - 1))
 
 
-def retain(place: Place, kept_cuts: int | None = None) -> RunResult:
-    settings = retaining(place.begin({}), OLD_MS, kept_cuts)
+def retain(place: Place, kept_snapshots: int | None = None) -> RunResult:
+    settings = retaining(place.begin({}), OLD_MS, kept_snapshots)
     result = run(place.launch, settings)
     end_run(settings.store, settings.epoch, clean=result.succeeded)
     assert result.succeeded, result
@@ -265,8 +266,8 @@ def test_time_folder_decides_expiry_instead_of_the_file_modification_time(place:
         file.rename(Path(place.roots.output, "a") / folder / file.name)
         (live,) = [candidate for candidate in aged.live() if folder in candidate.path]
         assert live.end_ms == end
-        assert ExpiryCutoff(OLD_MS).is_expired(live) == (end < OLD_MS)
-    assert not ExpiryCutoff(OLD_MS).is_expired(replace(live, end_ms=0))
+        assert ExpiryCutoff(OLD_MS).is_expired(live.end_ms) == (end < OLD_MS)
+    assert not ExpiryCutoff(OLD_MS).is_expired(0)
 
 
 @pytest.mark.parametrize(("urn", "branch"), [("2000", MAIN_BRANCH), ("a", "2000")])
@@ -284,7 +285,7 @@ def test_folder_of_a_dataset_or_branch_is_not_taken_for_a_time_folder(tmp_path: 
     sink = FileSink.model_validate({"partition_by": [{"granularity": "year"}, {"granularity": "day"}]})
     flow = replace(settings.flow, branches=(replace(only, sink=sink, name=branch),))
     (live,) = ExpirableFiles(place.fs, place.roots.output, urn, 99, flow).live()
-    assert not ExpiryCutoff(OLD_MS).is_expired(live)
+    assert not ExpiryCutoff(OLD_MS).is_expired(live.end_ms)
 
 
 @pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])

@@ -12,10 +12,11 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles, ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -102,7 +103,7 @@ def test_records_rejected_twice_keep_the_epoch_of_the_run_that_read_them(tmp_pat
     assert epochs() == ([(first,), (second,)] if counts_reading else [(first, second)])
     flow = _flow(6, wrong)
     again = job.run(replace(flow, source=ReprocessSource(job.store.fs, job.roots.output, flow)), Freshness())
-    assert again.totals.records_diverted == 18
+    assert again.totals.records_rejected == 18
     last = job.run(_flow(9, wrong), Freshness()).epoch
     before = (first, second, again.epoch)
     assert epochs() == ([before, (last,)] if counts_reading else [(*before, last)])

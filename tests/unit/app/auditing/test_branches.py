@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.continued import Continued, EpochFiles
 from distcommit.app.auditing.coverage import Coverage
-from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets

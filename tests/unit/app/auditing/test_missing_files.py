@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing import recover
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import published_epoch
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
@@ -103,7 +103,7 @@ def test_missing_file_below_a_checkpoint_is_reported_by_the_file_count_of_the_la
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     for _ in range(2):
-        run_alone(NEVER.store(machine).bucket_log(0).checkpoint_batched(at_least=1))
+        run_alone(NEVER.store(machine).bucket_log(0).checkpoint(at_least=1))
         ran(NEVER, machine, 5)
     of_a = [path for path in files(machine) if "/a/" in path]
     last = newest(of_a)
@@ -242,7 +242,7 @@ def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() ->
 def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared() -> None:
     machine = Machine()
     ran(NEVER, machine, 3, 5)
-    run_alone(NEVER.store(machine).bucket_log(0).checkpoint_batched(at_least=1))
+    run_alone(NEVER.store(machine).bucket_log(0).checkpoint(at_least=1))
     assert audit(NEVER, machine).not_compared == []
     assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
     result = audit(NEVER, machine)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from distcommit.app.gobblin.convert import ConvertResult, convert_job
 from distcommit.app.gobblin.properties import read_properties
-from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
 

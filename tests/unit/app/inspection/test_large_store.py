@@ -61,7 +61,7 @@ def test_number_of_reads_depends_on_the_buckets_and_not_on_the_datasets(
         job = StoredJob.from_file(make_large_store(tmp_path / f"{datasets}", datasets))
         store = job.open_store(create=False)
         for bucket in range(store.buckets):
-            run_alone(store.bucket_log(bucket, 1).checkpoint_batched(at_least=1))
+            run_alone(store.bucket_log(bucket, 1).checkpoint(at_least=1))
         reads.append(reads_of(job, inspect, monkeypatch))
     assert reads[0] == reads[1] < 2 * store.buckets + 24
 

@@ -16,8 +16,8 @@ from distcommit.app.inspection.problems.environment_checks import EnvironmentFin
 from distcommit.app.inspection.runs import read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.verify_store import verify_store
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import newer_runs

@@ -29,14 +29,17 @@ def test_commit_policies_apply_by_pattern_in_job_file_order(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("commit: {policy: partial, scope: job}\n", "scope: job requires policy: full"),
-        (MIXED.replace("policy: full,", "scope: job,"), "scope: job requires policy: full"),
-        ("commit: {policy: some}\n", "commit.policy: Input should be 'full', 'successful' or 'partial'"),
-        ("commit: {policies: [{datasets: ['('], policy: partial}]}\n", "'(' is not a regular expression"),
+        ("commit: {policy: partial, scope: job}\n", "commit.policy must be full with scope: job"),
+        (MIXED.replace("policy: full,", "scope: job,"), "policy must be full with scope: job"),
+        ("commit: {policy: some}\n", "commit.policy must be one of full, successful, partial; found 'some'"),
+        (
+            "commit: {policies: [{datasets: ['('], policy: partial}]}\n",
+            "policies.0.datasets.0 must be a regular expression",
+        ),
         ("commit: {policies: [{datasets: [], policy: partial}]}\n", "commit.policies.0.datasets"),
     ],
 )
 def test_invalid_commit_policy_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+    with pytest.raises(ConfigurationError, match="the job file ") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)

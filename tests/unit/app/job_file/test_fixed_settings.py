@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.loading import load_config
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.any.fsspec_file_system import FsspecFileSystem
@@ -144,5 +144,8 @@ def test_sink_access_is_refused_on_file_systems_without_owner_and_mode(tmp_path:
         "sink: {access: {mode: '0640'}}\n"
         f"paths: {{store: '{place}/store', staging: '{place}/staging', output: '{place}/output'}}\n"
     )
-    with pytest.raises(ConfigurationError, match=rf"no owner and mode .*{place}/output.*no sink\.access"):
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"sink\.access must not be set, because files have no owner and mode at {place}/output",
+    ):
         load_config(tmp_path / "job.yaml")

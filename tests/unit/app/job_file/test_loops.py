@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.job_file.config import JobConfig, parse_config
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.targets import Target, broker_addresses, database_address

@@ -23,16 +23,25 @@ def test_publish_appends_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("sink: {publish: replace_partitions}\n", "goes with partition_by"),
-        (REPLACE + "commit: {delivery: at_least_once}\n", "requires commit.delivery: exactly_once"),
-        (REPLACE + "commit: {policy: successful}\n", "requires policy: full"),
-        (REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n", "requires policy: full"),
-        (REPLACE + "limits: {seconds: 5}\n", "must not be used with limits.seconds"),
-        (TABLE + "commit: {policy: successful}\n", "mode: replace requires policy: full"),
-        (TABLE + "limits: {seconds: 5}\n", "mode: replace must not be used with limits.seconds"),
-        (TABLES.format("sink: {publish: append}, optional: true"), "mode: replace must not be used with optional"),
-        (TWO.format("sink: {publish: append}"), "publish must be the same in all branches"),
-        (TWO.format("sink: {publish: replace}, optional: true"), "must not be used with optional branches"),
+        ("sink: {publish: replace_partitions}\n", "sink.partition_by must be set with publish: replace_partitions"),
+        (
+            REPLACE + "commit: {delivery: at_least_once}\n",
+            "delivery must be exactly_once with sink.publish: replace",
+        ),
+        (REPLACE + "commit: {policy: successful}\n", "must be full with sink.publish: replace"),
+        (
+            REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n",
+            "must be full with sink.publish: replace",
+        ),
+        (REPLACE + "limits: {seconds: 5}\n", "limits.seconds must not be set with sink.publish: replace"),
+        (TABLE + "commit: {policy: successful}\n", "commit.policy must be full with sink.mode: replace"),
+        (TABLE + "limits: {seconds: 5}\n", "limits.seconds must not be set with sink.mode: replace"),
+        (
+            TABLES.format("sink: {publish: append}, optional: true"),
+            "must not be true with fork.branches.a.sink.mode",
+        ),
+        (TWO.format("sink: {publish: append}"), "fork.branches.b.sink.publish must be replace as in the first branch"),
+        (TWO.format("sink: {publish: replace}, optional: true"), "fork.branches.b.optional must not be true"),
     ],
 )
 def test_settings_by_which_a_partial_read_could_replace_the_whole_are_refused(
@@ -61,9 +70,13 @@ SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
 @pytest.mark.parametrize(
     ("source", "more", "message"),
     [
-        (SPARK + "}", "", "sink.publish: replace"),
-        (SPARK + "}", "sink: {publish: replace_partitions, partition_by: {column: a}}\n", "sink.publish: replace"),
-        (SPARK + "}", TWO.format("sink: {publish: append}"), "sink.publish: replace"),
+        (SPARK + "}", "", "publish must be replace"),
+        (
+            SPARK + "}",
+            "sink: {publish: replace_partitions, partition_by: {column: a}}\n",
+            "publish must be replace",
+        ),
+        (SPARK + "}", TWO.format("sink: {publish: append}"), "publish must be replace"),
         (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "must not be set for micro-batches"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.loading import load_config
 from distcommit.core.errors import ConfigurationError
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.unit.app.job_file.test_delivery import config
@@ -38,12 +38,12 @@ def test_built_in_sources_with_a_known_end_accept_retry_across_runs(file: str) -
 )
 def test_sources_without_a_known_end_refuse_retry_across_runs(file: str, sections: list[str]) -> None:
     path = CONF / f"{file}-to-parquet.yaml"
-    with pytest.raises(ConfigurationError, match="always does not go with this source"):
+    with pytest.raises(ConfigurationError, match=r"task\.retry_across_runs must be never for this source"):
         load_config(path, [*sections, ALWAYS])
     assert load_config(path, [*sections, "task.retry_across_runs=never"]).task.retry_across_runs == "never"
 
 
 def test_micro_batches_refuse_retry_across_runs() -> None:
     source = "source={type: micro_batch, dataset_column: topic}"
-    with pytest.raises(ConfigurationError, match="does not go with this source"):
+    with pytest.raises(ConfigurationError, match=r"task\.retry_across_runs must be never for this source"):
         load_config(CONF / "kafka-to-parquet.yaml", [source, ALWAYS])

@@ -14,6 +14,7 @@ from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import Intent, Record, SealedSequence
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
@@ -111,13 +112,13 @@ def test_import_is_refused_if_a_dataset_has_an_open_sequence(job_file: Path) -> 
 
 def seal(store: JobStore, epoch: int, urn: str) -> None:
     log = store.bucket_log(bucket_of(urn, store.buckets), epoch)
-    fence_bucket(log, epoch, "r1")
+    run_alone(fence_bucket(log, epoch, "r1"))
     intent = Intent(epoch, (SealedSequence(urn, epoch, None, Watermark({"0": 3}), ()),))
 
     def decide(fold: Fold) -> Record | None:
         return intent if fold.state_of(urn).sequence is None else None
 
-    log.settle(decide)
+    run_alone(log.settle(decide))
 
 
 def test_import_killed_at_any_operation_is_completed_by_the_next() -> None:
@@ -159,7 +160,7 @@ def test_import_is_refused_if_a_watermark_changed_meanwhile(job_file: Path) -> N
 def test_run_that_has_planned_cannot_seal_a_dataset_imported_since(job_file: Path) -> None:
     store = Job.from_file(job_file).open_store(create=True)
     epoch = fence_job(store, "r1")
-    fence_bucket(store.bucket_log(bucket_of("t1", 4), epoch), epoch, "r1")
+    run_alone(fence_bucket(store.bucket_log(bucket_of("t1", 4), epoch), epoch, "r1"))
     assert imported(job_file, "t1,0,5\n")[0] == 0
     state = store.bucket_log(bucket_of("t1", 4)).refresh().state_of("t1")
     assert state.closed_epoch == epoch

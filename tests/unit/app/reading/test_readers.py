@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from distcommit import read
-from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
+from distcommit.app.job_file.loading import load_config
 from distcommit.app.reading.readers import Cut
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot, parsed_as_of
 from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
@@ -70,7 +70,7 @@ class Place:
             min_interval_s=0,
             max_attempts=3,
             task_attempts=1,
-            kept_cuts=self.kept,
+            kept_snapshots=self.kept,
             clock=self.clock,
         )
 

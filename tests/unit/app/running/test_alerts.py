@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import parse_config
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
@@ -359,14 +359,14 @@ class TestWhen:
 @pytest.mark.parametrize(
     ("alerts", "message"),
     [
-        ({"after_failed_runs": 1}, "alerts has no hook"),
-        ({"commands": [{"command": ["x"]}]}, "alerts has no occasion"),
+        ({"after_failed_runs": 1}, "alerts must have a hook"),
+        ({"commands": [{"command": ["x"]}]}, "alerts must have a reason"),
         ({"on_quarantine": True, "webhooks": [{"url": "ftp://x"}]}, "must begin with http"),
         ({"on_quarantine": True, "webhooks": [{"urll": "http://x"}]}, "did you mean 'url'?"),
         ({"after_failed_runs": 1000, "commands": [{"command": ["x"]}]}, "retention.runs"),
         (
             {"on_quarantine": True, "emails": [{"host": "h", "sender": "a@b", "recipients": ["c@d"], "password": "x"}]},
-            "password requires tls",
+            "tls must be starttls or tls with a password",
         ),
     ],
 )

@@ -26,10 +26,11 @@ from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Out
 from distcommit.app.telemetry.served import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer, RunBegan
-from distcommit.engine.driver.reports import Reasons, Totals
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Observer, RunBegan
 from distcommit.stores.history.run_records import read_cancel
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock
@@ -69,15 +70,15 @@ class Runs:
         if act := self.acts.get(name):
             act(job)
         reasons = Reasons.of("orders", "failed", "no such topic") if name == "incomplete" else Reasons()
-        totals = Totals(datasets_published=2, records_published=300, reasons=reasons.kept)
-        return RunResult(f"run-{epoch}", epoch, not totals.reasons, True, {}, totals, [])
+        totals = RunCounts(datasets_published=2, records_published=300)
+        return RunResult(f"run-{epoch}", epoch, not reasons, True, {}, totals, [], reasons=reasons)
 
 
 class Serving:
     """A service that takes steps while a test waits for an event."""
 
     def __init__(
-        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
+        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, poll_s: float = 0.05
     ) -> None:
         self.runs, self.events = Runs(), list[ServiceEvent]()
         self.service = Service(
@@ -87,7 +88,7 @@ class Serving:
             "somebody",
             lives=lives,
             at_once=at_once,
-            look_s=look_s,
+            poll_s=poll_s,
         )
 
     def tell(self, event: ServiceEvent) -> None:
@@ -248,7 +249,7 @@ def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
 def test_pause_detected_at_the_start_of_a_run_is_reported_once(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    serving = Serving(folder, look_s=60)  # only the run itself reads requests in this time
+    serving = Serving(folder, poll_s=60)  # only the run itself reads requests in this time
     serving.until("a.yaml", "committed")
     job.ask_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
@@ -275,7 +276,7 @@ def test_trigger_during_a_run_starts_another_run_after_it(folder: Path, has_epoc
 
 
 def test_trigger_is_kept_while_another_process_holds_the_job_lock(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("distcommit.scheduling.schedule.HELD_WAIT_MS", 100)
+    monkeypatch.setattr("distcommit.app.scheduling.schedule.HELD_WAIT_MS", 100)
     job = Job.from_file(write(folder, "a", schedule=DAILY | {"missed": "skip"}))
     job.open_store(create=True)
     serving = Serving(folder)
@@ -332,7 +333,7 @@ def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     write(folder, "b", schedule=DAILY)
     serving.until("b.yaml", "changed")
     (folder / "b.yaml").write_text("job: [")
-    assert "not YAML" in serving.until("b.yaml", "wrong").text
+    assert "must be valid YAML" in serving.until("b.yaml", "wrong").text
     serving.take_steps()
     assert serving.all("wrong") == ["b.yaml"], "must be reported once"
     write(folder, "b", schedule={"interval_s": 1})
@@ -439,7 +440,7 @@ def test_time_limit_of_a_run_includes_the_time_of_its_alerts(folder: Path) -> No
 
 
 def test_run_that_ignores_its_cancellation_ends_the_service(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
+    monkeypatch.setattr("distcommit.app.scheduling.schedule.STUCK_MS", 200)
     monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
     serving, never = Serving(folder), threading.Event()
@@ -564,7 +565,7 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
         require_served(read_job_files(folder, (), {}), folder)
     for name, why in {
         "cron": "'61 * * * *' is not a cron expression: bad minute",
-        "zone": "unknown time zone 'Mars/Phobos'",
+        "zone": "schedule.time_zone must be an IANA time zone such as Europe/Brussels; found 'Mars/Phobos'",
         "interval": "schedule.interval_s: Input should be greater than or equal to 1",
         "none": "the job has no schedule",
         "both": "and not both",

@@ -189,7 +189,7 @@ def test_bytes_that_are_not_utf_8_do_not_match() -> None:
     ("settings", "problem"),
     [
         ({"type": "not_null", "columns": []}, "at least 1"),
-        ({"type": "range", "column": "a"}, "a min, a max, or both"),
+        ({"type": "range", "column": "a"}, "must have min, max, or both"),
         ({"type": "in_set", "column": "a", "values": []}, "at least 1"),
         ({"type": "regex", "column": "a", "pattern": "("}, "RE2"),
         ({"type": "regex", "column": "a", "pattern": "(?=a)"}, "RE2"),

@@ -219,7 +219,7 @@ def test_records_that_can_not_be_checked_raise(settings: dict[str, Any], batch: 
     ("settings", "problem"),
     [
         ({"type": "unique", "columns": []}, "at least 1"),
-        ({"type": "row_count"}, "a min, a max, or both"),
+        ({"type": "row_count"}, "must have min, max, or both"),
         ({"type": "row_count", "min": -1}, "greater than or equal to 0"),
         ({"type": "row_count", "min": 2, "max": 1}, "max must not be less than min"),
         ({"type": "row_count_of_source", "tolerance": -0.1}, "greater than or equal to 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.unit.engine.driver.machines import (
     NOTHING,
     OUTPUT,
     STAGING,
+    Fault,
     Machine,
     begin_ingest,
     fails,
@@ -74,7 +76,7 @@ def test_output_failure_of_one_dataset_quarantines_only_that_dataset_after_max_a
         trouble(machine)
         result = go(WORLD, machine, NOTHING)
         assert not result.succeeded
-        assert {reason.subject for reason in result.totals.reasons} == {"b"}
+        assert {reason.subject for reason in result.reasons.kept} == {"b"}
         tried.append((statuses(WORLD, machine)["b"], len(states(WORLD, machine)["b"].tried_epochs)))
     assert tried == [("pending", 1), ("pending", 2), ("quarantined", 3), ("quarantined", 3)]
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 3}), "c": Watermark({"0": 3})}
@@ -95,9 +97,46 @@ def test_output_failure_in_the_reading_run_leaves_the_other_datasets_published(
         assert result.succeeded
         return
     assert (result.succeeded, totals.datasets_published, totals.sequences_left) == (False, 2, 1)
-    assert [reason.subject for reason in totals.reasons] == ["b"]
-    assert "To do: " in totals.reasons[0].text, "the cause is reported, not only that the sequence is pending"
+    assert [reason.subject for reason in result.reasons] == ["b"]
+    assert "To do: " in result.reasons.kept[0].text, "the cause is reported, not only that the sequence is pending"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
+
+
+def breaks_with_a_defect(operation: Operation) -> None:
+    if operation.kind == "rename" and f"{OUTPUT}/b/" in operation.path:
+        raise RuntimeError("a defect")
+
+
+RENAME_FAULTS = pytest.mark.parametrize(
+    "fault", [fails(errno.EIO, "rename", OUTPUT + "/b/"), breaks_with_a_defect], ids=["disk-error", "defect"]
+)
+TWO_BUCKETS = replace(WORLD, buckets=2)
+
+
+@pytest.mark.parametrize(
+    "world", [TWO_BUCKETS, replace(TWO_BUCKETS, at_least_once=True)], ids=["once", "at-least-once"]
+)
+@RENAME_FAULTS
+def test_error_at_the_publishing_rename_names_bucket_dataset_and_step(world: World, fault: Fault) -> None:
+    machine = Machine()
+    store = world.store(machine)
+    with_folders(machine, "b").faults.append(fault)
+    text = go(world, machine, source(a=3, b=3, c=3)).reasons.kept[0].text
+    step = re.search(r"step=FsRenameCommitStep\('\S+' -> 'b/\S+'\)", text)
+    assert step is not None, text
+    assert f"bucket={store.bucket_of('b')}" in text
+    assert "dataset=b" in text
+
+
+@RENAME_FAULTS
+def test_recorded_reason_of_a_failed_replay_names_bucket_dataset_and_step(fault: Fault) -> None:
+    machine = Machine()
+    sealed_but_not_published(machine, source(a=3, b=3))
+    machine.faults.append(fault)
+    go(WORLD, machine, NOTHING)
+    reason = states(WORLD, machine)["b"].reason
+    assert "step=FsRenameCommitStep(" in reason
+    assert f"dataset=b, epoch=2, bucket={WORLD.store(machine).bucket_of('b')}" in reason
 
 
 def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:
@@ -105,7 +144,7 @@ def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/b/", times=1))
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.sequences_left, result.totals.reasons) == (True, 0, ())
+    assert (result.succeeded, result.totals.sequences_left, result.reasons.kept) == (True, 0, ())
     assert WORLD.violation(machine, data, {}) == ""
 
 
@@ -162,7 +201,7 @@ def test_unreadable_plan_file_makes_the_run_unsuccessful() -> None:
     machine.faults.append(unreadable)
     result = go(world, machine, SIX)
     assert not result.succeeded
-    assert result.totals.datasets_published < result.totals.datasets_planned or result.totals.reasons
+    assert result.totals.datasets_published < result.totals.datasets_planned or result.reasons.kept
 
 
 def test_task_states_that_can_not_be_written_at_first_are_written_later() -> None:
@@ -204,7 +243,7 @@ def test_staged_files_that_can_never_be_synced_fail_the_dataset_with_that_reason
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING))
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.work_units_failed) == (False, 1, 1)
-    assert "could not be synced" in result.totals.reasons[0].text
+    assert "could not be synced" in result.reasons.kept[0].text
     assert not published(machine)
     machine.restart()
     check_recovery(machine, data)

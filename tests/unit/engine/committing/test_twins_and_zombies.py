@@ -227,7 +227,7 @@ def test_committer_fenced_right_before_its_seal_writes_nothing_to_the_log(
 
     def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         assert sequences
-        fence_bucket(log, settings.epoch + 1, "newer")
+        run_alone(fence_bucket(log, settings.epoch + 1, "newer"))
         try:
             return (yield from seal(committer, sequences))
         except Exception as error:
@@ -252,7 +252,7 @@ def test_committer_fenced_right_before_it_closes_counts_nothing_as_done(
 
     def overtaken(committer: BucketCommitter, names: list[SequenceName]) -> BatchedWork[Fold]:
         assert names
-        fence_bucket(log, settings.epoch + 1, "newer")
+        run_alone(fence_bucket(log, settings.epoch + 1, "newer"))
         try:
             return (yield from close(committer, names))
         except Exception as error:
@@ -274,9 +274,9 @@ def test_zombie_failure_is_not_counted_and_reports_that_a_newer_run_has_begun() 
     sequence = store.bucket_log(0).refresh().state_of("a").sequence
     assert sequence is not None
     older = fence_job(store, "older")
-    fence_bucket(store.bucket_log(0, older), older, "older")
+    run_alone(fence_bucket(store.bucket_log(0, older), older, "older"))
     newer = fence_job(store, "newer")
-    fence_bucket(store.bucket_log(0, newer), newer, "newer")
+    run_alone(fence_bucket(store.bucket_log(0, newer), newer, "newer"))
     name, failure = SequenceName("a", sequence.epoch), Failure("lost", "gone", lost=True)
     with pytest.raises(FencedError):
         run_alone(record_failed_attempt(store.bucket_log(0, older), older, name, failure, 1))

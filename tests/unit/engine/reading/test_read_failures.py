@@ -16,6 +16,7 @@ from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark
 from distcommit.core.records.read_failures import ReadFailure, Unread
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
@@ -97,7 +98,7 @@ def unread_records(machine: Machine) -> list[Unread]:
 
 
 def kinds(result: RunResult, urn: str = "a") -> list[str]:
-    return [reason.kind for reason in result.totals.reasons if reason.subject == urn]
+    return [reason.kind for reason in result.reasons.kept if reason.subject == urn]
 
 
 def exact(machine: Machine, records: int, world: World = WORLD) -> None:
@@ -158,7 +159,7 @@ def test_dataset_whose_watermark_an_operator_sets_meanwhile_counts_no_failure() 
     machine = Machine()
     settings, tasks = begin_ingest(WORLD, machine, half())
     ingest_all(settings, tasks)
-    settings.store.bucket_log(0).settle(Once(SetWatermark("a", None, "person")))
+    run_alone(settings.store.bucket_log(0).settle(Once(SetWatermark("a", None, "person"))))
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
     assert unread(machine) is None
@@ -184,7 +185,7 @@ def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
     machine = Machine()
     one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
     result = go(world, machine, InOneUnit({"a": one_unit}))
-    assert WHY in result.totals.reasons[0].text
+    assert WHY in result.reasons.kept[0].text
     assert WHY in states(world, machine)["a"].done_left_out
     failure = unread(machine, world=world)
     assert failure is not None
@@ -198,7 +199,7 @@ def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operato
     assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
         ["skipped, stopped"]
     ] * 2
-    reason = results[-1].totals.reasons[0].text
+    reason = results[-1].reasons.kept[0].text
     assert reason.startswith("3 runs in a row could not read it")
     assert "`distcommit dataset release JOB.yaml a retry`" in reason
     assert WHY in reason

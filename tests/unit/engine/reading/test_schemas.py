@@ -42,7 +42,7 @@ class Learning(Converter):
     def load_schema_ids(self, ids: Sequence[int]) -> None:
         self.told.append((self.dataset, tuple(ids)))
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         self.met += 1
         return (*self.told[-1][1], self.met)
 
@@ -100,7 +100,7 @@ class Meeting(Converter):
 
     ids: list[int] = field(default_factory=list)
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         return self.ids
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
@@ -180,7 +180,7 @@ def test_incompatible_work_units_of_one_run_end_as_the_policy_requires(policy: s
     rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}
     if policy == "fail":
         assert not result.succeeded
-        assert "on_incompatible is fail" in str(result.totals.reasons)
+        assert "on_incompatible is fail" in str(result.reasons.kept)
         assert dataset_states.get("a") is None or not dataset_states["a"].schemas
         return
     assert result.succeeded

@@ -30,11 +30,11 @@ from distcommit.core.interfaces.constructs import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
-from distcommit.core.support.nesting import MOST_LEVELS
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
+from distcommit.schemas.limits import MOST_LEVELS
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import FileSink

@@ -104,7 +104,7 @@ def value_of(kind: str, number: int | None) -> bytes | None:
 def converter_of(kind: str, **settings: Any) -> RegistryConverter:
     settings_model = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
     assert isinstance(settings_model, RegistryConverter)
-    settings_model._known.registry = Schemas(kind)  # type: ignore[assignment]
+    settings_model._state.registry = Schemas(kind)  # type: ignore[assignment]
     return settings_model
 
 

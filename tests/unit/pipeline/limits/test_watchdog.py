@@ -312,7 +312,7 @@ def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_othe
     result = run(launch, WORLD.begin(machine, data))
     assert launched.count("ingest_partition") == 4
     assert (result.totals.datasets_published, result.error) == (1, "")
-    assert sorted(reason.subject for reason in result.totals.reasons) == ["a", "b", "c"]
+    assert sorted(reason.subject for reason in result.reasons.kept) == ["a", "b", "c"]
     check_recovery(machine, data)
     assert audit(WORLD, machine).exact
 
@@ -360,8 +360,8 @@ class Noting(Converter):
     def load_schema_ids(self, ids: Any) -> None:
         self._note("load_schema_ids")
 
-    def known_schema_ids(self) -> tuple[int, ...]:
-        self._note("known_schema_ids")
+    def schema_ids(self) -> tuple[int, ...]:
+        self._note("schema_ids")
         return ()
 
     def close(self) -> None:
@@ -381,7 +381,7 @@ def test_every_call_of_a_converter_has_the_limit() -> None:
         noting.limits.clear()
         settings, tasks = begin_ingest(WORLD, Machine(), data)
         ingest_all(dataclasses.replace(settings, flow=flow), tasks)
-        calls = {"convert_schema", "convert", "begin_work_unit", "load_schema_ids", "known_schema_ids", "close"}
+        calls = {"convert_schema", "convert", "begin_work_unit", "load_schema_ids", "schema_ids", "close"}
         assert {name for name, _ in noting.limits} == calls
         assert [name for name, seconds in noting.limits if not seconds] == []
 

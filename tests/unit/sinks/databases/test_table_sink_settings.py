@@ -21,10 +21,10 @@ SERVER = "mariadb://loader@db.example:3307/shop"
         ({"url": "postgresql://loader@db/shop"}, "must begin with mariadb://"),
         ({"url": "mariadb:///shop"}, "must begin with mariadb://"),
         ({"url": f"{SERVER}?local_infile=1"}, "option 'local_infile' is unknown"),
-        ({"mode": "upsert"}, "`keys` names"),
-        ({"mode": "upsert", "keys": ["a"], "tags": True}, "`tags` goes with append"),
-        ({"mode": "replace", "table": "all"}, "needs `tags: true`"),
-        ({"table": "{topic}"}, "`{dataset}` may stand once"),
+        ({"mode": "upsert"}, "keys must be set with mode: upsert"),
+        ({"mode": "upsert", "keys": ["a"], "tags": True}, "tags must not be true with mode: upsert"),
+        ({"mode": "replace", "table": "all"}, "tags must be true with mode: replace"),
+        ({"table": "{topic}"}, "{dataset} may stand once"),
     ],
 )
 def test_invalid_section_is_rejected(settings: dict[str, Any], message: str) -> None:

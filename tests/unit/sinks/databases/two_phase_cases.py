@@ -555,7 +555,7 @@ class TwoPhaseCases:
 
     def test_settings_that_would_wait_for_locks_are_rejected(self, target: PreparingTarget) -> None:
         for settings in ({"mode": "upsert", "keys": ["n"]}, {"mode": "replace"}, {"evolve": "add_columns"}):
-            with pytest.raises(ValueError, match="`two_phase` goes with"):
+            with pytest.raises(ValueError, match=r"must (not be true with mode|be none with two_phase)"):
                 target.sink(**settings)
 
     def test_attempt_without_a_store_is_rejected(self, target: PreparingTarget) -> None:

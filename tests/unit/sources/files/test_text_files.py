@@ -131,9 +131,9 @@ def test_csv_file_without_rows_has_no_rows(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"quote": ","}, "different"),
-        ({"escape": '"'}, "different"),
-        ({"escape": "\n"}, "not line ends"),
+        ({"quote": ","}, "must differ from"),
+        ({"escape": '"'}, "must differ from"),
+        ({"escape": "\n"}, "not a line end"),
         ({"delimiter": "é"}, "ASCII"),
         ({"quote": "''"}, "quote"),
         ({"format": "jsonl", "nulls": ["NULL"]}, "format: csv"),

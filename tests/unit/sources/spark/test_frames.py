@@ -12,8 +12,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
+from pydantic import ValidationError
 
-from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan
@@ -239,9 +240,9 @@ def settings(**changed: Any) -> SparkSource:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"watermark": "c"}, "watermark needs lookback"),
-        ({"lookback": 1}, "lookback needs watermark"),
-        ({"datasets": {"": {}}}, "dataset name '' is invalid"),
+        ({"watermark": "c"}, "lookback must be set with watermark"),
+        ({"lookback": 1}, "lookback must not be set without watermark"),
+        ({"datasets": {"": {}}}, "must be the name of a dataset"),
         ({"datasets": {}}, "at least 1 item"),
     ],
 )
@@ -255,7 +256,7 @@ def test_password_is_read_from_its_file_on_use_and_never_shown(tmp_path: Path) -
     source = settings(password=f"${{file:{tmp_path}/secret}}", datasets={"t": {"fetchsize": 10, "a": True}})
     assert source.reader_options("t") == {"password": "s3cret", "fetchsize": "10", "a": "true"}
     assert "s3cret" not in repr(source)
-    with pytest.raises(ConfigurationError, match="absolute path"):
+    with pytest.raises(ValidationError, match="absolute path"):
         settings(password="${file:secret}")
 
 

@@ -28,6 +28,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
     StepBatch,
 )
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
@@ -172,7 +173,7 @@ def test_abandon_that_becomes_impossible_is_quarantined_again(store: LogCommitSt
     opened = store._opened("job")
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     name = SequenceName("d", opened.epoch)
-    log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="operator"))
+    run_alone(log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="operator")))
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
     with pytest.raises(ConflictError, match="cannot be abandoned"):
         store.release("job", "d", "abandon")
@@ -194,7 +195,7 @@ def batch(store: LogCommitStepStore, steps: StepBatch) -> None:
     def decide(fold: Fold) -> Record | None:
         return Intent(opened.epoch, (sequence,)) if fold.state_of("d").status is DatasetStatus.IDLE else None
 
-    log.settle(lambda fold: decide(fold) if fold.state_of("d").closed_epoch < opened.epoch else None)
+    run_alone(log.settle(lambda fold: decide(fold) if fold.state_of("d").closed_epoch < opened.epoch else None))
 
 
 def test_unreadable_steps_are_quarantined_and_can_be_accepted(store: LogCommitStepStore) -> None:

@@ -13,6 +13,7 @@ from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_sto
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.registry import load_steps
@@ -173,7 +174,7 @@ def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
                 faults, machine.faults = machine.faults, []
                 store = WORLD.store(machine)
                 put_mark(store.fs, ROOTS.output, epoch, Mark.REBUILD)  # noqa: B023 - called in this iteration
-                store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild"))  # noqa: B023
+                run_alone(store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild")))  # noqa: B023
                 machine.faults = faults
 
         machine.faults.append(rebuild_begins)

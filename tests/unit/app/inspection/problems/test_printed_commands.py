@@ -11,8 +11,8 @@ from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import parse_config
 
 TREE = {
     "job": "job",

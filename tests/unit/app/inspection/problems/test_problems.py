@@ -22,8 +22,9 @@ from distcommit.app.inspection.runs import RunStatus, read_runs
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import read_steps
 from distcommit.app.job import Job
-from distcommit.app.job_file.config import JobConfig, load_config, parse_config
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_config, parse_config
 from distcommit.app.running.cancel import cancel_runs
 from distcommit.app.stored_job import StoredJob
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
