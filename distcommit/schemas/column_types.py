@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
+from distcommit.core.support.setting_errors import SettingError
 from distcommit.schemas.limits import MAX_DECLARED_LEVELS
 from distcommit.schemas.type_tables import replace_types
 
@@ -57,7 +58,7 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
         ValueError: if it is not a type; lists the types.
     """
     if depth > MAX_DECLARED_LEVELS:
-        raise ValueError(f"types must not be nested more than {MAX_DECLARED_LEVELS} deep")
+        raise SettingError(f"must not be nested more than {MAX_DECLARED_LEVELS} deep")
     match written:
         case str() if written in _SCALARS:
             return _SCALARS[written]
@@ -71,9 +72,10 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
             return pa.map_(pa.string(), arrow_type(values, depth + 1))
         case Mapping() if written and all(isinstance(name, str) for name in written):
             return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
-    raise ValueError(
-        f"a type must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a"
-        f' list, {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'
+    raise SettingError(
+        f"must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
+        ' {NAME: TYPE, ...} for a struct, or {"*": TYPE} for a map',
+        found=f"{written!r:.100}",
     )
 
 

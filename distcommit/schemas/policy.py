@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, model_validator
 
 from distcommit.core.errors import CorruptError, RecordError
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.schemas.evolution import compare_schemas
 from distcommit.schemas.history import Evolution, SchemaHistory
 
@@ -18,7 +18,7 @@ OnIncompatible = Literal["reject", "fail", "accept"]
 _SHOWN_REASONS = 3
 
 
-class EvolutionPolicy(BaseModel, frozen=True, extra="forbid"):
+class EvolutionPolicy(SettingsModel):
     """The policy for schemas that differ from earlier ones.
 
     Attributes:
@@ -32,13 +32,10 @@ class EvolutionPolicy(BaseModel, frozen=True, extra="forbid"):
     evolution: Evolution = "evolve"
     on_incompatible: OnIncompatible = "reject"
 
-    @model_validator(mode="after")
-    def _settings_go_together(self) -> EvolutionPolicy:
+    @rule
+    def _fits_evolution(self) -> Iterator[SettingError]:
         if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(
-                f"on_incompatible must only be set with evolution: evolve, not {self.evolution}; remove it"
-            )
-        return self
+            yield SettingError("must only be set with evolution: evolve", "on_incompatible")
 
     def rejection_reason(self, incompatibilities: Sequence[str], schema: str, earlier: str) -> str:
         """Return the reason why records of a schema are rejected; empty if they are accepted.

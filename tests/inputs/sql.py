@@ -138,7 +138,7 @@ _TLS = [
         "rejected: option sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full, but is 'on'",
     ),
 ]
-_NEWEST = "tests/unit/sinks/newest_cases.py::NewestCases::"
+_NEWEST = "tests/unit/sinks/upsert_cases.py::NewestCases::"
 _UPSERTS = [
     (
         "value, tombstone, value at offsets 1, 2, 3 in one commit",

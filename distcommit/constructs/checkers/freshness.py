@@ -18,7 +18,7 @@ from distcommit.schemas.columns import find_column
 _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
+class Freshness(TaskCheckerSettings):
     """Check that the records of a work unit are not too old.
 
     A time without a zone is in UTC; a date means its midnight. Future times pass. Records without any times

@@ -19,7 +19,7 @@ _SHOWN = 60
 """Characters of an example key, at most."""
 
 
-class Unique(TaskCheckerSettings, frozen=True, extra="forbid"):
+class Unique(TaskCheckerSettings):
     """Check that no two records of a work unit have the same key.
 
     As in SQL, a key with a null equals no other. The check needs memory for the keys of all records of the work unit.

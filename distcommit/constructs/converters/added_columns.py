@@ -8,16 +8,17 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
 
 
-class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
+class ProvenanceColumns(ConverterSettings):
     """Converter that adds copies of columns, constants and the ingest time.
 
     Attributes:
@@ -32,14 +33,13 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
     constants: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
     ingest_time: str = ""
 
-    @model_validator(mode="after")
-    def _adds_something(self) -> ProvenanceColumns:
+    @rule
+    def _adds_columns(self) -> Iterator[SettingError]:
         if not (self.copies or self.constants or self.ingest_time):
-            raise ValueError("name a column in copies, constants or ingest_time")
+            yield SettingError("must name a column in copies, constants or ingest_time")
         for name, value in self.constants.items():
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise ValueError(f"constant {name!r} must be a number of at most 64 bits")
-        return self
+                yield SettingError("must be a number of at most 64 bits", "constants", name)
 
     def convert_columns(self, columns: Columns) -> Columns:
         added = [find_column(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
@@ -56,7 +56,7 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
+class Tombstones(ConverterSettings):
     """Converter that adds a delete marker: a column that is true where `column` is null, else false.
 
     Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone

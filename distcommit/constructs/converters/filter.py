@@ -14,7 +14,7 @@ from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import Columns, named_schema
 
 
-class Filter(ConverterSettings, frozen=True, extra="forbid"):
+class Filter(ConverterSettings):
     """Converter that keeps the records that meet a condition. The others are filtered.
 
     Attributes:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.json.inferred_json import InferredFields, columns_of_fields, json_reader
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, rule
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.history import Evolution
 from distcommit.schemas.type_tables import is_text
 
 
-class DatasetFields(BaseModel, frozen=True, extra="forbid"):
+class DatasetFields(SettingsModel):
     """The evolution of the datasets whose names match a pattern.
 
     Attributes:
@@ -31,7 +32,7 @@ class DatasetFields(BaseModel, frozen=True, extra="forbid"):
     evolution: Evolution
 
 
-class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
     """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
@@ -63,13 +64,15 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     column: str = "value"
     keep_column: bool = True
 
-    @model_validator(mode="after")
-    def _has_types_of_json(self) -> JsonConverter:
-        if self.fields is not None:
-            if given := sorted(self.model_fields_set & {"evolution", "datasets"}):
-                raise ValueError(f"{given[0]} must not be set with fields: it applies to inferred fields only")
-            json_reader(columns_of_fields(self.fields))
-        return self
+    @rule
+    def _fits_fields(self) -> Iterator[SettingError]:
+        if self.fields is None:
+            return
+        for name in sorted(self.model_fields_set & {"evolution", "datasets"}):
+            yield SettingError("must not be set with fields: it applies to inferred fields only", name)
+        for name, written in self.fields.items():
+            columns = columns_of_fields({name: written})
+            yield from errors_of(partial(json_reader, columns), "fields", name)
 
     @property
     def unknown_field_setting(self) -> str:

@@ -17,7 +17,7 @@ from distcommit.schemas.type_tables import is_bytes
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 
 
-class Key(ConverterSettings, frozen=True, extra="forbid"):
+class Key(ConverterSettings):
     """Converter that decodes a column of bytes in place. Null stays null; other bytes reject their record.
 
     For keys that are JSON objects, use the converter `json` with `column: key`.

@@ -20,7 +20,7 @@ from distcommit.schemas.columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_string, is_text
 
 
-class _Masking(ConverterSettings, frozen=True, extra="forbid"):
+class _Masking(ConverterSettings):
     """Base of converters that hide the values of some columns.
 
     Attributes:
@@ -39,7 +39,7 @@ class _Masking(ConverterSettings, frozen=True, extra="forbid"):
     def _hidden(self, column: pa.Array) -> pa.Array: ...
 
 
-class Hash(_Masking, frozen=True, extra="forbid", hide_input_in_errors=True):
+class Hash(_Masking, hide_input_in_errors=True):
     """Converter that replaces text and bytes by their HMAC-SHA-256, as 64 hexadecimal digits. Null stays null.
 
     Text is hashed as UTF-8. Equal values have equal hashes. The value may still be in another column, such as the one
@@ -67,7 +67,7 @@ class Hash(_Masking, frozen=True, extra="forbid", hide_input_in_errors=True):
         return hashes.take(encoded.indices)
 
 
-class Mask(_Masking, frozen=True, extra="forbid"):
+class Mask(_Masking):
     """Converter that replaces text of any length by `****`, and values of other types by null. Null stays null.
 
     The value may still be in another column, such as the one that this column was decoded from: drop that column.

@@ -15,7 +15,7 @@ from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, fin
 from distcommit.schemas.type_tables import is_list
 
 
-class Flatten(ConverterSettings, frozen=True, extra="forbid"):
+class Flatten(ConverterSettings):
     """Converter that replaces each struct column by its fields, at all levels, as columns `struct.field`.
 
     If a struct is null, all of its fields are null. Structs within lists and maps stay.
@@ -56,7 +56,7 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
             yield from self._flat(flat, values, column)
 
 
-class Explode(ConverterSettings, frozen=True, extra="forbid"):
+class Explode(ConverterSettings):
     """Converter that makes one record of each item of a list, beside the record's other columns.
 
     A record with an empty list is filtered. A record with a null list stays one record, with a null item, so that a

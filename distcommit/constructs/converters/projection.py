@@ -13,7 +13,7 @@ from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 
-class Select(ConverterSettings, frozen=True, extra="forbid"):
+class Select(ConverterSettings):
     """Converter that keeps the listed columns only, in this order.
 
     Attributes:
@@ -32,7 +32,7 @@ class Select(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=schema))
 
 
-class Drop(ConverterSettings, frozen=True, extra="forbid"):
+class Drop(ConverterSettings):
     """Converter that drops the listed columns.
 
     Attributes:
@@ -53,7 +53,7 @@ class Drop(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
 
 
-class Rename(ConverterSettings, frozen=True, extra="forbid"):
+class Rename(ConverterSettings):
     """Converter that renames columns, all at once, so that two columns can swap names. Their order stays.
 
     Attributes:

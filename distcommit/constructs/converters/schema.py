@@ -16,7 +16,7 @@ from distcommit.schemas.columns import Columns, check_unique_names
 from distcommit.schemas.policy import DatasetSchemas, EvolutionPolicy
 
 
-class DatasetEvolutionPolicy(EvolutionPolicy, frozen=True, extra="forbid"):
+class DatasetEvolutionPolicy(EvolutionPolicy):
     """The policy of the datasets whose names match a pattern.
 
     Attributes:
@@ -26,9 +26,7 @@ class DatasetEvolutionPolicy(EvolutionPolicy, frozen=True, extra="forbid"):
     match: str = Field(min_length=1)
 
 
-class SchemaConverter(
-    EvolutionPolicy, ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)
-):
+class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_property,)):
     """Converter that applies a policy to columns which differ from those of the dataset's earlier records.
 
     It suits sources with columns of their own, such as tables or files, and custom converters. The first records are

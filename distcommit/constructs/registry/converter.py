@@ -107,8 +107,6 @@ class _State:
 class RegistryConverter(
     EvolutionSettings,
     ConverterSettings,
-    frozen=True,
-    extra="forbid",
     ignored_types=(cached_property,),
     populate_by_name=True,
 ):

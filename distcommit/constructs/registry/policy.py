@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.registry.client import PinnedSchema
 from distcommit.core.errors import RecordError
+from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas
 from distcommit.schemas.history import SchemaHistory
 from distcommit.schemas.limits import MAX_COLUMNS, MAX_SCHEMAS
 from distcommit.schemas.policy import EvolutionPolicy
 
 
-class EvolutionSettings(EvolutionPolicy, frozen=True, extra="forbid", populate_by_name=True):
+class EvolutionSettings(EvolutionPolicy, populate_by_name=True):
     """The policy for schemas that differ from earlier ones.
 
     Attributes:
@@ -30,16 +31,15 @@ class EvolutionSettings(EvolutionPolicy, frozen=True, extra="forbid", populate_b
 
     pinned: PinnedSchema | None = Field(default=None, alias="schema")
 
-    @model_validator(mode="after")
-    def _schema_goes_with_evolution(self) -> EvolutionSettings:
+    @rule
+    def _schema_goes_with_evolution(self) -> Iterator[SettingError]:
         if self.evolution == "pin" and self.pinned is None:
-            raise ValueError("evolution: pin requires a schema (subject and version)")
+            yield SettingError("must be set with evolution: pin", "schema")
         if self.evolution == "evolve" and self.pinned is not None:
-            raise ValueError("schema must only be set with evolution: pin or fail, not with evolve; remove it")
-        return self
+            yield SettingError("must only be set with evolution: pin or fail", "schema")
 
 
-class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_by_name=True):
+class DatasetEvolution(EvolutionSettings, populate_by_name=True):
     """The policy of some datasets.
 
     Attributes:

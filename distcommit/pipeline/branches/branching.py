@@ -14,6 +14,7 @@ from distcommit.core.errors import QualityError
 from distcommit.core.interfaces.extract import extract_of
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.provenance import Provenance
+from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     FILTERED,
@@ -33,7 +34,6 @@ from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import construct_time_limit
-from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.schemas.limits import check_levels
 from distcommit.sinks.files.offsets import OffsetSets, parsed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.core.work import SkippedRange
+from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.schemas.column_names import check_fields
 from distcommit.schemas.type_tables import is_text
-from distcommit.sinks.base.offset_coverage import OffsetCoverage
+from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.base.target_files import messages_name
 from distcommit.sinks.databases.staged_rows import staged_batches
 
@@ -117,7 +116,7 @@ class Mapping:
         return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
 
 
-class KafkaWriter(SinkWriter):
+class KafkaWriter(CoveringWriter):
     """Stages messages as Arrow IPC files of at most about 32 MB, which it has in memory.
 
     The commit info has under `files`, for each file in order, its path below the staging root and the xxh3-64 of its
@@ -125,8 +124,8 @@ class KafkaWriter(SinkWriter):
     """
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
+        super().__init__(origin)
         self._mapping, self._area, self._ledger_id = mapping, area, ledger_id
-        self._covering = OffsetCoverage(origin)
         self._files: list[list[Any]] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -139,12 +138,6 @@ class KafkaWriter(SinkWriter):
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _FLUSH_BYTES:
             self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     @property
     def prepares_in_background(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -13,17 +13,14 @@ import pyarrow.parquet as pq
 
 from distcommit.core.interfaces.sink import (
     AttemptIdentity,
-    Filtered,
     Origin,
     Origins,
     Prepared,
-    SinkWriter,
     StagingArea,
 )
-from distcommit.core.work import SkippedRange
 from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.base.clients import Connection
-from distcommit.sinks.base.offset_coverage import OffsetCoverage
+from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
@@ -166,14 +163,14 @@ class DataFiles(ABC, Generic[PartitionT]):
         self._finished.append(self.described(file, size_bytes))
 
 
-class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
+class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
     """Collects rows in memory up to 64 MB, and writes them as one row group of each of their partitions."""
 
     groups_schemas: ClassVar[bool] = True
 
     def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+        super().__init__(origin)
         self._attempt, self._area = attempt, area
-        self._covering = OffsetCoverage(origin)
         self._schema: pa.Schema | None = None
         self._files: FilesT | None = None
         self._coercion: SchemaCoercion | None = None
@@ -225,12 +222,6 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= _WAITING_BYTES:
             self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     def prepare_commit(self) -> Prepared:
         self._flush()

@@ -169,6 +169,7 @@ def test_record_that_claims_more_than_its_block_holds_is_rejected(kind: Any, dat
         rows_of(file_of(schema, "null", (1, data)))
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_any_records_of_a_block_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))

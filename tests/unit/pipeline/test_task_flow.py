@@ -291,6 +291,7 @@ CHAINED = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(columns_of_records(), CHAINED)
 def test_column_knowledge_is_true_of_all_records(
     schema_and_columns: tuple[pa.Schema, Columns], chain: Sequence[str]

@@ -58,6 +58,7 @@ def _type(kind: pa.DataType) -> Any:
     return str(kind)
 
 
+@pytest.mark.thorough
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
 def test_compatibility_is_symmetric(one: pa.Schema, two: pa.Schema) -> None:
@@ -68,6 +69,7 @@ def test_compatibility_is_symmetric(one: pa.Schema, two: pa.Schema) -> None:
     assert (there.merged is None) == bool(there.reasons) == (there.kind == "incompatible")
 
 
+@pytest.mark.thorough
 @given(st.lists(SCHEMAS, min_size=3, max_size=3))
 @settings(max_examples=500, deadline=None)
 def test_merged_schema_does_not_depend_on_the_order_of_merging(schemas: list[pa.Schema]) -> None:
@@ -92,6 +94,7 @@ def test_schema_is_identical_to_itself_and_compatible_with_its_merged_schema(sch
     assert compare_schemas(schema, pa.schema(list(schema)[::-1])).kind == "identical"
 
 
+@pytest.mark.thorough
 @given(SCHEMAS, SCHEMAS)
 @settings(max_examples=300, deadline=None)
 def test_both_schemas_are_compatible_with_their_merged_schema(one: pa.Schema, two: pa.Schema) -> None:
@@ -203,6 +206,7 @@ def test_files_of_compatible_types_are_read_as_one_table(old: pa.DataType, new: 
     require_one_table([pa.schema([("x", kind)]) for kind in ((old, new) if first else (new, old))])
 
 
+@pytest.mark.thorough
 @given(st.lists(SCHEMAS, min_size=2, max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_files_of_compatible_schemas_are_read_as_one_table(schemas: list[pa.Schema]) -> None:
@@ -232,6 +236,7 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
         ]
 
 
+@pytest.mark.thorough
 @given(st.lists(SCHEMAS, min_size=2, max_size=2))
 @settings(max_examples=200, deadline=None)
 def test_nullable_columns_are_incompatible_only_by_their_types(schemas: list[pa.Schema]) -> None:

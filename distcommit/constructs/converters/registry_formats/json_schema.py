@@ -39,9 +39,7 @@ class _JsonSchemaDecoder:
         yield Decoded(records, numbers, wrong)
 
 
-class JsonSchemaConverter(
-    RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
-):
+class JsonSchemaConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):
     """Converter of JSON messages whose schemas are in a schema registry.
 
     It checks types, and that required properties at the top level exist; they must not be null unless null is one of

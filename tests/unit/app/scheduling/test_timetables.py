@@ -118,6 +118,7 @@ def values(field: str, end: int) -> set[int]:
     return {value for first, _, last in ranges for value in range(int(first), int(last or first) + 1)}
 
 
+@pytest.mark.thorough
 @given(
     minute=st.sampled_from(["0", "5", "15", "45", "59", "7,37", "*", "*/20", "*/7"]),
     hour=st.sampled_from(["*", "*/2", "*/5", "*/6", "0", "2", "23", "1-3", "0,12", "22-23"]),

@@ -153,6 +153,7 @@ def test_new_fields_become_columns_of_all_later_reads() -> None:
     assert one.schema_ids() == (1, 2, 3), "a field without a type is not a column"
 
 
+@pytest.mark.thorough
 @given(st.lists(objects, min_size=2, max_size=6), st.integers(1, 5))
 def test_batch_reader_returns_the_same_as_the_record_reader(records: list[dict[str, Any]], cut: int) -> None:
     of = converter(SharedSchemas())

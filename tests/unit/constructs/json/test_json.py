@@ -360,6 +360,7 @@ def comparable(read: JsonRecords) -> tuple[list[str], list[int] | None]:
     return [repr(column.to_pylist()) for column in read.columns], read.rows and read.rows.to_pylist()
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(values)
 @example([b'{"f": -0}'])

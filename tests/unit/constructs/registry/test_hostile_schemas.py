@@ -45,6 +45,7 @@ def _again(kind: Any) -> Any:
     return kind
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("union", [False, True])
 def test_avro_schema_that_expands_to_millions_of_columns_is_rejected_at_once(union: bool) -> None:
     text = json.dumps(doubled(20, union))

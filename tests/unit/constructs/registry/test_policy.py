@@ -263,11 +263,11 @@ def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"evolution": "pin"}, "pin requires a schema"),
+        ({"evolution": "pin"}, "schema must be set with evolution: pin"),
         ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
         ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible must only be set with evolution: evolve"),
         ({"datasets": [{"evolution": "fail"}]}, "match"),
-        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin requires a schema"),
+        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "schema must be set with evolution: pin"),
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )

@@ -36,7 +36,7 @@ from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock
 from tests.unit.formats.test_avro_datums import datum, record
-from tests.unit.pipeline.test_flow import ListExtraction, ListSource
+from tests.unit.pipeline.test_attempt import ListExtraction, ListSource
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 AVRO = {
