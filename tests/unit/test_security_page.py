@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.job_sections import RunLimits
+from distcommit.app.job_file.sections.job_sections import RunLimits
 from distcommit.constructs.registry import client, converter, policy
 from distcommit.core.support import nesting
 from distcommit.formats import schema_bounds
