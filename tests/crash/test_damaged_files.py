@@ -131,7 +131,7 @@ class History:
                 result = self.world.run(machine, NOW)
         except DistcommitError as error:
             return [str(error)]
-        reasons = [reason.text for reason in result.totals.reasons]
+        reasons = [reason.text for reason in result.reasons.kept]
         assert result.succeeded == (not reasons)
         return reasons
 

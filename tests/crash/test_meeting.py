@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import Fence, Record
-from distcommit.protocol.paths.store import RUN_TIMES
+from distcommit.protocol.paths.store import RUN_TABLES
 from distcommit.stores.logs import log_view as asking
 from distcommit.stores.logs.segment import Segment, encode_segment
 from tests.simulation import world
@@ -138,15 +138,15 @@ def test_images_that_differ_only_in_their_own_ids_are_equal() -> None:
     assert image(machine, older, f"{A} {B}") not in images, "the in-memory run id differs"
 
 
-def test_images_that_differ_only_in_run_time_files_are_equal() -> None:
+def test_images_that_differ_only_in_run_tables_are_equal() -> None:
     original = SCENARIO.machine()
     older, images = ids_in(original), set()
     for requests in (b"1 request", b"2 requests"):
         machine = original.after_kill()
-        for folder in (f"{ROOTS.store}/{RUN_TIMES}", f"{ROOTS.store}/{RUN_TIMES}/run={A}"):
+        for folder in (f"{ROOTS.store}/{RUN_TABLES}", f"{ROOTS.store}/{RUN_TABLES}/run={A}"):
             with suppress(FileExistsError):
                 machine.mkdir(folder)
-        put(machine, f"{ROOTS.store}/{RUN_TIMES}/run={A}/recover-00000-{B}.parquet", requests)
+        put(machine, f"{ROOTS.store}/{RUN_TABLES}/run={A}/recover-00000-{B}.parquet", requests)
         images.add(image(machine, older, ""))
     assert len(images) == 1
 

@@ -133,7 +133,7 @@ def seconds_of_workers() -> dict[str, float]:
 
 
 def failures(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.totals.reasons}
+    return {reason.subject: reason.text for reason in result.reasons.kept}
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

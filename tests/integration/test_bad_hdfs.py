@@ -89,7 +89,7 @@ def test_safe_mode_permissions_and_quotas_are_clear_errors_and_the_output_is_exa
         code, result, _ = job.cli("run")
         assert code != 0
         assert result["totals"]["datasets_published"] == 2, "other datasets continue"
-        reasons = [reason["text"] for reason in result["totals"]["reasons"] if reason["subject"] == "a"]
+        reasons = [reason["text"] for reason in result["reasons"]["kept"] if reason["subject"] == "a"]
         assert any("quota" in reason and "exceeded" in reason for reason in reasons), reasons
 
         hdfs_server.admin("-clrQuota", f"/jobs{folder}")

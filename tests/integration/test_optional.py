@@ -84,7 +84,7 @@ def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(t
         report = Job.from_file(job.path).report()
         assert {row.dataset for row in report.datasets if row.requests} == set(job.topics)
         assert sum(row.requests for row in report.datasets) + report.requests_of_none == report.requests
-        assert (second["totals"]["flow"]["failures"], second["totals"]["records_diverted"]) == ([], 0)
+        assert (second["totals"]["flow"]["failures"], second["totals"]["records_rejected"]) == ([], 0)
         assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost)}
         everything = Counter({number: len(TOPICS) for number in range(2 * RECORDS)})
         assert numbers(tmp_path, "t*/good/**/*.parquet") == everything
@@ -100,9 +100,9 @@ def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(t
 def test_run_reports_which_branch_failed_where_and_why(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1, "b": 1}, **BROKEN) as job:
         produce(job, 0)
-        totals = job.run()["totals"]
-        assert totals["flow"]["failures"] == [["late", "python", 2]]
-        assert {(note["subject"], note["text"]) for note in totals["notes"]} == {
+        result = job.run()
+        assert result["totals"]["flow"]["failures"] == [["late", "python", 2]]
+        assert {(note["subject"], note["text"]) for note in result["notes"]["kept"]} == {
             (urn, "late: python: ZeroDivisionError: n is 7") for urn in ("a", "b")
         }
         shown = CliRunner().invoke(app, ["status", str(job.path)], env={"COLUMNS": "200"}).output

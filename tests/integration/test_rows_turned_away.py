@@ -94,5 +94,5 @@ def test_published_filtered_and_reprocessed_rows_keep_all_columns_in_spite_of_ki
     job.require(rejected=7, filtered=7)
 
     job.write()
-    assert Job.from_file(job.path, session=spark).reprocess_all().totals.records_diverted == 0
+    assert Job.from_file(job.path, session=spark).reprocess_all().totals.records_rejected == 0
     job.require(rejected=0, filtered=7)

@@ -12,9 +12,8 @@ from rich.console import Console
 
 from distcommit import Job
 from distcommit.cli.views.result_views import run_view
-from distcommit.engine.driver.events import PhaseEnded
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.reading.task_events import DatasetQuarantined
+from distcommit.engine.events import DatasetQuarantined, PhaseEnded
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.unit.engine.driver.test_events import Noting
 
@@ -72,7 +71,7 @@ def test_whole_job_held_back_by_an_unplannable_dataset_is_reported_everywhere(
         job.write(source={"topics": [*TOPICS, "nowhere"]})
         result = run(job, spark)
         assert (result.succeeded, result.decided) == (False, False)
-        assert [reason.subject for reason in result.totals.reasons] == ["nowhere"]
+        assert [reason.subject for reason in result.reasons.kept] == ["nowhere"]
         assert (result.totals.datasets_held, result.totals.datasets_published) == (3, 0)
         code, status, _ = job.cli("status")
         assert (code, status["last_run"]["outcome"], status["last_run"]["held"]["left_out"]) == (0, "held back", 3)
@@ -100,7 +99,7 @@ def test_a_whole_job_is_held_back_by_a_quarantined_dataset_until_it_is_released(
         job.write(commit={"buckets": 4, "scope": "job"})
         result = run(job, spark)
         assert (result.decided, result.totals.datasets_held, result.totals.records_published) == (False, 2, 0)
-        assert {reason.kind for reason in result.totals.reasons} == {"skipped, quarantined"}
+        assert {reason.kind for reason in result.reasons.kept} == {"skipped, quarantined"}
         file.unlink()
         if mended:
             Job.from_file(job.path).retry("b")

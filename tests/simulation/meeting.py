@@ -28,7 +28,7 @@ from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
-from distcommit.protocol.paths.store import BEGUN, RUN_TIMES, SEGMENT_SUFFIX, SNAPSHOTS
+from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotManifest
@@ -39,7 +39,7 @@ from tests.simulation.world import ROOTS
 _IDS = re.compile(r"([0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16})")
 _CHECKSUM_LETTERS = 16
 _BEGINNING = f"-{BEGUN}.json"
-_TIMES = f"{ROOTS.store}/{RUN_TIMES}/"
+_TABLES = f"{ROOTS.store}/{RUN_TABLES}/"
 _CUT = re.compile(rf"{SNAPSHOTS}/\d+-[12]\.json$")
 
 
@@ -146,7 +146,7 @@ def ids_in(machine: SimulatedPosix) -> set[str]:
 def _places(machine: SimulatedPosix) -> list[_Place]:
     ids = []
     for inode, path, there, mtime_ns in machine.contents():
-        data = b"" if there and path.startswith(_TIMES) else there
+        data = b"" if there and path.startswith(_TABLES) else there
         named = data is not None and not path.startswith(ROOTS.store) and f"/{OWNERSHIP_FOLDER}/" not in path
         identity = (inode, mtime_ns) if named else ()
         content, checksum = _said(path, data) if data and _has_ids(path) else ((), "")

@@ -15,8 +15,8 @@ from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.events import Observer
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.expire import ExpiryCutoff, ExpirySource
 from distcommit.pipeline.maintenance.units import LiveFile
@@ -178,7 +178,7 @@ def expire_job(
     put_expiry_request(store, before_ms, now_ms, who)
     retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
     result.epoch, result.succeeded = retired.epoch, retired.succeeded
-    for reason in retired.totals.reasons:
+    for reason in retired.reasons.kept:
         _left_out(result, f"{reason.subject}: {reason.text}")
     if retired.succeeded and not when_unread:
         swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_cuts=_LEAST_CUTS)

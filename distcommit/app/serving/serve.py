@@ -28,9 +28,9 @@ from distcommit.app.telemetry.served import ServiceEvent, Tell
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Observer
 from distcommit.scheduling.schedule import Missed, Schedule
 from distcommit.scheduling.timetables import Moment
 

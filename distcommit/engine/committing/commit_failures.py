@@ -9,10 +9,10 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, FencedError, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.engine.driver.counts import CommitCounts
 from distcommit.engine.driver.reports import Tally
-from distcommit.engine.reading.task_events import DatasetQuarantined
+from distcommit.engine.events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.steps.failures import Failure, classify_failure, classify_failures
@@ -77,7 +77,7 @@ def record_failures(
     bucket: int,
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
-    tally: Tally[CommitCounts],
+    tally: Tally,
     *,
     replaying: bool,
     last: bool,
@@ -113,11 +113,11 @@ def record_failures(
     unfinished: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
         tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
-        tally.add(CommitCounts(executions_failed=1))
+        tally.add(RunCounts(executions_failed=1))
         if failure.lost or (replaying and not failure.outage and not failure.needs_other_version):
             status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
-                tally.add(CommitCounts(datasets_quarantined=1))
+                tally.add(RunCounts(datasets_quarantined=1))
                 quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
                 tally.observe(quarantined)
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}

@@ -8,7 +8,7 @@ from functools import partial
 from distcommit.app.inspection.run_report import make_report
 from distcommit.app.inspection.runs import RunStatus, read_run, read_runs
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError
-from distcommit.protocol.paths.store import PAUSED, RUN_DATASETS, RUN_TIMES
+from distcommit.protocol.paths.store import PAUSED, RUN_TABLES
 from distcommit.stores.history.run_records import (
     CANCEL_VERSION,
     CancelRequest,
@@ -85,9 +85,7 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
     if not put_cancel(store, asked) or put_cancel(store, asked):
         return "a run is cancelled more than once"
     for _, path, data in list(machine.files()):
-        if data and (
-            path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_DATASETS}/" in path or f"/{RUN_TIMES}/" in path
-        ):
+        if data and (path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_TABLES}/" in path):
             machine.unlink(path)
             put_file(machine, path, data[: len(data) // 2])
     found = make_report(store, epoch, SimulatedClock())

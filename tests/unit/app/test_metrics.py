@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
 from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.counts import DrainCounts, IngestCounts
-from distcommit.engine.driver.events import Event, PhaseEnded, RunBegan, RunEnded
 from distcommit.engine.driver.guarded_observer import CompositeObserver
-from distcommit.engine.driver.reports import Reason, Reasons, Totals
+from distcommit.engine.events import Event, PhaseEnded, RunBegan, RunEnded
 from tests.jobs.reported_run import HOSTILE
 
 NO_NOTES = Reasons()
@@ -36,12 +36,12 @@ def series(text: str) -> Series:
 
 
 def a_run(tell: Callable[[Event], None], job: str, epoch: int, *reasons: Reason, notes: Reasons = NO_NOTES) -> None:
-    counts = DrainCounts(datasets_published=3, records_published=30)
+    counts = RunCounts(datasets_published=3, records_published=30)
     outcome = RunOutcome.INCOMPLETE if reasons else RunOutcome.SUCCEEDED
     tell(RunBegan(f"run-{epoch}", epoch, job, "run", "me", 1_000_000 * epoch))
-    tell(PhaseEnded("ingest", 1.5, True, IngestCounts(records_read=40, bytes_read=4_000)))
+    tell(PhaseEnded("ingest", 1.5, True, RunCounts(records_read=40, bytes_read=4_000)))
     tell(PhaseEnded("drain", 0.5, True, counts, Reasons(reasons), notes))
-    totals = Totals(records_read=40, datasets_published=3, records_published=30)
+    totals = RunCounts(records_read=40, datasets_published=3, records_published=30)
     totals = replace(totals, commit_attempts=5, commit_retries=2, target_ms=70)
     tell(RunEnded(outcome, 1_000_000 * epoch + 4_000, totals=totals))
 

@@ -26,10 +26,11 @@ from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Out
 from distcommit.app.telemetry.served import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer, RunBegan
-from distcommit.engine.driver.reports import Reasons, Totals
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Observer, RunBegan
 from distcommit.stores.history.run_records import read_cancel
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock
@@ -69,8 +70,8 @@ class Runs:
         if act := self.acts.get(name):
             act(job)
         reasons = Reasons.of("orders", "failed", "no such topic") if name == "incomplete" else Reasons()
-        totals = Totals(datasets_published=2, records_published=300, reasons=reasons.kept)
-        return RunResult(f"run-{epoch}", epoch, not totals.reasons, True, {}, totals, [])
+        totals = RunCounts(datasets_published=2, records_published=300)
+        return RunResult(f"run-{epoch}", epoch, not reasons, True, {}, totals, [], reasons=reasons)
 
 
 class Serving:

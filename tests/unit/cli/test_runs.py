@@ -10,9 +10,11 @@ from msgspec import structs
 
 from distcommit.app.job import Job
 from distcommit.core.records.log_records import Fence
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.history.run_records import RecordedReason, RecordedReasons, put_beginning, put_record
+from distcommit.stores.history.run_records import put_beginning, put_record
+from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 from tests.unit.cli.test_cli import JOB, append, invoke, last_json
@@ -38,7 +40,7 @@ def store(job_file: Path) -> JobStore:
         append(store, None, Fence(number, run_id))
         put_beginning(store, structs.replace(samples.RUN_BEGINNING, epoch=number, run_id=run_id))
         if outcome is not None:
-            reasons = RecordedReasons((RecordedReason(HOSTILE, "failed", HOSTILE),), 0)
+            reasons = Reasons((Reason(HOSTILE, "failed", HOSTILE),), 0)
             error = HOSTILE if outcome is RunOutcome.FAILED else ""
             put_record(
                 store,
@@ -47,10 +49,11 @@ def store(job_file: Path) -> JobStore:
                 ),
             )
             rows = [
-                RunDataset(HOSTILE, 0, "failed", kind="failed", reason=HOSTILE),
-                RunDataset("a", 1, "published", 9, 1),
+                outcome_row(HOSTILE, 0, DatasetOutcome.FAILED, kind="failed", reason=HOSTILE),
+                outcome_row("a", 1, DatasetOutcome.PUBLISHED, RunCounts(records_published=9, files_published=1)),
             ]
-            put_run_datasets(store.fs, store.roots.store, run_id, "drain", 0, rows)
+            drained = TaskRows(TaskIdentity("drain", 0, f"{0:032x}"), rows)
+            put_task_rows(store.fs, store.roots.store, run_id, drained)
     return store
 
 
@@ -77,7 +80,7 @@ def test_single_run_is_shown_with_its_facts_and_datasets(store: JobStore, job_fi
     assert "process 4711 on host" in text
     assert '"sasl.password": "***"' in text
     document = last_json(invoke("runs", job_file, "3", "--json"))
-    assert [row["outcome"]["outcome"] for row in document["datasets"]] == ["failed", "published"]
+    assert [row["outcome"] for row in document["datasets"]] == ["failed", "published"]
 
 
 @pytest.mark.parametrize("words", [[], ["3"], ["5"], ["7"]])
@@ -92,7 +95,7 @@ def test_hostile_record_is_printed_without_control_characters_and_unchanged_in_j
     if words == ["5"]:
         assert "<b onclick=alert(1)>" in "".join(shown.stdout.split("\n")), "markup must be printed as text"
         document = json.loads(as_json.stdout)
-        assert document["datasets"][0]["outcome"]["dataset"] == HOSTILE
+        assert document["datasets"][0]["dataset"] == HOSTILE
         assert document["record"]["error"] == HOSTILE
 
 

@@ -14,7 +14,6 @@ from msgspec import structs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.counts import PlanCounts
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE
 from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_partition
@@ -47,7 +46,7 @@ def reports_of(plans: Mapping[int, Sequence[DatasetPlan]], partitions: int) -> l
     for bucket, some in plans.items():
         loads[bucket % partitions].add(bucket, [unit for plan in some for unit in plan.work_units])
     return [
-        PlanReport(Report(PlanCounts()), dict.fromkeys(each.by_bucket, "a.parquet"), each.by_bucket, (*each.largest,))
+        PlanReport(Report(), dict.fromkeys(each.by_bucket, "a.parquet"), each.by_bucket, (*each.largest,))
         for each in loads
     ]
 

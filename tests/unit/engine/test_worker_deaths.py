@@ -83,8 +83,8 @@ def test_killers_fail_alone_and_all_other_datasets_are_published_in_the_same_run
     result, launch = run_dying(machine, killing(*killers), attempts)
     assert result.totals.datasets_published == len(DATA.datasets) - len(killers)
     assert (result.succeeded, result.error) == (False, "")
-    assert sorted({reason.subject for reason in result.totals.reasons}) == killers
-    for reason in result.totals.reasons:
+    assert sorted({reason.subject for reason in result.reasons.kept}) == killers
+    for reason in result.reasons.kept:
         assert is_worker_death(reason.text), reason.text
         assert f"dataset={reason.subject}, work_unit=" in reason.text
         assert "partition '0' from 0 to " in reason.text
@@ -121,7 +121,7 @@ def test_known_killer_is_read_alone_from_the_start_of_the_next_run() -> None:
     result, launch = run_dying(machine, killing("a"))
     assert launch.launched.count("ingest_partition") == 1, "no task died of it"
     assert launch.launched.count("read_suspect") == 2, "it dies, and the second launch records that"
-    assert [reason.subject for reason in result.totals.reasons] == ["a"]
+    assert [reason.subject for reason in result.reasons.kept] == ["a"]
 
 
 def test_failed_runs_of_a_killer_count_until_the_dataset_is_stopped() -> None:
@@ -158,8 +158,8 @@ def test_work_unit_that_kills_the_whole_run_is_failed_by_a_later_run(_: int) -> 
     result, launch = run_dying(machine, data)
     assert launch.launched.count("read_suspect") == 1, "its failure is recorded, and it is not read"
     assert launch.launched.count("ingest_partition") == 1
-    assert [reason.subject for reason in result.totals.reasons] == ["a"]
-    assert is_worker_death(result.totals.reasons[0].text)
+    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+    assert is_worker_death(result.reasons.kept[0].text)
     assert result.totals.datasets_published + audit(WORLD, machine).datasets >= len(DATA.datasets) - 1
     assert go(WORLD, machine, DATA).succeeded
     assert audit(WORLD, machine).exact

@@ -307,7 +307,7 @@ def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_othe
     result = run(launch, WORLD.begin(machine, data))
     assert launched.count("ingest_partition") == 4
     assert (result.totals.datasets_published, result.error) == (1, "")
-    assert sorted(reason.subject for reason in result.totals.reasons) == ["a", "b", "c"]
+    assert sorted(reason.subject for reason in result.reasons.kept) == ["a", "b", "c"]
     check_recovery(machine, data)
     assert audit(WORLD, machine).exact
 

@@ -16,7 +16,7 @@ def test_tables_of_expired_runs_are_deleted() -> None:
     machine = Machine()
     for number in range(1, DEFAULT_RETENTION.tables + 4):
         assert go(WORLD, machine, source(a=number, b=number)).succeeded
-    for table in ("plans", "task_states", "run_datasets", "run_times"):
+    for table in ("plans", "task_states", "run_tables"):
         remaining = sorted(entry.name for entry in machine.scandir(f"{ROOTS.store}/{table}"))
         assert len(remaining) <= DEFAULT_RETENTION.tables + 1, table
         assert len({path.split("/")[4] for path in machine.paths(f"{ROOTS.store}/{table}")}) == len(remaining)

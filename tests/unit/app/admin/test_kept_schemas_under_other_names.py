@@ -65,7 +65,7 @@ def test_renamed_dataset_is_read_with_the_columns_of_its_old_name(tmp_path: Path
     assert _run(tmp_path, before, by[before](4)).succeeded
     rebucket(_store(tmp_path), renames(kind), new_run_id(), lambda step: None)
     result = _run(tmp_path, kind, by[kind](5))
-    assert result.succeeded, result.totals.reasons
+    assert result.succeeded, result.reasons.kept
     before_and_now = [
         {document["schema"]["arrow"] for document in _documents(tmp_path) if ("@" in document["dataset"]) is partitions}
         for partitions in (False, True)
@@ -99,7 +99,7 @@ def test_dataset_rebuilt_under_a_new_name_is_read_with_the_columns_of_its_old_na
     assert rebuilt.written
     settings = KEEPS.begin(machine, ModelSource({"t@1": ModelDataset({"1": 4})}))
     result = run(launch_here, settings, pinned=named("partition"))
-    assert result.succeeded, result.totals.reasons
+    assert result.succeeded, result.reasons.kept
     (ids,) = known_states(store)["t@1"].schemas.values()
     assert [number // 1000 for number in ids] == [rebuilt.epoch], "schema ids must come from the rebuild"
 

@@ -276,7 +276,7 @@ def test_rebuild_discards_the_list_of_read_files_where_newer_files_are_published
     assert positions["a"] == {"0": 3}
     assert set(positions["b"]) == {"0", "files"}
     result = world.run(machine, folder.source())  # type: ignore[arg-type]
-    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "not planned")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "not planned")]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
 
 

@@ -24,6 +24,7 @@ from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.core.errors import LockHeldError
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
@@ -207,7 +208,7 @@ def test_run_is_not_stalled_within_the_usual_duration_of_the_job(run: LiveRun) -
     took_ms = 5 * STALLED_S * 1000
     for epoch in (run.epoch + 1, run.epoch + 2):  # records of other runs
         record = RunRecord(
-            1, "large", f"r{epoch}", epoch, "run", "ann", 1, 1 + took_ms, RunOutcome.SUCCEEDED, "", "", (), {}
+            1, "large", f"r{epoch}", epoch, "run", "ann", 1, 1 + took_ms, RunOutcome.SUCCEEDED, "", "", (), RunCounts()
         )
         put_record(run.store, record)
     with alive(run):

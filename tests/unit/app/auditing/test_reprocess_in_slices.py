@@ -102,7 +102,7 @@ def test_records_rejected_twice_keep_the_epoch_of_the_run_that_read_them(tmp_pat
     assert epochs() == ([(first,), (second,)] if counts_reading else [(first, second)])
     flow = _flow(6, wrong)
     again = job.run(replace(flow, source=ReprocessSource(job.store.fs, job.roots.output, flow)), Freshness())
-    assert again.totals.records_diverted == 18
+    assert again.totals.records_rejected == 18
     last = job.run(_flow(9, wrong), Freshness()).epoch
     before = (first, second, again.epoch)
     assert epochs() == ([before, (last,)] if counts_reading else [(*before, last)])

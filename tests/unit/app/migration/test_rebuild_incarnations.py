@@ -72,7 +72,7 @@ class TestIncarnations:
         rebuild(WORLD, machine)
         refused = go(WORLD, machine, dataset_a(8, "two"))
         assert (refused.succeeded, refused.totals.records_published) == (False, 0)
-        assert refused.totals.reasons[0].text == "expected one, found two"
+        assert refused.reasons.kept[0].text == "expected one, found two"
         set_watermark(machine)
         assert go(WORLD, machine, dataset_a(8, "two")).totals.records_published == 8
         assert audit(WORLD, machine).exact

@@ -212,7 +212,7 @@ def test_file_that_cannot_be_renamed_leaves_its_dataset_to_the_next_run_and_othe
     machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2))
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_published, result.totals.sequences_left) == (False, 1, 1)
-    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "left unpublished")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "left unpublished")]
     machine.restart()
     assert sorted(WORLD.watermarks(machine)) == ["b"]
     check_next_run(machine, data, 2)
@@ -237,7 +237,7 @@ def test_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     machine.faults.append(vanish)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
-    assert "staged files of every attempt are missing" in result.totals.reasons[0].text
+    assert "staged files of every attempt are missing" in result.reasons.kept[0].text
     assert WORLD.watermarks(machine) == {}
     check_next_run(machine, data, 2)
 

@@ -74,7 +74,7 @@ def test_output_failure_of_one_dataset_quarantines_only_that_dataset_after_max_a
         trouble(machine)
         result = go(WORLD, machine, NOTHING)
         assert not result.succeeded
-        assert {reason.subject for reason in result.totals.reasons} == {"b"}
+        assert {reason.subject for reason in result.reasons.kept} == {"b"}
         tried.append((statuses(WORLD, machine)["b"], len(states(WORLD, machine)["b"].tried_epochs)))
     assert tried == [("pending", 1), ("pending", 2), ("quarantined", 3), ("quarantined", 3)]
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 3}), "c": Watermark({"0": 3})}
@@ -95,8 +95,8 @@ def test_output_failure_in_the_reading_run_leaves_the_other_datasets_published(
         assert result.succeeded
         return
     assert (result.succeeded, totals.datasets_published, totals.sequences_left) == (False, 2, 1)
-    assert [reason.subject for reason in totals.reasons] == ["b"]
-    assert "To do: " in totals.reasons[0].text, "the cause is reported, not only that the sequence is pending"
+    assert [reason.subject for reason in result.reasons] == ["b"]
+    assert "To do: " in result.reasons.kept[0].text, "the cause is reported, not only that the sequence is pending"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
 
 
@@ -105,7 +105,7 @@ def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/b/", times=1))
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.sequences_left, result.totals.reasons) == (True, 0, ())
+    assert (result.succeeded, result.totals.sequences_left, result.reasons.kept) == (True, 0, ())
     assert WORLD.violation(machine, data, {}) == ""
 
 
@@ -162,7 +162,7 @@ def test_unreadable_plan_file_makes_the_run_unsuccessful() -> None:
     machine.faults.append(unreadable)
     result = go(world, machine, SIX)
     assert not result.succeeded
-    assert result.totals.datasets_published < result.totals.datasets_planned or result.totals.reasons
+    assert result.totals.datasets_published < result.totals.datasets_planned or result.reasons.kept
 
 
 def test_task_states_that_can_not_be_written_at_first_are_written_later() -> None:
@@ -204,7 +204,7 @@ def test_staged_files_that_can_never_be_synced_fail_the_dataset_with_that_reason
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING))
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.work_units_failed) == (False, 1, 1)
-    assert "could not be synced" in result.totals.reasons[0].text
+    assert "could not be synced" in result.reasons.kept[0].text
     assert not published(machine)
     machine.restart()
     check_recovery(machine, data)

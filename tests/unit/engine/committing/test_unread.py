@@ -97,7 +97,7 @@ def unread_records(machine: Machine) -> list[Unread]:
 
 
 def kinds(result: RunResult, urn: str = "a") -> list[str]:
-    return [reason.kind for reason in result.totals.reasons if reason.subject == urn]
+    return [reason.kind for reason in result.reasons.kept if reason.subject == urn]
 
 
 def exact(machine: Machine, records: int, world: World = WORLD) -> None:
@@ -184,7 +184,7 @@ def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
     machine = Machine()
     one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
     result = go(world, machine, InOneUnit({"a": one_unit}))
-    assert WHY in result.totals.reasons[0].text
+    assert WHY in result.reasons.kept[0].text
     assert WHY in states(world, machine)["a"].done_left_out
     failure = unread(machine, world=world)
     assert failure is not None
@@ -198,7 +198,7 @@ def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operato
     assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
         ["skipped, stopped"]
     ] * 2
-    reason = results[-1].totals.reasons[0].text
+    reason = results[-1].reasons.kept[0].text
     assert reason.startswith("3 runs in a row could not read it")
     assert "`distcommit dataset release JOB.yaml a retry`" in reason
     assert WHY in reason

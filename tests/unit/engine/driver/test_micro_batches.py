@@ -152,7 +152,7 @@ def test_spool_that_lost_rows_is_rejected_as_incomplete() -> None:
     machine.put(path, data[: len(first.schema.serialize()) + len(first.serialize())])
     result = hand_over(machine, batch)
     assert not result.succeeded
-    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.totals.reasons[0].text
+    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.reasons.kept[0].text
     assert published(machine) == []
 
 
@@ -178,7 +178,7 @@ def test_rows_with_an_invalid_dataset_name_are_reported_and_the_others_committed
     [attempt] = [named["attempt"].to_pylist()[0] for named in spool([batch])]
     result = hand_over(machine, SpooledBatch(spool, (attempt,), QUERY, 0))
     assert not result.succeeded
-    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.totals.reasons] == [("not planned", True)]
+    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.reasons.kept] == [("not planned", True)]
     assert published(machine) == ([] if alone else [("a", 2), ("b", 0)])
 
 

@@ -247,7 +247,7 @@ def test_dataset_whose_replaced_files_cannot_be_determined_is_not_sealed_and_oth
     machine.put(path, data[:-9])
     result = go(FOLDER, machine, source(a=4, b=4))
     assert not result.succeeded
-    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "left unpublished")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "left unpublished")]
     assert {urn: dict(w.positions) for urn, w in FOLDER.watermarks(machine).items()} == {"a": {"0": 2}, "b": {"0": 4}}
     machine.put(path, data)
     assert go(FOLDER, machine, source(a=4, b=4)).succeeded

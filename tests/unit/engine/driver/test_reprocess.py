@@ -74,7 +74,7 @@ def test_each_reprocessed_record_is_published_or_rejected_again_and_the_watermar
     result = again(HALF, machine)
     assert result.succeeded, result
     totals = result.totals
-    assert (totals.records_read, totals.records_published, totals.records_diverted) == (2, 2, 1)
+    assert (totals.records_read, totals.records_published, totals.records_rejected) == (2, 2, 1)
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     after = states(BAD, machine)["a"]
     assert (after.watermark, after.done_epoch) == (before.watermark, result.epoch)
@@ -124,7 +124,7 @@ def test_reprocessed_records_can_be_reprocessed_again() -> None:
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/2", "a/0/3"]
     runs(GOOD, machine, 2)
     assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
-    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).reasons.kept[0].text
 
 
 def test_files_of_a_dead_reprocess_run_stay_and_later_runs_raise_no_alarm() -> None:
@@ -245,7 +245,7 @@ def test_errors_of_a_removed_branch_are_left_alone_and_reported() -> None:
     before = machine.paths(OUTPUT)
     result = again(forked(TurningAway(branches={"y": frozenset()})), machine)
     assert not result.succeeded
-    assert "a branch that is not in the job file" in result.totals.reasons[0].text
+    assert "a branch that is not in the job file" in result.reasons.kept[0].text
     assert machine.paths(OUTPUT) == before
 
 
@@ -265,7 +265,7 @@ def test_reprocessed_records_without_output_count_as_filtered_not_as_a_gap() -> 
     runs(GOOD, machine, 2)
     audit_result = exact(machine)
     assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 0, 0, 2)
-    assert "no live error file" in again(GOOD, machine).totals.reasons[0].text
+    assert "no live error file" in again(GOOD, machine).reasons.kept[0].text
 
 
 def test_record_that_fails_the_work_unit_leaves_everything_unchanged() -> None:
@@ -289,7 +289,7 @@ def test_dataset_without_errors_is_reported_and_nothing_is_written(urn: str) -> 
     before = machine.paths(OUTPUT)
     result = again(GOOD, machine, data, urn)
     assert not result.succeeded
-    assert [reason.subject for reason in result.totals.reasons] == [urn]
+    assert [reason.subject for reason in result.reasons.kept] == [urn]
     assert machine.paths(OUTPUT) == before
 
 
@@ -363,7 +363,7 @@ def test_tombstone_that_names_a_foreign_file_is_reported_and_ignored(path: str) 
     own = put(machine, msgspec.structs.replace(stone, attempt="f" * 32, files=(RetiredFile(path, 1, "0" * 16, 1),)))
     assert any("a tombstone is invalid" in text for text in audit(BAD, machine).unknown_files)
     result = go(HALF, machine, A)
-    assert ("a", "superseded files stay") in [(note.subject, note.kind) for note in result.totals.notes]
+    assert ("a", "superseded files stay") in [(note.subject, note.kind) for note in result.notes.kept]
     assert {own, f"{OUTPUT}/_rejected/b/x.parquet"} <= machine.paths(OUTPUT).keys()
 
 
@@ -417,7 +417,7 @@ def test_task_checkers_only_report_while_reprocessing() -> None:
     machine = turned_away()
     result = again(World(flow=few_rejected), machine)
     assert result.succeeded, result
-    assert [note.kind for note in result.totals.notes] == ["check"]
+    assert [note.kind for note in result.notes.kept] == ["check"]
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     exact(machine)
 
@@ -430,7 +430,7 @@ def test_all_datasets_with_errors_are_reprocessed_in_one_run() -> None:
     before = states(world, machine)
     result = again(replace(world, flow=TurningAway(frozenset({"a/0/2"}))), machine, data, "")
     assert result.succeeded, result
-    assert (result.totals.records_read, result.totals.records_diverted) == (3, 1)
+    assert (result.totals.records_read, result.totals.records_rejected) == (3, 1)
     assert values(machine, "a") + values(machine, "b") == ["a/0/0", "a/0/1", "a/0/3", "b/0/0", "b/0/1"]
     after = states(world, machine)
     assert [urn for urn in "abcd" if after[urn] != before[urn]] == ["a", "b"]
@@ -444,5 +444,5 @@ def test_dataset_that_cannot_be_reprocessed_does_not_block_others() -> None:
     machine = turned_away(world, data)
     result = again(replace(world, flow=TurningAway(branches={"right": frozenset()})), machine, data, "")
     assert not result.succeeded
-    assert ["a branch that is not in the job file" in reason.text for reason in result.totals.reasons] == [True]
+    assert ["a branch that is not in the job file" in reason.text for reason in result.reasons.kept] == [True]
     assert values(machine, "b/right") == ["b/0/0", "b/0/1"]

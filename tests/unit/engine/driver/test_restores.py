@@ -114,7 +114,7 @@ def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
 
 
 def kinds(result: RunResult) -> set[str]:
-    return {reason.kind for reason in result.totals.reasons}
+    return {reason.kind for reason in result.reasons.kept}
 
 
 @pytest.mark.parametrize("root", [LOG_OF_A, ROOTS.output, f"{ROOTS.store}/log/job", f"{ROOTS.store}/task_states"])

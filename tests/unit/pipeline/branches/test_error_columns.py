@@ -92,13 +92,13 @@ def test_reprocessed_records_have_all_their_original_columns(turned_away: set[st
     usual, other = Machine(), Machine()
     good, bad = World(flow=TurningAway()), World(flow=TurningAway(frozenset(turned_away)))
     assert good.run(usual, OwnColumns(DATA)).succeeded
-    assert bad.run(other, OwnColumns(DATA)).totals.records_diverted == len(turned_away)
+    assert bad.run(other, OwnColumns(DATA)).totals.records_rejected == len(turned_away)
     for world, rejected_again in (
         (bad, len(turned_away)),
         (good, 0),
     ):  # a record that is rejected again is unchanged, too
         result = world.reprocess(other, OwnColumns(DATA), "a")
-        assert (result.succeeded, result.totals.records_diverted) == (True, rejected_again)
+        assert (result.succeeded, result.totals.records_rejected) == (True, rejected_again)
     assert published(other) == published(usual)
 
 
