@@ -318,7 +318,7 @@ BAD: dict[str, Bad] = {
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
     ),
     "EvolutionSettings._schema_goes_with_evolution": Bad(
-        AVRO % "▶evolution: pin",
+        AVRO % "evolution: pin",
         "converters.0.schema",
         "must be set with evolution: pin",
     ),
