@@ -30,7 +30,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.replacing import stage_replacements
+from distcommit.pipeline.maintenance.replacing import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
