@@ -125,11 +125,17 @@ class Job(StoredJob):
         observer: Observer | None = None,
         *,
         dry_run: bool = False,
-        when_unread: bool = False,
+        keep_snapshots: bool = False,
     ) -> ExpireResult:
         """Delete published files older than an age such as `90d`: see `expire_job`."""
         return expire_job(
-            self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
+            self._folders,
+            self._session,
+            older_than,
+            who_am_i(),
+            observer,
+            dry_run=dry_run,
+            keep_snapshots=keep_snapshots,
         )
 
     def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:

@@ -79,14 +79,14 @@ def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, comit={"buckets": 2}) as job:
         code, _, errors = job.cli("run")
     assert code == 2
-    assert "unknown key 'comit', did you mean 'commit'?" in errors
+    assert "comit is not a setting; did you mean 'commit'?" in errors
     assert "Traceback" not in errors
 
 
 def test_a_misspelt_key_in_a_section_is_named_with_its_section(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, source={"topcs": ["a"]}) as job, pytest.raises(ConfigurationError) as caught:
         Job.from_file(job.path)
-    assert "'source.topcs', did you mean 'topics'" in str(caught.value)
+    assert "source.topcs is not a setting of type kafka; did you mean 'topics'" in str(caught.value)
 
 
 def test_missing_topic_is_reported_and_other_topics_are_published(tmp_path: Path, spark: SparkSession) -> None:

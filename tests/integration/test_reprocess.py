@@ -22,6 +22,7 @@ from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.stores.operator import operator_actions
@@ -76,7 +77,7 @@ def rejected(job: KafkaJob) -> int:
 def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         produce_rejected_records(job)
-        job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
+        job.write(converters=WITH_TEXT, readers={"kept_snapshots": 2})
         killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
         code, result, errors = job.cli("run")
@@ -181,9 +182,9 @@ def stop(store: JobStore, urn: str) -> None:
     """Stop the dataset by a run that could not read it."""
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
-    log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
+    run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id="another")))
     failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1))
+    run_alone(log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1)))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox
-from tests.integration.test_overdue import command
+from tests.integration.test_time_limit import command
 
 KILLING = {"type": "python", "class": "tests.integration.breaking_converter:Killing", "options": {"number": 5000}}
 KILLERS = ["d00", "d07"]

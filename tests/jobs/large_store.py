@@ -111,7 +111,7 @@ def _append(log: CommitLog, record: Record) -> None:
     def decide(fold: Fold) -> Record | None:
         return open_records.pop() if open_records else None
 
-    log.settle(decide)
+    run_alone(log.settle(decide))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from distcommit.core.records.log_records import Fence, Record
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
 from distcommit.protocol.fold import Fold
@@ -71,7 +72,7 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     def decide(fold: Fold) -> Record | None:
         return records.pop() if records else None
 
-    store.job_log(EPOCH).settle(decide)
+    run_alone(store.job_log(EPOCH).settle(decide))
     rng = random.Random(7)
     names = [*HOSTILE, *(f"shop-{n % 7}.orders-{n:04d}" for n in range(len(HOSTILE), datasets))][:datasets]
     fs, root, run_id = store.fs, store.roots.store, samples.RUN_ID

@@ -133,7 +133,7 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         retry_across_runs=config.task.retry_across_runs,
         stop_after_failed_runs=config.task.stop_after_failed_runs,
         at_least_once=at_least_once,
-        kept_cuts=config.kept_cuts,
+        kept_snapshots=config.kept_snapshots,
         freshness=config.targets,
         kept=Retention(config.retention.runs, config.retention.tables),
     )

@@ -22,7 +22,7 @@ def observers(config: JobConfig, store: JobStore) -> Iterator[Sequence[Observer]
     Raises:
         ConfigurationError: if a library is not installed, or the log file can't be opened.
     """
-    asked, found = config.observing, list[Observer]()
+    asked, found = config.telemetry, list[Observer]()
     with ExitStack() as stack:
         if asked.metrics_file:
             found.append(MetricsFile(Path(asked.metrics_file)))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, FencedError, printable
+from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
@@ -37,7 +37,7 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
                 for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settle_batched(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
+            fold = yield from log.settle(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
@@ -56,7 +56,7 @@ def record_failed_attempt(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-    fold = yield from log.settle_batched(
+    fold = yield from log.settle(
         partial(
             next_record.fail,
             epoch=epoch,
@@ -103,6 +103,8 @@ def record_failures(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
+    for name, error in failed.items():
+        add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=bucket)
     fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
     still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, LostError, printable
+from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
 from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
@@ -28,9 +28,9 @@ from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
-from distcommit.engine.maintenance.replacing import stage_replacements
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
+from distcommit.maintenance.replacing import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
@@ -164,7 +164,8 @@ class BucketCommitter:
         complete = stage_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
         for plan, ready, staged, replacement in complete:
             known = fold.state_of(plan.dataset_urn)
-            sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
+            with named_by(dataset=plan.dataset_urn):
+                sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
             if not self._settings.job_level:
                 self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)
@@ -177,7 +178,7 @@ class BucketCommitter:
         if not sequences:
             return self.log.latest()
         settings = self._settings
-        fold = yield from self.log.settle_batched(
+        fold = yield from self.log.settle(
             partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
@@ -200,17 +201,9 @@ class BucketCommitter:
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
         self._count_executed(outcomes)
-        failed = dict(outcomes.failed)
-        for name, lost in outcomes.lost.items():
-            failed[name] = LostError(
-                "a staged file was lost before it was published",
-                dataset=name.dataset_urn,
-                epoch=str(name.epoch),
-                expected=lost.expected,
-                found=lost.found,
-                todo="nothing: no watermark has moved, and the next run reads the records again",
-            )
+        failed = outcomes.failed | {name: _lost_unsealed_error(lost) for name, lost in outcomes.lost.items()}
         for name, error in failed.items():
+            add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=self._bucket)
             self._notes.unpublished[name.dataset_urn] = error
             logger.warning(
                 "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
@@ -234,7 +227,7 @@ class BucketCommitter:
         """
         if not sequences:
             return fold
-        yield from self.log.make_durable_batched()
+        yield from self.log.make_durable()
         loaded: dict[SequenceName, list[CommitStep]] = {}
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
@@ -246,7 +239,7 @@ class BucketCommitter:
         execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
         self._count_executed(outcomes)
-        failed |= held | outcomes.failed | {name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}
+        failed |= held | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
         self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
@@ -292,12 +285,12 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> BatchedWork[Fold]:
-        fold = yield from self.log.settle_batched(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.close, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> BatchedWork[None]:
-        fold = yield from self.log.settle_batched(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
@@ -307,14 +300,14 @@ class BucketCommitter:
         self.tally.add(RunCounts(files_swept=swept))
 
 
-def _lost_error(name: SequenceName, lost: LostError) -> LostError:
-    """Return the error of a lost step with dataset, epoch and a remedy. A remedy that names the release is kept."""
+def _lost_error(lost: LostError) -> LostError:
+    """Return the error of a lost step with a remedy. A remedy that names the release is kept."""
     is_named = "release the dataset" in lost.todo
-    return LostError(
-        lost.what,
-        dataset=name.dataset_urn,
-        epoch=str(name.epoch),
-        expected=lost.expected,
-        found=lost.found,
-        todo=lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE),
-    )
+    todo = lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE)
+    return LostError(lost.what, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+
+
+def _lost_unsealed_error(lost: LostError) -> LostError:
+    todo = "nothing: no watermark has moved, and the next run reads the records again"
+    what = "a staged file was lost before it was published"
+    return LostError(what, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)

@@ -143,7 +143,7 @@ def _finish_bucket(
             remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
             yield from committer.record_read_failures(plans, outcome)
-        yield from committer.log.make_durable_batched()
+        yield from committer.log.make_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs

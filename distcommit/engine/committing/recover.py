@@ -21,14 +21,14 @@ from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.events import Event, Observer, SequenceDone
-from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
+from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
-from distcommit.stores.logs.fencing import fence_bucket_batched, require_fence
+from distcommit.stores.logs.fencing import fence_bucket, require_fence
 from distcommit.stores.logs.log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.log_anchors import require_intact, require_published
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
@@ -176,7 +176,7 @@ def _recover_bucket(
         if recovery.job_fold.began_epoch:  # else the job log has no CUT yet
             require_published(step_context(settings), log, fold, recovery.ended_epoch)
         ended_normally = fold.fence_epoch <= min(recovery.ended_epoch, recovery.job_fold.ended_epoch)
-        fold = yield from fence_bucket_batched(log, settings.epoch, settings.run_id)
+        fold = yield from fence_bucket(log, settings.epoch, settings.run_id)
         tally.heads = (log.head(bucket),)
         held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held, default=0)
@@ -192,7 +192,7 @@ def _recover_bucket(
         for number, kind in fold.ignored:
             logger.info("invalid record ignored: %s %s", number, kind, extra={"log": log.folder})
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
-        yield from log.checkpoint_batched(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
+        yield from log.checkpoint(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
         yield from write_bucket_snapshot(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
     except FencedError:

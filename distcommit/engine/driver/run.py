@@ -28,6 +28,7 @@ from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
@@ -145,7 +146,7 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
         report = phase.collect([each.report for each in found])
         _put_cut(settings, CutPhase.BEGAN, report.seen)
         dead_epoch = record_cut_began(settings.store, settings.epoch, report.heads)
-        expire_older_snapshots(settings.store, settings.epoch, settings.kept_cuts)
+        expire_older_snapshots(settings.store, settings.epoch, settings.kept_snapshots)
     return RecoverReport(report, oldest_held(found), dead_epoch)
 
 
@@ -424,7 +425,7 @@ def _commits(reports: list[Report]) -> Iterator[dict[str, int]]:
 def decide_run(store: JobStore, epoch: int) -> bool:
     """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
-    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
+    return epoch in run_alone(log.settle(partial(next_record.decide, epoch=epoch))).decided_epochs
 
 
 def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:

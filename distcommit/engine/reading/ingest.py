@@ -12,6 +12,7 @@ from distcommit.core.error_kinds import is_permanent
 from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
+from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -19,7 +20,6 @@ from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.events import Progressed, WorkUnitDone
-from distcommit.engine.maintenance.replacing import is_maintenance
 from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.reading.back_off import wait_before_retry

@@ -51,7 +51,7 @@ def record_read_failures(
         record = partial(
             next_record.unread, epoch=settings.epoch, found=failures, stop_after=settings.stop_after_failed_runs
         )
-        fold = yield from log.settle_batched(record)
+        fold = yield from log.settle(record)
         require_fence(fold, settings.epoch, log.folder)
     except FencedError:
         raise

@@ -72,6 +72,7 @@ from distcommit.sinks.base.target_files import (
 from distcommit.steps.rename import FsRenameCommitStep
 
 
+@pytest.mark.thorough
 def test_short_path_validation_equals_that_of_each_component() -> None:
     """The fast check of many steps checks each folder once. Its answer equals the check of each component, whichever
     path is invalid, also after a valid file of the same folder.

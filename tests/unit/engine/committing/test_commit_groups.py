@@ -29,7 +29,7 @@ from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, source
-from tests.unit.engine.driver.test_own_sinks import MemorySink, answer_for, run_with
+from tests.unit.engine.driver.test_custom_sinks import MemorySink, answer_for, run_with
 
 WORLD = World(buckets=16, partitions=4)
 NUMBERS = itertools.count()

@@ -12,6 +12,7 @@ import pytest
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import SetWatermark
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
@@ -53,7 +54,7 @@ def test_watermark_set_by_an_operator_during_a_run_is_kept_and_reported(job_leve
     def by_hand(unit: WorkUnit) -> None:
         if unit.dataset_urn == "a":
             log = world.store(machine).bucket_log(0)
-            log.settle(Once(SetWatermark("a", Watermark({"0": 1}), "me")))
+            run_alone(log.settle(Once(SetWatermark("a", Watermark({"0": 1}), "me"))))
 
     result = go(world, machine, OddSource(plain.datasets, extracting=by_hand))
     assert not result.succeeded

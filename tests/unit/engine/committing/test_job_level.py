@@ -139,6 +139,7 @@ def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() ->
     check_recovery(machine, SIX, JOB)
 
 
+@pytest.mark.thorough
 def test_recovery_overtaken_while_it_drops_is_fenced_and_drops_nothing() -> None:
     """The held sequences were never decided. A newer run interrupts the recovery that drops them at each of
     its calls.
@@ -409,6 +410,7 @@ def pending(machine: Machine) -> None:
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("begin", [held, pending])
 def test_recovery_overtaken_at_any_call_reports_that_it_is_fenced(begin: Callable[[Machine], None]) -> None:
     fenced = 0
@@ -468,5 +470,5 @@ def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() ->
 def fenced_by_a_newer_run(machine: Machine) -> bool:
     """Let a newer run fence everything and die."""
     newer = ONE_BUCKET.begin(machine, source())
-    fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)
+    run_alone(fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id))
     return True

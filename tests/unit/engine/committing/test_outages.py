@@ -40,7 +40,7 @@ from tests.unit.engine.driver.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.engine.driver.test_own_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
+from tests.unit.engine.driver.test_custom_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
 
 WORLD = World()
 DATA = source(a=3, b=2, c=1)
@@ -248,7 +248,7 @@ def test_status_reports_why_the_sequence_of_another_sink_stays_pending() -> None
 
 
 def test_committer_that_dies_in_its_probe_harms_no_dataset() -> None:
-    """tests/crash/test_crashed_probe.py tests the same with real processes."""
+    """tests/crash/test_killed_probe.py tests the same with real processes."""
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     machine.put(f"{OUTPUT}{PROBE}0-{'0' * 32}", b"")

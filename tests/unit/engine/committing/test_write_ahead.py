@@ -123,6 +123,7 @@ class Survivors:
 # -- I3: idempotent replay
 
 
+@pytest.mark.thorough
 def test_two_processes_that_replay_the_same_sequences_publish_once_at_each_interleaving() -> None:
     data = source(a=[2, 1], b=1)
     for number in range(1000):

@@ -45,7 +45,7 @@ from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import FILE_A_RECORD, World
 from tests.unit.engine.driver.machines import OUTPUT, Fault, Machine, audit, fails, go, statuses, with_folders
-from tests.unit.engine.driver.test_own_sinks import MemorySink, run_with
+from tests.unit.engine.driver.test_custom_sinks import MemorySink, run_with
 
 BAD, SECOND_UNIT = 6, work_unit_name(0, 1)
 LIMIT_S = 0.5
@@ -294,7 +294,7 @@ class _Check(TaskCheck):
         return self.passes, "no bad one"
 
 
-class BreakingSink(FileSink, frozen=True):
+class BreakingSink(FileSink):
     """A file sink whose writer fails at the bad record, or when the file with that record is opened or closed."""
 
     breaks_at: str = "write"

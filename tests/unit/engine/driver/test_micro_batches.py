@@ -103,6 +103,7 @@ def test_queries_have_separate_positions() -> None:
     assert watermark.positions == {QUERY: 5, "other": 1}
 
 
+@pytest.mark.thorough
 def test_micro_batch_killed_at_any_operation_is_finished_by_its_next_delivery() -> None:
     """The next run finishes the micro-batch wherever the first one was killed."""
     finished, number = False, 0
