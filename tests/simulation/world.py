@@ -23,11 +23,11 @@ from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import JobFailedError, Launch, Result
 from distcommit.engine.driver.progress import progress_folder, watched
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.maintenance.reprocess import ReprocessSource
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS

@@ -18,9 +18,9 @@ from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.events import Observer
+from distcommit.engine.maintenance.expire import ExpirySource
+from distcommit.engine.maintenance.published_files import LiveFile
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.expire import ExpirySource
-from distcommit.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request

@@ -28,9 +28,9 @@ from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
+from distcommit.engine.maintenance.replacing import stage_replacements
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.replacing import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes

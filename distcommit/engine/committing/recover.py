@@ -21,9 +21,9 @@ from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.events import Event, Observer, SequenceDone
+from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs

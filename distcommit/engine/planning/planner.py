@@ -26,6 +26,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Report, Tally
+from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan
 from distcommit.engine.planning.read_priority import with_priorities
@@ -34,7 +35,6 @@ from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.pipeline.converter_schemas import with_schemas
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable

@@ -14,9 +14,9 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.engine.driver.run import RunResult, new_run_id, run
+from distcommit.engine.maintenance.reprocess import ReprocessSource
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink

@@ -18,8 +18,8 @@ from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
-from distcommit.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
+from distcommit.engine.maintenance.published_files import LiveFile, PublishedFiles
+from distcommit.engine.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.branches.error_columns import given_records
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
