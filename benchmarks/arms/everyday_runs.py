@@ -155,7 +155,7 @@ class EverydayJob:
             commit, sync = launch.commit_seconds(self._slots)
             requests = launch.requests()
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.totals.reasons[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
         counted = {kind: float(n) for kind, n in requests.items() if kind.startswith(("requests", "bytes"))}
         parts = {f"{phase}_s": value for phase, value in result.seconds.items()} | took | counted
         return (

@@ -33,9 +33,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
-from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.events import NullObserver, Observer
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.fixed_settings import record_settings
@@ -285,7 +284,7 @@ class Job(StoredJob):
 
         def recover(_: Sequence[str]) -> str:
             result = self.recover(observer)
-            return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
+            return "" if result.succeeded else "; ".join(reason.text for reason in result.reasons.kept)
 
         return repair_job(
             self.status,

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.schemas.columns import Columns, named_schema
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]
@@ -53,7 +53,7 @@ class ConverterSettings(ConstructSettings, Converter):
 
     def converted_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema that records of a schema are converted to, if it does not depend on the records."""
-        return self.convert_columns(Columns.of(schema)).known
+        return self.convert_columns(Columns.of(schema)).fields
 
 
 class CheckerSettings(ConstructSettings):
@@ -75,7 +75,7 @@ class CheckerSettings(ConstructSettings):
 
     def check_columns(self, columns: Columns) -> None:
         """Check a schema as far as its columns are known. Errors as of `check_schema`."""
-        schema = columns.full_schema() or known_schema(columns, self.required_columns(), self.type)
+        schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
 

@@ -14,8 +14,8 @@ from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case
-from tests.unit.app.test_loops import APART, LOOPS, parsed
-from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
+from tests.unit.app.job_file.test_loops import APART, LOOPS, parsed
+from tests.unit.constructs.converters.test_cast import CASTS, REJECTED, array_of, cast_to
 from tests.unit.sources.files.test_text_files import CSV, JSON_LINES, rows_of
 from tests.unit.sources.rest.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from, values_of
 from tests.unit.sources.rest.test_rest_text import LONE

@@ -16,7 +16,7 @@ from distcommit.sinks.mariadb import xa
 from distcommit.sinks.mariadb.sink import MariadbSink
 from tests.integration.test_mariadb_sink import Target
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
-from tests.unit.sinks.databases.committing import numbers
+from tests.unit.sinks.databases.commit_steps import numbers
 from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 

@@ -306,7 +306,7 @@ def test_protobuf_schema_that_cannot_be_compiled_rejects_its_records(
 ) -> None:
     from distcommit.constructs.registry.client import RegisteredSchema
     from distcommit.constructs.registry.protobuf.schema import schema_of
-    from distcommit.formats.schema_bounds import UnusableSchemaError
+    from distcommit.schemas.limits import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
         schema_of(RegisteredSchema(1, "PROTOBUF", text, ()), None)

@@ -19,7 +19,7 @@ import yaml
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from tests.jobs.victims import strike
-from tests.unit.app.job_file.test_alerts import script
+from tests.unit.app.running.test_alerts import script
 
 JOBS = ("first", "second")
 NAMES = [f"dataset-{number:02d}" for number in range(12)]

@@ -27,7 +27,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
@@ -40,9 +40,9 @@ from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.model_flow import MODEL_FLOWS, flow_of_formats
-from tests.simulation.cut_watch import cut_violation
 from tests.simulation.log_watch import log_violation
 from tests.simulation.simulated_hdfs import SimulatedHdfs
+from tests.simulation.snapshot_watch import cut_violation
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")

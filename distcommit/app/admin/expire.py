@@ -13,13 +13,14 @@ import msgspec
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.events import Observer
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpiryCutoff, ExpirySource
-from distcommit.pipeline.maintenance.units import LiveFile
+from distcommit.maintenance.expire import ExpirySource
+from distcommit.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
@@ -100,7 +101,7 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
                 _left_out(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
-            past = list(filter(horizon.is_expired, live))
+            past = [file for file in live if horizon.is_expired(file.end_ms)]
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
@@ -178,7 +179,7 @@ def expire_job(
     put_expiry_request(store, before_ms, now_ms, who)
     retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
     result.epoch, result.succeeded = retired.epoch, retired.succeeded
-    for reason in retired.totals.reasons:
+    for reason in retired.reasons.kept:
         _left_out(result, f"{reason.subject}: {reason.text}")
     if retired.succeeded and not keep_snapshots:
         swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_snapshots=_LEAST_CUTS)

@@ -10,6 +10,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distcommit.app.job import Job
+from distcommit.app.scheduling.schedule import Missed, Schedule
+from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
     Began,
@@ -28,11 +30,9 @@ from distcommit.app.telemetry.served import ServiceEvent, Tell
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
-from distcommit.scheduling.schedule import Missed, Schedule
-from distcommit.scheduling.timetables import Moment
+from distcommit.engine.events import Observer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

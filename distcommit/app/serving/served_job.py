@@ -18,8 +18,8 @@ from distcommit.app.job import Job
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.core.errors import DistcommitError, LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem
-from distcommit.engine.driver.events import Event, Observer, RunBegan
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Event, Observer, RunBegan
 from distcommit.stores.history.run_records import (
     CANCEL_VERSION,
     CancelRequest,
@@ -235,7 +235,7 @@ class ServedJob:
         text = f"{totals.datasets_published:,} datasets, {totals.records_published:,} records"
         if result.succeeded:
             return Outcome.COMMITTED, text
-        reason = next((f"{each.subject}: {each.text}" for each in totals.reasons), result.error)
+        reason = next((f"{each.subject}: {each.text}" for each in result.reasons), result.error)
         return Outcome.INCOMPLETE, f"{text}; {reason or 'not all could be committed: the next run replays it'}"
 
     def observe(self, event: Event) -> None:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import RowCheckerSettings
 from distcommit.core.support.setting_errors import SettingError, checks, rule
+from distcommit.schemas.columns import find_column
+from distcommit.schemas.type_tables import is_text, plain_type
 
 _SHOWN = 10
 """Values in a rejection reason, at most."""
@@ -147,10 +148,7 @@ class Regex(_OneColumn):
         return pattern
 
     def check_schema(self, schema: pa.Schema) -> None:
-        def is_text(kind: pa.DataType) -> bool:
-            return literals.is_text(literals.plain_type(kind))
-
-        find_column(schema, self.column, self.type, is_text, "text or bytes")
+        find_column(schema, self.column, self.type, lambda kind: is_text(plain_type(kind)), "text or bytes")
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 
 
 class _Declared(SettingsModel):

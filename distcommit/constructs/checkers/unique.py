@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions.literals import check_comparable, comparable_column
-from distcommit.constructs.schemas.declared import is_narrower
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.schemas.evolution import is_narrower
 
 _SHOWN = 60
 """Characters of an example key, at most."""

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -45,7 +45,7 @@ class ProvenanceColumns(ConverterSettings):
         added = [find_column(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
         added += [pa.field(f, pa.scalar(value).type, nullable=False) for f, value in self.constants.items()]
         added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
-        return check_unique_names(columns.with_known([*columns.known, *added]), "provenance")
+        return check_unique_names(columns.with_fields([*columns.fields, *added]), "provenance")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
@@ -74,7 +74,7 @@ class Tombstones(ConverterSettings):
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "tombstones")
         marker = pa.field(self.marker, pa.bool_(), nullable=False)
-        return check_unique_names(columns.with_known([*columns.known, marker]), "tombstones")
+        return check_unique_names(columns.with_fields([*columns.fields, marker]), "tombstones")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)

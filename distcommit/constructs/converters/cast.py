@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.constructs.times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.schemas.column_types import ColumnType, arrow_type
+from distcommit.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
+from distcommit.schemas.type_tables import is_text
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.schemas.columns import Columns, check_unique_names, with_column_type
 
 
 class Sql(ConverterSettings, ignored_types=(cached_property,)):
@@ -55,7 +55,7 @@ class Sql(ConverterSettings, ignored_types=(cached_property,)):
         check_unique_names(columns, "sql")
         for field in self._expressions.computed(columns):
             columns = with_column_type(columns, field.name, field.type, nullable=field.nullable)
-        return columns.with_known(columns.known)
+        return columns.with_fields(columns.fields)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own

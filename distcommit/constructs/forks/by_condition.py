@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.schemas.columns import Columns, named_schema
 
 
 class ByCondition(ForkOperatorSettings):
@@ -49,7 +49,7 @@ class ByCondition(ForkOperatorSettings):
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
         condition = self.when.get(branch)
-        known = known_schema(columns, condition.columns(), self.type) if condition is not None else None
+        known = named_schema(columns, condition.columns(), self.type) if condition is not None else None
         return known is None or self.accepts(branch, known)
 
     def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:

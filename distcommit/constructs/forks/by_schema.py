@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns
 from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.schemas.columns import Columns
 
 
 class AllBranches(ForkOperatorSettings):

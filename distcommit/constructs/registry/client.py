@@ -12,9 +12,9 @@ from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
-from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 from distcommit.fs.response_time import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import lru_cache
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -18,11 +18,12 @@ from distcommit.core.support.setting_errors import SettingError, checks, errors_
 from distcommit.fs.database_tls import Tls
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sinks.databases.prepared_rows import PreparedRows, Preparing
+from distcommit.sinks.base.clients import Connection, committing_by, needing_client
+from distcommit.sinks.databases.prepared_rows import PreparedRows
+from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
-CONNECT_TIMEOUT_S = 10
-"""How long opening a connection may take."""
 LOCK_TIMEOUT_S = 10
 """How long a statement waits for a lock of another session. Then it fails, and is repeated by a later call."""
 IDLE_TIMEOUT_S = 60
@@ -141,8 +142,41 @@ class ServerSink(TableSink):
         return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
 
     @abstractmethod
-    def open_two_phase(self, context: CommitterContext) -> Preparing:
+    def driver(self) -> Driver:
+        """Import what depends on the database's client. Its connections are as `connect` of the result opens them."""
+
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
+        if self.two_phase:
+            return self.open_two_phase(context)
+        driver = self._driver()
+        return committing_by(self._connected(driver), lambda made: driver.committer(made, self, context))
+
+    def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
         """Open a committer that also prepares transactions. Raises as `open_committer`."""
+        driver = self._driver()
+        again = partial(self._connected, driver)
+        return committing_by(again(), lambda made: driver.two_phase(made, self, context, again))
+
+    def _driver(self) -> Driver:
+        with needing_client(self.type):
+            return self.driver()
+
+    def _connected(self, driver: Driver) -> Connection:
+        return driver.connect(self.url, self.password_text, self.tls)
+
+
+class Driver(NamedTuple):
+    """The parts of a sink that depend on the database's client.
+
+    Attributes:
+        connect: opens a connection by URL, password and `tls`.
+        committer: the committer, of a connection, the sink and its context.
+        two_phase: the same with two-phase commit; it also gets a function that opens a second connection.
+    """
+
+    connect: Callable[[str, str, Tls], Connection]
+    committer: Callable[[Any, Any, CommitterContext], TableCommitter]
+    two_phase: Callable[[Any, Any, CommitterContext, Callable[[], Any]], TwoPhaseCommitter]
 
 
 @lru_cache(maxsize=64)

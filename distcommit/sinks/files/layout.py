@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.sinks.databases.column_names import check_fields
+from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.dictionaries import leaves
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of

@@ -33,6 +33,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
 )
 from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.clock import SystemClock
@@ -87,7 +88,7 @@ def append(store: JobStore, bucket: int | None, record: Record) -> None:
     def decide(fold: Fold) -> Record | None:
         return pending.pop() if pending else None
 
-    log.settle(decide)
+    run_alone(log.settle(decide))
 
 
 def invoke(*arguments: object) -> Result:

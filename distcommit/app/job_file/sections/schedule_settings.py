@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from distcommit.app.scheduling.schedule import Missed, Plan
+from distcommit.app.scheduling.timetables import Cron, Interval, Timetable
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.scheduling.schedule import Missed, Plan
-from distcommit.scheduling.timetables import Cron, Interval, Timetable
 
 _LONGEST_S = 366 * 24 * 3600
 

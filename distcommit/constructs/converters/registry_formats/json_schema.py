@@ -14,9 +14,9 @@ from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
-from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.core.errors import ConfigurationError
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.column_types import stored_type
+from distcommit.schemas.limits import UnusableSchemaError
 
 
 class _JsonSchemaDecoder:

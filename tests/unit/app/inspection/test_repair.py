@@ -23,8 +23,8 @@ from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
 from tests.simulation.world import SimulatedClock, World
-from tests.unit.app.admin.rebuilding import rebuild
-from tests.unit.app.inspection.test_torn import segments, tear
+from tests.unit.app.admin.rebuild.rebuilding import rebuild
+from tests.unit.app.admin.rebuild.test_rebuild_damaged_logs import segments, tear
 from tests.unit.engine.driver.machines import Machine, audit, dies, launch, source, states
 
 WORLD = World(buckets=1, max_attempts=1)

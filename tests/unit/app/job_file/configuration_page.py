@@ -24,7 +24,7 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.secrets import PLACES
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.column_types import ColumnType
+from distcommit.schemas.column_types import ColumnType
 
 PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "configuration.md"
 

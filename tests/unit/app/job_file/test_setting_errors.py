@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -174,21 +174,20 @@ def test_value_of_a_wrong_type_is_reported_with_its_key_and_position(field: Any,
     assert_reported(kind, place, typed, WRONG, tmp_path)
 
 
-LIMITED = [
-    (*field, value)
-    for field in FIELDS
-    for limit in field[3].metadata
-    for value in [
-        {
-            annotated_types.Ge: lambda limit: limit.ge - 1,
-            annotated_types.Gt: lambda limit: limit.gt,
-            annotated_types.Le: lambda limit: limit.le + 1,
-            annotated_types.MinLen: lambda limit: "x" * (limit.min_length - 1),
-            annotated_types.MaxLen: lambda limit: "x" * (limit.max_length + 1),
-        }.get(type(limit), lambda _: None)(limit)
-    ]
-    if value is not None
-]
+def beyond(limit: Any) -> Any:
+    """Return a value beyond a limit of a setting; None if it is no limit."""
+    bounds: dict[type, Callable[[Any], Any]] = {
+        annotated_types.Ge: lambda limit: limit.ge - 1,
+        annotated_types.Gt: lambda limit: limit.gt,
+        annotated_types.Le: lambda limit: limit.le + 1,
+        annotated_types.MinLen: lambda limit: "x" * (limit.min_length - 1),
+        annotated_types.MaxLen: lambda limit: "x" * (limit.max_length + 1),
+    }
+    value_of = bounds.get(type(limit))
+    return None if value_of is None else value_of(limit)
+
+
+LIMITED = [(*field, value) for field in FIELDS for limit in field[3].metadata if (value := beyond(limit)) is not None]
 
 
 @pytest.mark.parametrize("field", LIMITED, ids=lambda field: name_of(field[:4]) + f"={str(field[4])[:10]}")

@@ -32,7 +32,7 @@ from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.testing.contracts.killed_processes import fork_server
 from tests.servers.lossy_proxy import LossyProxy
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTarget
 
 _PROOFS = "SELECT what, epoch FROM distcommit_prepared ORDER BY 1, 2"

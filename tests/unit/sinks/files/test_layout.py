@@ -56,6 +56,7 @@ def sink_of(**tree: Any) -> FileSink:
 # -- folders
 
 
+@pytest.mark.thorough
 @given(batches=st.lists(RECORDS, max_size=3), bounds=st.tuples(st.integers(1, 9000), st.integers(1, 3)))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_each_record_is_once_in_the_folder_of_its_values(
@@ -194,6 +195,7 @@ def test_sorted_file_size_is_bounded_by_memory(tmp_path: Path) -> None:
         assert table.column("n").to_pylist() == sorted(table.column("n").to_pylist())
 
 
+@pytest.mark.thorough
 def test_large_sorted_files_have_several_row_groups(tmp_path: Path) -> None:
     rows = pa.record_batch({"n": range(40_000, 0, -1), "v": pa.array([b"x" * 4000] * 40_000)})
     files = files_in(tmp_path, sink_of(sort_by=[{"column": "n"}]), provenance=None)

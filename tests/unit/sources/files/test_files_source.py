@@ -28,7 +28,7 @@ from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
 from distcommit.sources.files.source import FilesSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, go, states
 from tests.unit.sources.files.files_folder import NOW_S, Folder, counted

@@ -63,6 +63,7 @@ def test_csv_row_is_read_by_its_dialect_or_rejected(text: str, dialect: Dialect,
     assert rows_of(f"{before}n,t\n{text}".encode(), dialect) == right
 
 
+@pytest.mark.thorough
 def test_glued_row_after_many_blocks_is_rejected_alone() -> None:
     count = 400_000
     data = b"n,t\n" + b'1,"abcdefgh"\n' * count + b'2,"a"b\n' + b'3,"c"\n'

@@ -41,6 +41,7 @@ def test_answer_that_takes_too_long_fails_and_the_error_names_the_bound(answerin
     assert time.monotonic() - begun_s < 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("answering", [endless_body, bomb])
 def test_body_too_large_after_decompression_fails_and_the_error_names_the_bound(answering: Callable[..., None]) -> None:
     with hostile(answering) as url:

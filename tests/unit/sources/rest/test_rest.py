@@ -366,6 +366,7 @@ def test_malformed_answer_fails_its_list(lists: Lists, body: str, message: str) 
     assert message in failure(lists.reader())
 
 
+@pytest.mark.thorough
 def test_endless_pages_are_reported(lists: Lists) -> None:
     items = json.dumps([{"at": at(0), "n": 0}])
     back = {"data": {"items": []}, "next": 7}
