@@ -37,7 +37,6 @@ PAGING = (
 )
 FILES = "source: {type: files, paths: ['/a/{dataset}/*'], %s}"
 POSTGRESQL = "sink: {type: postgresql, url: 'postgresql://h/a', %s}"
-AVRO = "converters: [{type: avro, registry: {url: 'http://r'}, %s}]"
 EMAIL = "alerts: {on_loss: true, emails: [{host: h, sender: a, recipients: [b], %s}]}"
 FORK = "fork: {type: all, branches: {%s}}"
 TO_KAFKA = "sink: {type: kafka, brokers: b, topic: %s, ledger: l}"
@@ -317,10 +316,10 @@ BAD: dict[str, Bad] = {
     "Cast._are_scalars": Bad(
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
     ),
-    "EvolutionSettings._fits_evolution": Bad(
-        AVRO % "evolution: pin, ▶on_incompatible: fail",
-        "converters.0.on_incompatible",
-        "must only be set with evolution",
+    "EvolutionSettings._schema_goes_with_evolution": Bad(
+        "converters: [{type: avro, registry: {url: 'http://r'}, ▶schema: {subject: s, version: 1}}]",
+        "converters.0.schema",
+        "must only be set with evolution: pin or fail",
     ),
     "RegistrySettings._is_http": Bad(
         "converters: [{type: avro, registry: {▶url: r}}]", "converters.0.registry.url", "must begin with http://"
@@ -343,7 +342,7 @@ BAD: dict[str, Bad] = {
         "converters.0.constants.a",
         "must be a number of at most 64 bits",
     ),
-    "SchemaPolicy._fits_evolution": Bad(
+    "EvolutionPolicy._fits_evolution": Bad(
         "converters: [{type: schema, evolution: pin, ▶on_incompatible: fail}]",
         "converters.0.on_incompatible",
         "must only be set with evolution: evolve",
