@@ -9,6 +9,8 @@ from distcommit.core.errors import ConfigurationError
 
 _RENAMED = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",

@@ -345,6 +345,16 @@ class Sink(ABC):
         `announce`.
         """
 
+    def check_connection(self) -> str:
+        """Connect to the target as a run would, within seconds, and return what was found.
+
+        Called before the first run and by `distcommit check`. Must create nothing. The default connects to nothing.
+
+        Raises:
+            DistcommitError, OSError: if the target can't be reached or rejects the credentials.
+        """
+        return ""
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """Open a writer for one attempt at one work unit.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converter
@@ -224,6 +224,23 @@ class Source(ABC):
     provenance: ClassVar[Provenance | None] = None
     """The columns that name each record's origin; None if the source has no integer offsets. The audit then only
     counts."""
+
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = ""
+    """The unit of the sizes of work units; empty if they only estimate the effort."""
+
+    def check_connection(self) -> str:
+        """Connect as a run would, within seconds, and return what was found, such as `12 of 40 topics`.
+
+        Called before each run and by `distcommit check`. Must read metadata only. The default connects to nothing.
+
+        Raises:
+            DistcommitError, OSError: if the source can't be reached or rejects the credentials.
+        """
+        return ""
+
+    def planned_size(self, unit: WorkUnit) -> int:
+        """Return the size of a work unit for display, in `size_unit`."""
+        return unit.size
 
     @property
     def batch_schema(self) -> pa.Schema | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -96,6 +97,10 @@ class MariadbSink(ServerSink):
             from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
 
         return committing_by(self._connected(), lambda made: MariadbCommitter(made, self, context))
+
+    def check_connection(self) -> str:
+        with needing_client(self.type), closing(self._connected()):
+            return f"{self.server} accepts the user"
 
     def open_two_phase(self, context: CommitterContext) -> XaMariadb:
         with needing_client(self.type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -42,6 +43,10 @@ class PostgresqlSink(PostgresqlSettings):
             from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
 
         return committing_by(self._connected(), lambda made: PostgresqlCommitter(made, self, context))
+
+    def check_connection(self) -> str:
+        with needing_client(self.type), closing(self._connected()):
+            return f"{self.server} accepts the user"
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhasePostgresql:
         with needing_client(self.type):

@@ -108,6 +108,7 @@ class KafkaSource(BaseModel, SourceSettings):
     provenance: ClassVar[Provenance | None] = Provenance(
         "kafka_partition", "kafka_offset", offset_space_of=topic_of_dataset, unique_incarnations=True
     )
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)
@@ -207,6 +208,15 @@ class KafkaSource(BaseModel, SourceSettings):
         datasets = (dataset for dataset in selected if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
             yield from self._plan_chunk(queries, chunk, states)
+
+    def check_connection(self) -> str:
+        """Request the topics, and return how many of them are selected."""
+        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+
+        names = {topic.topic for topic in KafkaQueries(_impatient(self)).topics()}
+        selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
+        found = f"{len(selected):,} of {len(names):,} topics selected"
+        return f"{found}; missing: {', '.join(missing)}" if missing else found
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -106,6 +106,8 @@ class SqlSource(BaseModel, SourceSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, ignored_types=(cached_property,))
+
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
 
     type: Literal["sql"]
     url: str
@@ -246,6 +248,19 @@ class SqlSource(BaseModel, SourceSettings):
             yield from plan_tables(database, self, wanted, states)
         finally:
             database.close()
+
+    def check_connection(self) -> str:
+        """Query the database, and return how many tables the patterns select."""
+        database = self._database()
+        from distcommit.sources.sql.tables import table_names  # noqa: PLC0415 - a job file is read without SQLAlchemy
+
+        try:
+            with database.reading() as connection:
+                names = table_names(connection, self.schema_name)
+        finally:
+            database.close()
+        selected = [name for name in names if self.selection.has_table(name)]
+        return f"{len(selected):,} of {len(names):,} tables selected, {len(self.queries):,} queries"
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose column and query in the job file are still those of their state."""

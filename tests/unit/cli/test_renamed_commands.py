@@ -12,6 +12,8 @@ from distcommit.cli.main import app, commands_by_name
 
 NEW_NAMES = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",
