@@ -35,11 +35,13 @@ from distcommit.core.errors import (
 from distcommit.core.ports import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.core.support.notebook import NotebookTable
+from distcommit.engine.clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.protocol.paths.temporary import store_probe_name
 from distcommit.spark.java import check_java
 from distcommit.stores.folders.ownership import Mark, read_marks
 from distcommit.stores.state.fixed_settings import require_settings
+from distcommit.stores.state.job_lock import is_held
 from distcommit.stores.state.job_store import has_store
 
 logger = logging.getLogger(__name__)
@@ -350,6 +352,8 @@ def _tolerated_outages(folders: JobFolders) -> Sequence[str]:
     fs, roots = folders.places()
     if not has_store(fs, roots):
         return ()
+    if is_held(fs, roots.store, SystemClock()):
+        return ("source", "sink")  # another run is alive, and this one is refused
     marks = read_marks(fs, roots.output)
     if not marks[Mark.BEGAN]:
         return ()
