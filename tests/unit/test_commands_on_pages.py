@@ -151,7 +151,8 @@ class Job:
         one."""
         name, *shown = split(text)
         words = [*name.split(), *(self.put(word) for word in shown)]
-        words = [word.replace("job.yaml", "new.yaml") if name in NEW_FILES else word for word in words]
+        if name in NEW_FILES:
+            words = [str(self.folder / "new.yaml") if word.endswith(".yaml") else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
         words = [word.replace('{"":', '{"0":') for word in words]  # this source names its partitions in another way
         result = CliRunner().invoke(app, words)
@@ -161,7 +162,7 @@ class Job:
 
 def runs_here(text: str) -> bool:
     name, *words = split(text)
-    reaches_out = "--kafka-group" in words or any(word.startswith("paths.") for word in words)
+    reaches_out = "--kafka-group" in words or any(word.startswith(("paths.", "source.")) for word in words)
     return not reaches_out and (name in READS_ONLY | CHANGES or (name in WITHOUT_SPARK and "--dry-run" in words))
 
 
@@ -226,7 +227,7 @@ def test_extras_named_on_pages_exist() -> None:
     named = {
         extra
         for text in texts
-        for extras in re.findall(r"distcommit\[([\w,-]+)\]", text)
+        for extras in re.findall(r"(?:distcommit|-e '\.)\[([\w,-]+)\]", text)
         for extra in extras.split(",")
     }
     assert named <= set(project["optional-dependencies"])

@@ -134,7 +134,7 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
     if plan and connect and not checks.failures:
         with checks.part("plan"):
             dry_run = plan_dry_run(folders)
-            checks.found = f"{dry_run.datasets_count:,} datasets"
+            checks.found = f"{dry_run.datasets_count:,} to read"
     return checks.result(config.job, dry_run)
 
 

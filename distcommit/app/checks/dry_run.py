@@ -10,7 +10,7 @@ from distcommit.app.checks.flow import FlowColumn, known_columns
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import error_text
-from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceSettings, SourceState
 from distcommit.core.work import DatasetPlan
 from distcommit.stores.state.job_store import JobStore
 
@@ -109,4 +109,7 @@ def _columns(source: Source, plan: DatasetPlan, *, may_open: bool) -> list[FlowC
         batch = next(iter(extractor.extract(plan.work_units[0])), None) if plan.work_units else None
     finally:
         extractor.close()
-    return None if batch is None else known_columns(Columns.of(batch.schema))[0]
+    if batch is None:
+        return None
+    schema, check = batch.schema, source.rejection_check if isinstance(source, SourceSettings) else None
+    return known_columns(Columns.of(schema if check is None else check.convert_schema(schema)))[0]

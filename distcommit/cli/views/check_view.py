@@ -70,7 +70,8 @@ def dry_run_view(plan: DryRun) -> RenderableType:
         table.add_row(escape(each.dataset), units, _size(each.size, plan.unit), why=_explanation(each))
     more = len(plan.datasets) - LISTED
     left = and_more(more, "datasets; --json lists all") if more > 0 else None
-    title = Text(f"a run would read {plan.datasets_count:,} datasets{total}", style="bold")
+    datasets = "1 dataset" if plan.datasets_count == 1 else f"{plan.datasets_count:,} datasets"
+    title = Text(f"a run would read {datasets}{total}", style="bold")
     return page(title, table, left, listing("notes", plan.notes))
 
 

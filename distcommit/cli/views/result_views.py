@@ -90,7 +90,7 @@ def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, comm
     named = [f"{dataset} ({count:,})" for dataset, count in by_dataset.items() if count]
     of = f" of {', '.join(named)}{', ...' if len(named) == REJECTED_SHOWN else ''}" if named else ""
     return Group(
-        Text(f"rejected: {records:,} records{of}, in {folder}", style="yellow"),
+        Text(f"rejected: {'1 record' if records == 1 else f'{records:,} records'}{of}, in {folder}", style="yellow"),
         Text(f"after a correction, process them again: {command}"),
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.connected import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
@@ -218,29 +219,12 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
     return incarnations
 
 
-class Source(ABC):
+class Source(ConnectedSource, ABC):
     """The origin of a job's data. Picklable: it is sent to the executors, which plan and read."""
 
     provenance: ClassVar[Provenance | None] = None
     """The columns that name each record's origin; None if the source has no integer offsets. The audit then only
     counts."""
-
-    size_unit: ClassVar[Literal["", "records", "bytes"]] = ""
-    """The unit of the sizes of work units; empty if they only estimate the effort."""
-
-    def check_connection(self) -> str:
-        """Connect as a run would, within seconds, and return what was found, such as `12 of 40 topics`.
-
-        Called before each run and by `distcommit check`. Must read metadata only. The default connects to nothing.
-
-        Raises:
-            DistcommitError, OSError: if the source can't be reached or rejects the credentials.
-        """
-        return ""
-
-    def planned_size(self, unit: WorkUnit) -> int:
-        """Return the size of a work unit for display, in `size_unit`."""
-        return unit.size
 
     @property
     def batch_schema(self) -> pa.Schema | None:

@@ -220,7 +220,7 @@ class TestCommand:
     def test_plan_is_shown(self, tmp_path: Path) -> None:
         text = self.run(with_input(tmp_path), "--plan")
         assert "ready: no problem was found" in text
-        assert "a run would read 1 datasets, 23 bytes" in text
+        assert "a run would read 1 dataset, 23 bytes" in text
         assert "id string, price string" in " ".join(text.split())
 
     def test_json_has_the_whole_result(self, tmp_path: Path) -> None:
