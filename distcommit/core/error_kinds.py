@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from distcommit.core.errors import ConfigurationError, QualityError, RecordError, StuckError, TransientError
+from distcommit.core.errors import (
+    ConfigurationError,
+    QualityError,
+    RecordError,
+    StuckError,
+    TransientError,
+    WorkerDiedError,
+)
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 """The error's class name. A prefix names the work unit where only a part of it is committed."""
@@ -26,9 +33,15 @@ def is_permanent(text: str) -> bool:
 
 
 def has_killed_its_worker(text: str) -> bool:
-    """Return whether a construct did not return, so that the task's worker was killed."""
+    """Return whether reading a work unit killed the task's worker: a construct did not return, or the worker died."""
     match = _KIND.match(text)
-    return match is not None and match[1] == StuckError.__name__
+    return match is not None and match[1] in {StuckError.__name__, WorkerDiedError.__name__}
+
+
+def is_worker_death(text: str) -> bool:
+    """Return whether a worker died twice while it read the work unit."""
+    match = _KIND.match(text)
+    return match is not None and match[1] == WorkerDiedError.__name__
 
 
 def is_record(text: str, what: str) -> bool:

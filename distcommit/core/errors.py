@@ -256,6 +256,11 @@ class SinkUnavailableError(TransientError):
     """The job's sink as a whole is unusable, or is another sink. Commits stay pending, and no attempt is counted."""
 
 
+class WorkerDiedError(DistcommitError):
+    """Reading a work unit killed the worker again, when the work unit was alone in its task. Its dataset was not read;
+    other datasets are published."""
+
+
 class RecordError(DistcommitError):
     """A record could not be decoded. The work unit fails, or the record goes to the error file."""
 

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
@@ -52,8 +53,9 @@ class PartitionCall(Generic[Result]):
         """Process one partition of an RDD without elements: yield its report."""
         del nothing
         _reduce_garbage_collection()
+        settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
         with _redacted_errors():
-            report = self.function(self.settings, partition)
+            report = self.function(settings, partition)
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,6 +63,12 @@ class PartitionCall(Generic[Result]):
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
+
+
+def _is_retry() -> bool:
+    """Return whether an earlier attempt at this Spark task failed, or a speculative one runs beside it."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 class TaskError(Exception):
