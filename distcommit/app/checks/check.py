@@ -294,10 +294,10 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
         require_apart(config.source, config.paths.model_dump())
         fs, roots = folders.places()
         opened.append((fs, has_store(fs, roots)))
-        checks.found = f"on {fs.scheme}"
+        checks.found = f"on a file system of type {fs.scheme}"
     for fs, is_used in opened:
         for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
-            with checks.part("folders", f"paths.{name}"):
+            with checks.part(f"paths.{name}", f"paths.{name}"):
                 checks.found = _check_folder(fs, path, is_used=is_used)
         if config.tries_out or not is_used:
             checks.skip("store", "the first run creates it")

@@ -87,7 +87,7 @@ def _template(section: Section, name: str) -> str:
             f"there is no {section} of this type",
             found=name,
             expected=f"one of {', '.join(types_of(section))}",
-            todo=f"did you mean {near[0]}?" if near else f"choose one with --{section}",
+            todo=f"use --{section} {near[0]}" if near else f"choose one with --{section}",
         )
     template = importlib.resources.files(f"distcommit.{section}s.{name}") / "template.yaml"
     try:

@@ -22,7 +22,7 @@ from distcommit.sinks.kafka.names import DATASET, is_topic, lane_of, topic_of
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget
 
-_SHORT_TIMEOUT_S = 5.0
+_SHORT_TIMEOUT_S = 10.0
 _OWNED = frozenset(
     (
         "bootstrap.servers",

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHUNK = 256
-_SHORT_TIMEOUT_S = 3.0
+_SHORT_TIMEOUT_S, _CHECK_TIMEOUT_S = 3.0, 10.0
 _ANOTHER_CLUSTER = (
     "correct source.brokers. Offsets of another cluster refer to other records: to read it, give the job new folders"
     " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks"
@@ -213,7 +213,8 @@ class KafkaSource(BaseModel, SourceSettings):
         """Request the topics, and return how many of them are selected."""
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
-        names = {topic.topic for topic in KafkaQueries(_impatient(self)).topics()}
+        connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
+        names = {topic.topic for topic in KafkaQueries(connection).topics()}
         selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
         found = f"{len(selected):,} of {len(names):,} topics selected"
         return f"{found}; missing: {', '.join(missing)}" if missing else found

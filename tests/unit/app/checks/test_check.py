@@ -113,6 +113,7 @@ def test_unreachable_brokers_are_noticed_within_seconds(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "job: shop\nsource:\n  type: kafka\n  brokers: 127.0.0.1:{port}\n  topics: [orders]\n"
+        "  request_timeout_s: 1\n"
         "paths: {{store: s, staging: t, output: o}}\n",
         port=port,
     )
