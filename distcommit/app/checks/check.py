@@ -235,7 +235,11 @@ class _Checks:
         return CheckResult(job, not problems, self.parts, problems, self.flow, plan)
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
-        return [self.problem(failure)]
+        """Return the problem, or those that the error of a job file lists."""
+        return [
+            CheckProblem(failure.name, each.text, "", each.key, each.file, each.line)
+            for each in getattr(failure.error, "problems", ())
+        ] or [self.problem(failure)]
 
     def _line_of(self, setting: str) -> int:
         if self.path is None:
