@@ -30,6 +30,9 @@ _JOB_FAILURES = (PySparkException, Py4JJavaError)
 """Exceptions of a failed Spark job. The second one is raised for failures outside Python code, such as lost
 executors."""
 
+_DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
+"""Local properties of a thread: what Spark's pages and history server show for its jobs."""
+
 _CAN_NOT_RUN = re.compile(
     r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
     r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
@@ -131,15 +134,31 @@ class SparkLaunch:
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         context, tag = self.spark.sparkContext, call.settings.run_id
+        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _CALL_SITE)}
         context.addJobTag(tag)
+        context.setLocalProperty(_DESCRIPTION, _description(call))
+        context.setLocalProperty(_CALL_SITE, _phase(call))
         try:
             return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(call.in_task).collect()
         finally:
             context.removeJobTag(tag)
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
     def _over_connect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call.in_arrow, "report binary").collect()
         return [bytes(row["report"]) for row in rows]
+
+
+def _phase(call: PartitionCall[Any]) -> str:
+    return call.function.__name__.removesuffix("_partition").replace("_", " ")
+
+
+def _description(call: PartitionCall[Any]) -> str:
+    """Return what Spark's pages show for a job: the job of distcommit, its run and the phase."""
+    settings = call.settings
+    unit = f" of work unit {settings.alone}" if settings.alone else ""
+    return f"{settings.store.job}: run of epoch {settings.epoch}, {_phase(call)}{unit}"
 
 
 def over_connect(spark: SparkSession) -> bool:
