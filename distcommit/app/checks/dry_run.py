@@ -11,6 +11,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceSettings, SourceState
+from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan
 from distcommit.stores.state.job_store import JobStore
 
@@ -83,7 +84,7 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
     return DryRun(source.size_unit, total, count, datasets, notes)
 
 
-def _states(store: JobStore) -> Iterator[tuple[str, object]]:
+def _states(store: JobStore) -> Iterator[tuple[str, DatasetState]]:
     for bucket in range(store.buckets):
         yield from store.bucket_log(bucket).refresh().datasets.items()
 
