@@ -328,10 +328,11 @@ def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
     is_writable = status is None or status.is_folder
     if fs.scheme == "file":
         is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
-    elif exists and not is_used:
+    elif (exists or not fs.has_folders) and not is_used:
+        probe = f"{path}/{store_probe_name(uuid.uuid4().hex)}"
         try:
-            fs.put_if_absent(f"{path}/{(probe := store_probe_name(uuid.uuid4().hex))}", b"")
-            fs.delete(f"{path}/{probe}")
+            fs.put_if_absent(probe, b"")
+            fs.delete(probe)
         except PermissionError:
             is_writable = False
     if not is_writable:
