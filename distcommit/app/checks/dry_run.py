@@ -73,14 +73,14 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
     for planned in source.plan(lambda _: True, states):
         match planned:
             case DatasetPlan():
-                datasets.append(_planned(source, planned, opened=sum(not each.problem for each in datasets)))
+                datasets.append(_planned(source, planned, opened=len(datasets)))
             case DatasetProblem(urn, error):
                 datasets.append(PlannedDataset(urn, problem=error))
             case SkippedDataset(urn, reason):
                 notes.append(f"{urn}: {reason}")
     sizes = [each.size for each in datasets if each.size is not None]
     total = sum(sizes) if source.size_unit else None
-    count = sum(each.work_units > 0 for each in datasets)
+    count = len([each for each in datasets if each.work_units])
     return DryRun(source.size_unit, total, count, datasets, notes)
 
 

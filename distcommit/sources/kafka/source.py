@@ -201,7 +201,7 @@ class KafkaSource(BaseModel, SourceSettings):
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         queries = KafkaQueries(self.connection())
-        selected = list(self._datasets(queries, owned, states))
+        selected = list(_datasets(self, queries, owned, states))
         if queries.cluster_id:
             yield SourceFact("cluster", FixedSetting(queries.cluster_id, _ANOTHER_CLUSTER))
         yield from (problem for problem in selected if not isinstance(problem, KafkaDataset))
@@ -269,35 +269,6 @@ class KafkaSource(BaseModel, SourceSettings):
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
-    def _datasets(
-        self, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
-    ) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
-        """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
-        select = self.selection
-        missing = {topic for topic in self.topics if topic in select}
-        for topic in queries.topics():
-            name = topic.topic
-            missing.discard(name)
-            if self.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
-                continue
-            if select.skips_internal(name) and owned(name):
-                yield SkippedDataset(name, _INTERNAL)
-            if name not in select:
-                continue
-            if topic.error or not topic.partitions:
-                if owned(name):
-                    yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
-                continue
-            for dataset in topic.datasets(self.dataset):
-                state = states.get(dataset.urn)
-                busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
-                if busy or not owned(dataset.urn):
-                    continue
-                leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
-                yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
-        for name in sorted(filter(owned, missing)):
-            yield DatasetProblem(name, str(no_such_topic(name)))
-
     def _plan_chunk(
         self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: SourceState
     ) -> Iterator[DatasetPlan | DatasetProblem]:
@@ -331,6 +302,36 @@ class KafkaSource(BaseModel, SourceSettings):
                 yield DatasetProblem(dataset.urn, str(loss), loss.remedy)
             if planned is not None:
                 yield planned
+
+
+def _datasets(
+    source: KafkaSource, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
+) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
+    """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
+    select = source.selection
+    missing = {topic for topic in source.topics if topic in select}
+    for topic in queries.topics():
+        name = topic.topic
+        missing.discard(name)
+        if source.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
+            continue
+        if select.skips_internal(name) and owned(name):
+            yield SkippedDataset(name, _INTERNAL)
+        if name not in select:
+            continue
+        if topic.error or not topic.partitions:
+            if owned(name):
+                yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
+            continue
+        for dataset in topic.datasets(source.dataset):
+            state = states.get(dataset.urn)
+            busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
+            if busy or not owned(dataset.urn):
+                continue
+            leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
+            yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
+    for name in sorted(filter(owned, missing)):
+        yield DatasetProblem(name, str(no_such_topic(name)))
 
 
 def _impatient(source: KafkaSource) -> KafkaConnection:

@@ -237,7 +237,7 @@ class SqlSource(BaseModel, SourceSettings):
             TransientError: if the server can't be reached, or the connection breaks.
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
-        database = self._database()
+        database = _database_of(self)
         from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         def wanted(table: str) -> bool:
@@ -251,7 +251,7 @@ class SqlSource(BaseModel, SourceSettings):
 
     def check_connection(self) -> str:
         """Query the database, and return how many tables the patterns select."""
-        database = self._database()
+        database = _database_of(self)
         from distcommit.sources.sql.tables import table_names  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         try:
@@ -281,7 +281,7 @@ class SqlSource(BaseModel, SourceSettings):
         Raises:
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
-        database = self._database()
+        database = _database_of(self)
         from distcommit.sources.sql.extractor import SqlExtractor  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         return SqlExtractor(database, self.selection, self.batch_rows)
@@ -311,13 +311,14 @@ class SqlSource(BaseModel, SourceSettings):
     def _dialect(self) -> str:
         return urlsplit(self.url).scheme
 
-    def _database(self) -> Database:
-        try:
-            from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
-        except ImportError as error:
-            raise ConfigurationError(
-                "the SQL source needs SQLAlchemy",
-                found=str(error),
-                todo="pip install 'distcommit[sql-source]', also where the executors run",
-            ) from error
-        return Database(self.url, with_secret_files(self.password.get_secret_value()), self.tls)
+
+def _database_of(source: SqlSource) -> Database:
+    try:
+        from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
+    except ImportError as error:
+        raise ConfigurationError(
+            "the SQL source needs SQLAlchemy",
+            found=str(error),
+            todo="pip install 'distcommit[sql-source]', also where the executors run",
+        ) from error
+    return Database(source.url, with_secret_files(source.password.get_secret_value()), source.tls)
