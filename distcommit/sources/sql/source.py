@@ -106,9 +106,7 @@ class SqlSource(BaseModel, SourceSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, ignored_types=(cached_property,))
-
     size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
-
     type: Literal["sql"]
     url: str
     password: SecretStr = SecretStr("")
@@ -237,7 +235,7 @@ class SqlSource(BaseModel, SourceSettings):
             TransientError: if the server can't be reached, or the connection breaks.
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
-        database = _database_of(self)
+        database = self._database()
         from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         def wanted(table: str) -> bool:
@@ -250,17 +248,10 @@ class SqlSource(BaseModel, SourceSettings):
             database.close()
 
     def check_connection(self) -> str:
-        """Query the database, and return how many tables the patterns select."""
-        database = _database_of(self)
-        from distcommit.sources.sql.tables import table_names  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        database = self._database()
+        from distcommit.sources.sql.planning import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
-        try:
-            with database.reading() as connection:
-                names = table_names(connection, self.schema_name)
-        finally:
-            database.close()
-        selected = [name for name in names if self.selection.has_table(name)]
-        return f"{len(selected):,} of {len(names):,} tables selected, {len(self.queries):,} queries"
+        return count_tables(database, self.selection)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose column and query in the job file are still those of their state."""
@@ -281,7 +272,7 @@ class SqlSource(BaseModel, SourceSettings):
         Raises:
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
-        database = _database_of(self)
+        database = self._database()
         from distcommit.sources.sql.extractor import SqlExtractor  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         return SqlExtractor(database, self.selection, self.batch_rows)
@@ -311,14 +302,13 @@ class SqlSource(BaseModel, SourceSettings):
     def _dialect(self) -> str:
         return urlsplit(self.url).scheme
 
-
-def _database_of(source: SqlSource) -> Database:
-    try:
-        from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
-    except ImportError as error:
-        raise ConfigurationError(
-            "the SQL source needs SQLAlchemy",
-            found=str(error),
-            todo="pip install 'distcommit[sql-source]', also where the executors run",
-        ) from error
-    return Database(source.url, with_secret_files(source.password.get_secret_value()), source.tls)
+    def _database(self) -> Database:
+        try:
+            from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
+        except ImportError as error:
+            raise ConfigurationError(
+                "the SQL source needs SQLAlchemy",
+                found=str(error),
+                todo="pip install 'distcommit[sql-source]', also where the executors run",
+            ) from error
+        return Database(self.url, with_secret_files(self.password.get_secret_value()), self.tls)
