@@ -58,11 +58,11 @@ def run(command: list[str], folder: Path) -> str:
 
 def environment_with(folder: Path, *installed: str) -> Path:
     """Return the programs of a new environment in which this is installed, without its requirements."""
-    run([sys.executable, "-m", "venv", str(folder)], folder.parent)
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)], folder.parent)
     (site_packages,) = folder.glob("lib/python*/site-packages")
     (site_packages / "requirements.pth").write_text(sysconfig.get_path("purelib"))
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
-    run([*pip, "--no-build-isolation", *installed], folder.parent)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q", "--no-deps"]
+    run([*pip, "--no-index", "--no-build-isolation", *installed], folder.parent)
     return folder / "bin"
 
 
