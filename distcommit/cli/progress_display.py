@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from distcommit.engine.driver.events import Event, Observer, PhaseBegan, PhaseEnded, Progress, Progressed
+from distcommit.engine.events import Event, Observer, PhaseBegan, PhaseEnded, Progressed
 
 _PLAIN_EVERY_S = 30.0
 _RATE_OVER_S = 5.0
@@ -50,9 +50,9 @@ class Rate:
 
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
-    def of(self, progress: Progress, now_s: float) -> tuple[float, float]:
+    def of(self, progress: Progressed, now_s: float) -> tuple[float, float]:
         """Return records and bytes per second; 0 until there are two measurements."""
-        now = now_s, progress.records_read, progress.bytes_read
+        now = now_s, progress.counts.records_read, progress.counts.bytes_read
         if self._seen and now[1] < self._seen[-1][1]:  # another phase, or a restarted task
             self._seen.clear()
         self._seen.append(now)
@@ -82,15 +82,17 @@ class Target:
         """Take the plan's counts, and the beginning of reading."""
         match event:
             case PhaseEnded(phase="plan", counts=counts):
-                self.datasets = getattr(counts, "datasets_planned", 0)
-                self.records = getattr(counts, "size_planned", 0) if self.unit == "records" else 0
+                self.datasets = counts.datasets_planned
+                self.records = counts.size_planned if self.unit == "records" else 0
             case PhaseBegan(phase="ingest"):
                 self._began_s = now_s
 
-    def seconds_left(self, progress: Progress, now_s: float) -> float | None:
+    def seconds_left(self, progress: Progressed, now_s: float) -> float | None:
         """Return the estimated seconds until all records are read, or else all datasets committed; None if unknown."""
         done, planned = (
-            (progress.records_read, self.records) if self.records else (progress.datasets_committed, self.datasets)
+            (progress.counts.records_read, self.records)
+            if self.records
+            else (progress.counts.datasets_committed, self.datasets)
         )
         elapsed_s = now_s - self._began_s
         if not self._began_s or elapsed_s < _SETTLED_S or not 0 < done < planned:
@@ -108,7 +110,7 @@ class _LiveLine:
         now_s = time.monotonic()
         self._target.observe(event, now_s)
         if isinstance(event, Progressed):
-            width, progress = self._live.console.width - _BESIDE, event.progress
+            width, progress = self._live.console.width - _BESIDE, event
             lines = [describe(event.phase, progress, self._target, now_s, width)]
             if speed := describe_speed(progress, *self._rate.of(progress, now_s), width):
                 lines.append(speed)
@@ -129,7 +131,7 @@ class _PlainLines:
         self._target.observe(event, now_s)
         if not isinstance(event, Progressed):
             return
-        width, progress = _PLAIN_WIDTH - _BESIDE, event.progress
+        width, progress = _PLAIN_WIDTH - _BESIDE, event
         text = describe(event.phase, progress, self._target, now_s, width)
         rate = describe_speed(progress, *self._rate.of(progress, now_s), 1)
         text = f"{text} · {rate}" if rate and len(text) + len(rate) + 3 <= width else text
@@ -144,15 +146,15 @@ class _PlainLines:
         self._console.print(f"{now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
 
-def describe(phase: str, progress: Progress, target: Target, now_s: float, width: int = 0) -> str:
+def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:
     """Return one line: the phase, what is done of how much, and the time left. `width`: the longest line (0: any). If
     it is too short, last parts are left out."""
     parts = []
     if progress.tasks_running or progress.tasks_finished:
-        if progress.failures:
-            parts.append(f"{progress.failures:,} failures")
-        parts.append(f"{_done(progress.datasets_committed, target.datasets)} datasets")
-        parts.append(f"{_done(progress.records_read, target.records)} records")
+        if progress.counts.failures:
+            parts.append(f"{progress.counts.failures:,} failures")
+        parts.append(f"{_done(progress.counts.datasets_committed, target.datasets)} datasets")
+        parts.append(f"{_done(progress.counts.records_read, target.records)} records")
         if (left_s := target.seconds_left(progress, now_s)) is not None:
             parts.append(f"{_duration(left_s)} left")
     return _fitting(f"{phase:<8}".rstrip() if not parts else f"{phase:<6}", parts, width)
@@ -182,11 +184,11 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def describe_speed(progress: Progress, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
+def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
     """Return one line: the reading rate of all tasks and of each, and the activities that take their time; empty before
     a record was read. `width`: the longest line (0: any). If it is too short, tasks are left out first, then the
     activities with the least time."""
-    if not progress.records_read:
+    if not progress.counts.records_read:
         return ""
     rate, tasks = f"{records_per_s:,.0f} records/s, {bytes_per_s / 1e6:,.1f} MB/s", ""
     if progress.tasks_running > 1 and progress.slowest:

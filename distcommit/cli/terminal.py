@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.errors import (
     ConflictError,
     DistcommitError,
@@ -129,10 +130,15 @@ class Terminal:
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
         text = printable(redacted(" ".join(text.split())))
-        self.err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+        problems = error.problems if isinstance(error, JobFileError) else ()
+        lines = [printable(redacted(str(problem))) for problem in problems] if len(problems) > 1 else []
+        shown = f"the job file has {len(lines)} problems:" if lines else text
+        self.err.print(f"[bold red]error:[/] {escape(shown)}", highlight=False, soft_wrap=True)
+        for line in lines:
+            self.err.print(Text(f"  {line}"), soft_wrap=True)
         if self.as_json:
-            kind = type(error).__name__
-            sys.stdout.write(json.dumps({"error": text, "kind": kind, "exit_code": code}) + "\n")
+            document = {"error": text, "kind": type(error).__name__, "exit_code": code}
+            sys.stdout.write(json.dumps({**document, **({"problems": lines} if lines else {})}) + "\n")
             sys.stdout.flush()
 
     @contextlib.contextmanager

@@ -8,8 +8,8 @@ import pytest
 
 from tests.drills.__main__ import run_drill
 from tests.drills.catalogue import remedies
-from tests.drills.desk import unproven
 from tests.drills.drill import Drilled, Typed
+from tests.drills.quick_drills import unproven
 from tests.drills.registry import drills
 from tests.servers.spark_start import start_cheaply
 

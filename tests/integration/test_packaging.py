@@ -74,7 +74,7 @@ def test_wheel_runs_a_job_outside_of_the_checkout(packages: Path, tmp_path: Path
     (tmp_path / "in" / "orders" / "1.csv").write_text(ORDERS)
     command = str(programs / "distcommit")
     run([command, "init", "job.yaml", "--source", "files", "--sink", "sqlite"], tmp_path)
-    output = run([command, "run", "job.yaml", "--set", "source.settle_s=0"], tmp_path)
+    output = run([command, "run", "job.yaml", "--set", "source.min_file_age_s=0"], tmp_path)
     assert "committed: all new records" in output
     assert "exact" in run([command, "audit", "job.yaml"], tmp_path)
 

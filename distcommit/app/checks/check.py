@@ -18,10 +18,11 @@ import msgspec
 
 from distcommit.app.checks.dry_run import DryRun, plan_dry_run
 from distcommit.app.checks.flow import FlowDescription, describe_flow
-from distcommit.app.checks.positions import Positions
-from distcommit.app.job_file.config import load_tree, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import require_apart
+from distcommit.app.job_file.problems.setting_problems import JobFileError
+from distcommit.app.job_file.yaml_loading import Positions
 from distcommit.core.errors import (
     ConfigurationError,
     DistcommitError,
@@ -125,7 +126,7 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
     checks = _Checks(path)
     with checks.part("settings"):
         tree = load_tree(path, overrides)
-        config = parse_config(tree, path)
+        config = parse_config(tree, path, overrides)
         folders = JobFolders(config, path, tuple(overrides), tree=tree)
     if checks.failures:
         return checks.result("")
@@ -236,17 +237,25 @@ class _Checks:
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
         """Return the problem, or those that the error of a job file lists."""
-        return [
-            CheckProblem(failure.name, each.text, "", each.key, each.file, each.line)
-            for each in getattr(failure.error, "problems", ())
-        ] or [self.problem(failure)]
+        if not isinstance(failure.error, JobFileError):
+            return [self.problem(failure)]
+        problems = failure.error.problems
+        return [CheckProblem(failure.name, each.text, "", each.key, each.file, each.line) for each in problems]
 
     def _line_of(self, setting: str) -> int:
         if self.path is None:
             return 0
         if self._positions is None:
-            self._positions = Positions(self.path)
-        return self._positions.line_of(setting)
+            self._positions = Positions(_text_of(self.path))
+        keys = (int(key) if key.isdecimal() else key for key in setting.split("."))
+        return self._positions.of(tuple(keys))[0]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: bool) -> None:

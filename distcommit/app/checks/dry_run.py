@@ -8,11 +8,11 @@ import msgspec
 
 from distcommit.app.checks.flow import FlowColumn, known_columns
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.constructs.schemas.columns import Columns
 from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceSettings, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan
+from distcommit.schemas.columns import Columns
 from distcommit.stores.state.job_store import JobStore
 
 _MOST_OPENED = 20

@@ -16,7 +16,7 @@ from distcommit.app.inspection.sweeps import SweepResult
 from distcommit.app.job import Job
 from distcommit.app.preview import PreviewResult, run_preview
 from distcommit.cli.help import RECORDS_LOST
-from distcommit.cli.options import on_job
+from distcommit.cli.options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
@@ -55,12 +55,12 @@ def run(terminal: Terminal, job: Job) -> int:
 
 def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
     """Return where to look for the records that a run has rejected; None if there are none."""
-    if not isinstance(result, RunResult) or not result.totals.records_diverted:
+    if not isinstance(result, RunResult) or not result.totals.records_rejected:
         return None
     rows = job.datasets(Query(sort=SortBy.REJECTED, most=REJECTED_SHOWN, read=True)).datasets
-    counts = {row.state.dataset: row.attempts.records_rejected for row in rows if row.attempts is not None}
+    counts = {row.state.dataset: row.last_run.counts.records_rejected for row in rows if row.last_run is not None}
     folder, again = f"{job.config.paths.output}/{REJECTED_FOLDER}", f"{job.command('dataset reprocess')} --all"
-    return rejected_view(result.totals.records_diverted, counts, folder, again)
+    return rejected_view(result.totals.records_rejected, counts, folder, again)
 
 
 def exit_code_of(result: RunResult) -> int:
@@ -136,9 +136,9 @@ def expire(
     job: Job,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="Age such as 90d, 36h or 12w.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted.")] = False,
-    when_unread: Annotated[
+    keep_snapshots: Annotated[
         bool,
-        typer.Option("--when-unread", help="Delete a file once no kept snapshot lists it."),
+        typer.Option("--keep-snapshots", help="Delete a file once no snapshot lists it."),
     ] = False,
 ) -> int:
     """Delete published files that are older than an age.
@@ -147,7 +147,7 @@ def expire(
     Exit code 1 if it is incomplete: repeat the command.
     """
     with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
-        result = job.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
+        result = job.retain(older_than, shown, dry_run=dry_run, keep_snapshots=keep_snapshots)
     terminal.show(result, expiry_view)
     return 0 if result.succeeded else 1
 
@@ -169,7 +169,7 @@ def repair(
     return 0 if result.is_well else 5
 
 
-@on_job
+@on_job_state
 def cancel(
     terminal: Terminal,
     job: Job,

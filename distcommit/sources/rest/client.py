@@ -133,9 +133,9 @@ class RestClient:
             "the server takes too long for an answer",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
-            expected=f"a whole answer within source.answer_s: {self.answer_s:g} s",
+            expected=f"a whole answer within source.response_timeout_s: {self.answer_s:g} s",
             found=str(error),
-            todo="ask for smaller pages by source.params, or set a longer source.answer_s",
+            todo="ask for smaller pages by source.params, or set a longer source.response_timeout_s",
         )
 
     def _refused(self, request: Request, dataset: str, status: int, found: str) -> SourceError:

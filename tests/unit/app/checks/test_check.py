@@ -25,7 +25,7 @@ source:
   type: files
   paths: ["{folder}/in/{{dataset}}/*.csv"]
   format: csv
-  settle_s: 0
+  min_file_age_s: 0
 sink:
   type: sqlite
   path: {folder}/orders.db

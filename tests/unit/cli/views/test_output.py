@@ -26,10 +26,10 @@ from distcommit.cli.views.result_views import (
     rejected_view,
     run_view,
 )
-from distcommit.engine.driver.counts import PlanCounts
-from distcommit.engine.driver.events import PhaseBegan, PhaseEnded, Progress, Progressed
-from distcommit.engine.driver.reports import Reason, Totals
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import PhaseBegan, PhaseEnded, Progressed
 
 
 def rendered(view: Any) -> str:
@@ -45,15 +45,14 @@ def test_run_result_with_reasons_fits_80_columns() -> None:
         Reason("a.topic", "not planned", "no broker"),
         Reason("b.topic", "not planned", "no broker"),
     )
-    totals = Totals(
+    totals = RunCounts(
         datasets_published=2,
         datasets_failed=1,
         records_published=1234,
         files_published=7,
-        reasons=reasons,
-        reasons_more=3,
     )
-    shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
+    seconds = {"recover": 1.0, "ingest": 2.5}
+    shown = rendered(run_view(RunResult("r", 4, False, True, seconds, totals, [], reasons=Reasons(reasons, 3))))
     assert max(map(len, shown.splitlines())) <= 80
     for text in (
         "2 committed, 0 unchanged, 1 failed",
@@ -123,30 +122,34 @@ def test_demo_view_shows_why_the_result_is_not_exact() -> None:
     assert "exactly once: every produced record" in rendered(demo_view(DemoResult(exact=True)))
 
 
+def progress_of(**counts: int) -> Progressed:
+    return Progressed("ingest", RunCounts(**counts), 1)
+
+
 def test_progress_shows_what_is_done_of_how_much_and_the_time_left_in_80_columns() -> None:
     target = Target("records")
-    target.observe(PhaseEnded("plan", 1, True, PlanCounts(datasets_planned=120, size_planned=3_000_000)), 0)
+    target.observe(PhaseEnded("plan", 1, True, RunCounts(datasets_planned=120, size_planned=3_000_000)), 0)
     target.observe(PhaseBegan("ingest", 0), 100)
-    progress = Progress(2, 3, 40, 1_500_000, 0, 1)
+    progress = progress_of(datasets_committed=40, records_read=1_500_000, work_units_failed=1)
     text = describe("ingest", progress, target, 220)
     assert text == "ingest · 1 failures · 40 of 120 datasets · 1.5 M of 3.0 M records · 2 min left"
     assert describe("ingest", progress, target, 220, 70).endswith("3.0 M records")
-    many = Progress(2, 3, 12_345, 1_500_000_000)
+    many = progress_of(datasets_committed=12_345, records_read=1_500_000_000)
     large = Target("records", 100_000, 3_000_000_000, 1)
     for width in range(20, 100):
         assert len(describe("ingest", many, large, 5000, width)) <= width
     assert describe("ingest", many, large, 5000, 78).endswith("1,500.0 M of 3,000.0 M records")
     assert describe("ingest", many, large, 5000).endswith("1 h 23 min left")
-    assert describe("plan", Progress(), Target(), 0) == "plan"
+    assert describe("plan", Progressed(), Target(), 0) == "plan"
 
 
 def test_time_left_follows_the_datasets_if_the_source_counts_no_records() -> None:
     target = Target("bytes")
-    target.observe(PhaseEnded("plan", 1, True, PlanCounts(datasets_planned=4, size_planned=10**9)), 0)
+    target.observe(PhaseEnded("plan", 1, True, RunCounts(datasets_planned=4, size_planned=10**9)), 0)
     target.observe(PhaseBegan("ingest", 0), 10)
-    text = describe("ingest", Progress(1, 0, datasets_committed=1, records_read=5), target, 20)
+    text = describe("ingest", progress_of(datasets_committed=1, records_read=5), target, 20)
     assert text == "ingest · 1 of 4 datasets · 5 records · 30 s left"
-    assert "left" not in describe("ingest", Progress(1, 0, 1), target, 11), "too early for an estimate"
+    assert "left" not in describe("ingest", progress_of(datasets_committed=1), target, 11), "too early for an estimate"
 
 
 def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +158,7 @@ def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pyt
     with shown_progress(Console(file=out, width=80), "check the job") as observer:
         for second in range(100):
             now[0] = 1000.0 + second
-            observer.observe(Progressed("ingest", Progress(1, 0, second, 1000 * second)))
+            observer.observe(progress_of(datasets_committed=second, records_read=1000 * second))
     lines = out.getvalue().splitlines()
     assert [line.split(" s ")[0].strip() for line in lines] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
     assert lines[2] == "  30.0 s  ingest · 30 datasets · 30,000 records · 1,000 records/s, 0.0 MB/s"
@@ -170,12 +173,12 @@ def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:
 
 def test_speed_and_time_shares_are_described_in_one_line() -> None:
     spent = {"read": 30.0, "lake.json": 60.0, "write": 9.0, "commit": 0.3, "a": 0.2, "b": 0.3, "c": 0.2}
-    progress = Progress(2, records_read=9, slowest=900, fastest=12_345.6, spent=spent)
+    progress = Progressed("", RunCounts(records_read=9), 2, slowest=900, fastest=12_345.6, spent=spent)
     text = describe_speed(progress, 25_000, 3_210_000)
     assert text == ("25,000 records/s, 3.2 MB/s (a task 900 to 12,346) · time: lake.json 60 %, read 30 %, write 9 %")
-    assert describe_speed(Progress(1, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s"
-    assert describe_speed(Progress(3), 0, 0) == ""
-    assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", (
+    assert describe_speed(Progressed("", RunCounts(records_read=9), 1), 5, 6) == "5 records/s, 0.0 MB/s"
+    assert describe_speed(Progressed(tasks_running=3), 0, 0) == ""
+    assert describe_speed(Progressed("", RunCounts(records_read=9), 2), 5, 6) == "5 records/s, 0.0 MB/s", (
         "no task has reported its time yet"
     )
     for width in range(20, 120):
@@ -184,17 +187,17 @@ def test_speed_and_time_shares_are_described_in_one_line() -> None:
     rate = "25,000 records/s, 3.2 MB/s · time: "
     assert describe_speed(progress, 25_000, 3_210_000, 80) == rate + "lake.json 60 %, read 30 %, write 9 %"
     assert describe_speed(progress, 25_000, 3_210_000, 66) == rate + "lake.json 60 %, others 39 %"
-    many = describe_speed(Progress(1, records_read=1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
+    many = describe_speed(Progressed("", RunCounts(records_read=1), 1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
     assert many.endswith("time: 0 10 %, 1 10 %, 2 10 %, 3 10 %, 4 10 %, others 50 %")
 
 
 def test_rate_covers_the_last_seconds_and_restarts_with_each_phase() -> None:
     rate = Rate()
-    assert rate.of(Progress(records_read=100, bytes_read=50), 0.0) == (0, 0)
-    assert rate.of(Progress(records_read=300, bytes_read=90), 2.0) == (100, 20)
-    assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), (
+    assert rate.of(Progressed(counts=RunCounts(records_read=100, bytes_read=50)), 0.0) == (0, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=300, bytes_read=90)), 2.0) == (100, 20)
+    assert rate.of(Progressed(counts=RunCounts(records_read=300, bytes_read=90)), 7.0) == (0, 0), (
         "no record was read in the last five seconds"
     )
-    assert rate.of(Progress(records_read=900, bytes_read=90), 8.0) == (100, 0)
-    assert rate.of(Progress(records_read=5), 8.5) == (0, 0)
-    assert rate.of(Progress(records_read=10), 9.5) == (5, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=900, bytes_read=90)), 8.0) == (100, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=5)), 8.5) == (0, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=10)), 9.5) == (5, 0)
