@@ -50,7 +50,8 @@ def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
     blocks: list[RenderableType] = []
     for problem in problems:
         line = f":{problem.line}" if problem.line else ""
-        blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), f"  {problem.setting or problem.check}"))
+        subject = "" if problem.text.startswith(problem.setting) else f"  {problem.setting}"
+        blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), subject if problem.setting else problem.check))
         blocks.append(Padding(Text(problem.text, overflow="fold"), (0, 0, 0, 2)))
         if problem.remedy:
             blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="fold"), (0, 0, 0, 2)))
