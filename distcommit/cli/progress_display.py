@@ -65,7 +65,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Target:
-    """What a run has planned to read, and when it began to read.
+    """The planned work of a run, and the time when reading began.
 
     Attributes:
         unit: the unit of planned sizes.
@@ -147,7 +147,7 @@ class _PlainLines:
 
 
 def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:
-    """Return one line: the phase, what is done of how much, and the time left. `width`: the longest line (0: any). If
+    """Return one line: the phase, the work done and planned, and the time left. `width`: the longest line (0: any). If
     it is too short, last parts are left out."""
     parts = []
     if progress.tasks_running or progress.tasks_finished:

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of what a package is built from, so that builds write nothing into the checkout."""
+    """Return a copy of the package's files, so that builds write nothing into the checkout."""
     folder = tmp_path_factory.mktemp("project")
     for name in PROJECT:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile

@@ -52,7 +52,7 @@ _ADDRESSES = ("brokers", "url", "path", "paths", "location", "catalog", "class",
 
 
 class CheckedPart(msgspec.Struct, frozen=True):
-    """One check. `outcome`: `passed`, `failed` or `skipped`; `found`: what was found, or why it was skipped."""
+    """One check. `outcome`: `passed`, `failed` or `skipped`; `found`: details, or the reason for skipping."""
 
     name: str
     outcome: str
@@ -65,7 +65,7 @@ class CheckProblem(msgspec.Struct, frozen=True):
     Attributes:
         check: the check that found it.
         text: the problem.
-        remedy: what to do; empty if the text says it.
+        remedy: one imperative clause; empty if the text has it.
         setting: the setting's dotted key; empty if none is known.
         file: the job file.
         line: the line of the setting or of the nearest section around it, from 1; 0 if unknown.
@@ -324,7 +324,7 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
 
 
 def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
-    """Check that a folder, or the nearest one above it, can be written, and return what was found.
+    """Check that a folder, or the nearest one above it, can be written, and describe it.
 
     Raises:
         ConfigurationError: if not.
@@ -356,7 +356,7 @@ def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
 
 
 def _address(section: str, construct: Any) -> str:
-    """Return the key of the setting that says where a source or a sink is."""
+    """Return the key of the setting with the address of a source or a sink."""
     key = next((name for name in _ADDRESSES if getattr(construct, name, None)), "type")
     return f"{section}.{key}"
 

@@ -25,7 +25,7 @@ class PlannedDataset(msgspec.Struct, frozen=True):
     Attributes:
         dataset: the dataset.
         work_units: the number of its work units.
-        size: what is to be read, in the plan's `unit`; None if the source does not know.
+        size: records or bytes to read, as the plan's `unit` names them; None if unknown.
         columns: the columns that the source delivers; None if they are not known.
         problem: why the dataset, or its columns, can't be read; empty if they can.
     """

@@ -1,7 +1,7 @@
 """New job files, composed of a template of the source and one of the sink.
 
-Each source and sink has its template beside its code, as `template.yaml`. `@FOLDER@` in it stands for the absolute
-folder of the job file, and `@JOB@` for the job's name.
+Each source and sink has its template beside its code, as `template.yaml`. `@FOLDER@` in it is replaced by the
+absolute folder of the job file, and `@JOB@` by the job's name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_job_file(path: Path, source: str, sink: str) -> NewJobFile:
     """Write a job file from templates, and check it without connecting.
 
     Raises:
-        ConfigurationError: if there is no such source or sink, or the file exists.
+        ConfigurationError: if the source or sink is unknown, or the file exists.
         DistcommitError: if the file can't be written.
     """
     text = job_file_text(path, source, sink)
@@ -84,7 +84,7 @@ def _template(section: Section, name: str) -> str:
     if name not in types_of(section):
         near = difflib.get_close_matches(name, types_of(section), n=1)
         raise ConfigurationError(
-            f"there is no {section} of this type",
+            f"the type of the {section} is unknown",
             found=name,
             expected=f"one of {', '.join(types_of(section))}",
             todo=f"use --{section} {near[0]}" if near else f"choose one with --{section}",

@@ -54,7 +54,7 @@ def run(terminal: Terminal, job: Job) -> int:
 
 
 def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
-    """Return where to look for the records that a run has rejected; None if there are none."""
+    """Describe the rejected records of a run and their folder; None if all were accepted."""
     if not isinstance(result, RunResult) or not result.totals.records_rejected:
         return None
     rows = job.datasets(Query(sort=SortBy.REJECTED, most=REJECTED_SHOWN, read=True)).datasets

@@ -44,7 +44,7 @@ def check_view(result: CheckResult) -> RenderableType:
 
 
 def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
-    """Show each problem with its position and remedy; None if there is none."""
+    """Show each problem with its position and remedy; None for an empty list."""
     if not problems:
         return None
     blocks: list[RenderableType] = []

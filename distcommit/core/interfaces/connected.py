@@ -11,7 +11,7 @@ class Connected:
     """An object that connects to an external system."""
 
     def check_connection(self) -> str:
-        """Connect as a run would, within seconds, and return what was found, such as `12 of 40 topics`.
+        """Connect as a run would, within seconds, and return a short text such as `12 of 40 topics`.
 
         Called on the driver by `distcommit check` and before a run. Reads metadata only and creates nothing. The
         default connects to nothing.

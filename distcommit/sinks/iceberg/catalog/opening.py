@@ -41,7 +41,7 @@ def opened(settings: CatalogSettings) -> Tables:
 
 
 def check_catalog(settings: CatalogSettings) -> str:
-    """Connect to a catalog without creating its tables, and return what was found.
+    """Connect to a catalog without creating its tables, and describe it.
 
     Raises:
         ConfigurationError: if the folder of an SQLite catalog does not exist.

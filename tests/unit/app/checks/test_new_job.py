@@ -46,7 +46,7 @@ def test_existing_file_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_unknown_type_names_the_nearest_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"found kafak.*use --source kafka"):
+    with pytest.raises(ConfigurationError, match=r"the type of the source is unknown.*found kafak.*use --source kafka"):
         write_job_file(tmp_path / "job.yaml", "kafak", "files")
     assert not (tmp_path / "job.yaml").exists()
 
