@@ -122,7 +122,7 @@ def test_demo_view_shows_why_the_result_is_not_exact() -> None:
     assert "exactly once: every produced record" in rendered(demo_view(DemoResult(exact=True)))
 
 
-def progress_of(**counts: int) -> Progressed:
+def progress_of(**counts: Any) -> Progressed:
     return Progressed("ingest", RunCounts(**counts), 1)
 
 
