@@ -9,6 +9,8 @@ from distcommit.core.errors import ConfigurationError
 
 _RENAMED = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",
@@ -29,7 +31,7 @@ _RENAMED = {
     "compare": "migrate compare",
     "convert-gobblin": "migrate convert-gobblin",
 }
-_RENAMED_OPTIONS = {("serve", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
+_RENAMED_OPTIONS = {("schedule", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
 """New names of options by command and former name."""
 
 

@@ -35,7 +35,7 @@ def _refused(folder: Path, remote: str) -> Iterator[tuple[KafkaSituation, Printe
         situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, spark=spark, schedule=schedule)
         for topic in _TOPICS:
             situation.numbers(topic, 10)
-        printed, command = Printed(situation), f"distcommit serve {folder}"
+        printed, command = Printed(situation), f"distcommit schedule serve {folder}"
         printed.refused(command, "a service has a Spark session of its own, and can't share one of Spark Connect", 2)
         yield situation, printed, command
 
@@ -48,7 +48,7 @@ def _events(service: RunProcess) -> list[dict[str, Any]]:
 
 def _serve_one_run(situation: KafkaSituation) -> int:
     """Serve the job's folder until a run has committed, end the service, and return its exit code."""
-    command = ["serve", str(situation.folder), "--json", "--poll", "0.2"]
+    command = ["schedule", "serve", str(situation.folder), "--json", "--poll", "0.2"]
     output, errors = situation.folder / "service.out", situation.folder / "service.err"
     until_s = time.monotonic() + _WAIT_S
     with RunProcess(command, output, errors) as service:

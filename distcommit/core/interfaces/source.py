@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.connected import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
@@ -218,7 +219,7 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
     return incarnations
 
 
-class Source(ABC):
+class Source(ConnectedSource, ABC):
     """The origin of a job's data. Picklable: it is sent to the executors, which plan and read."""
 
     provenance: ClassVar[Provenance | None] = None

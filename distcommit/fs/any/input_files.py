@@ -119,7 +119,7 @@ class InputFolder:
     @cached_property
     def _connected(self) -> tuple[Any, str]:
         try:
-            from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
+            from fsspec.core import url_to_fs  # noqa: PLC0415 - other sources do not need it
 
             fs, root = url_to_fs(self.url)
         except (ImportError, ValueError) as error:
@@ -128,7 +128,7 @@ class InputFolder:
                 path=self.url,
                 expected="a local path, or a URL that fsspec knows",
                 found=str(error),
-                todo="correct it, or install distcommit[fsspec] and its package on the driver and the executors",
+                todo="correct it, or install fsspec's package for this URL on the driver and the executors",
             ) from error
         return fs, str(root).rstrip("/")
 

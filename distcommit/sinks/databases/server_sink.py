@@ -148,6 +148,10 @@ class ServerSink(TableSink):
         again = partial(self._connected, driver)
         return committing_by(again(), lambda made: driver.two_phase(made, self, context, again))
 
+    def check_connection(self) -> str:
+        with closing(self._connected(self._driver())):
+            return f"{self.server} accepts the user"
+
     def _driver(self) -> Driver:
         with needing_client(self.type):
             return self.driver()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distcommit.core.errors import SourceError, error_text
+from distcommit.core.errors import ConfigurationError, SourceError, error_text
 from distcommit.core.interfaces.targets import is_within
 from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
 from distcommit.fs.any.input_files import InputFile, InputFolder
@@ -138,6 +138,18 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
             folder.refresh()
             _Walk(index, folder, owned, listing).into("", pattern.parts, urn)
     return listing
+
+
+def check_folder(url: str) -> None:
+    """Raise SourceError if a folder can't be listed."""
+    try:
+        InputFolder(url).entries("")
+    except ConfigurationError:
+        raise
+    except FileNotFoundError as error:
+        raise _unlistable(url, "the folder does not exist") from error
+    except Exception as error:
+        raise _unlistable(url, error_text(error)) from error
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
@@ -100,7 +100,7 @@ class SqlSource(SettingsModel, SourceSettings):
     """
 
     model_config = ConfigDict(hide_input_in_errors=True, ignored_types=(cached_property,))
-
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
     type: Literal["sql"]
     url: str
     password: SecretStr = SecretStr("")
@@ -232,6 +232,12 @@ class SqlSource(SettingsModel, SourceSettings):
             yield from plan_tables(database, self, wanted, states)
         finally:
             database.close()
+
+    def check_connection(self) -> str:
+        database = self._database()
+        from distcommit.sources.sql.planning import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+
+        return count_tables(database, self.selection)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose column and query in the job file are still those of their state."""

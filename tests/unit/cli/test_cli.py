@@ -122,7 +122,7 @@ class TestHelp:
     @pytest.mark.parametrize("name", [name for name in commands_by_name() if name != "dataset files"])
     def test_every_command_takes_the_shared_options(self, name: str) -> None:
         options = {option for parameter in commands_by_name()[name].params for option in parameter.opts}
-        needs_job_file = name not in ("demo", "migrate convert-gobblin")
+        needs_job_file = name not in ("demo", "init", "migrate convert-gobblin")
         assert {"--json", "--verbose", "-v"} <= options
         assert ("--set" in options) == needs_job_file
 

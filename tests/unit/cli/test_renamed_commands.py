@@ -12,6 +12,8 @@ from distcommit.cli.main import app, commands_by_name
 
 NEW_NAMES = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",
@@ -50,8 +52,8 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
 @pytest.mark.parametrize(
     ("words", "command", "old", "new"),
     [
-        (["serve", "jobs", "--look", "1"], "serve", "--look", "--poll"),
-        (["serve", "jobs", "--look=1"], "serve", "--look", "--poll"),
+        (["schedule", "serve", "jobs", "--look", "1"], "schedule", "--look", "--poll"),
+        (["schedule", "serve", "jobs", "--look=1"], "schedule", "--look", "--poll"),
         (["dataset", "expire", "job.yaml", "--when-unread"], "dataset", "--when-unread", "--keep-snapshots"),
     ],
 )
