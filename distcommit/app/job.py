@@ -237,6 +237,7 @@ class Job(StoredJob):
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
                 "a job can't take over from its own store",
+                id="JOB_FOLDERS_INVALID",
                 store=roots.store,
                 todo="give the continuing job new folders (paths)",
             )

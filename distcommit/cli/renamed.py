@@ -36,5 +36,7 @@ def refuse_renamed(words: Sequence[str]) -> None:
     if words and (name := _RENAMED.get(words[0])):
         with Terminal(as_json="--json" in words, verbose=False).command():
             raise ConfigurationError(
-                f"the command `distcommit {words[0]}` was renamed", todo=f"use `distcommit {name}`"
+                f"the command `distcommit {words[0]}` was renamed",
+                id="COMMAND_RENAMED",
+                todo=f"use `distcommit {name}`",
             )

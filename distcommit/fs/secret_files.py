@@ -27,7 +27,10 @@ def check_absolute(text: str, key: str) -> None:
     for path in SECRET_FILE.findall(text):
         if not path.startswith("/"):
             raise ConfigurationError(
-                "a secret's file must be named by an absolute path", key=key, found=f"${{file:{path}}}"
+                "a secret's file must be named by an absolute path",
+                id="SECRET_FILE_UNREADABLE",
+                key=key,
+                found=f"${{file:{path}}}",
             )
 
 
@@ -61,6 +64,7 @@ def _read(path: str) -> str:
         return secret
     raise ConfigurationError(
         "a secret's file can't be read",
+        id="SECRET_FILE_UNREADABLE",
         path=path,
         expected="text that the job's user can read on the driver and each executor",
         found=found,

@@ -72,13 +72,15 @@ def check_java() -> None:
     expected = f"Java {MINIMUM_JAVA} or later"
     if java is None or not os.access(java, os.X_OK):
         where = f"none at JAVA_HOME {home}" if home else "no java on PATH, JAVA_HOME is not set"
-        raise ConfigurationError("Spark needs Java", expected=expected, found=where, todo=todo)
+        raise ConfigurationError("Spark needs Java", id="JAVA_MISSING", expected=expected, found=where, todo=todo)
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     text = (answer.stderr or answer.stdout).strip()
     version = re.search(r'version "(?:1\.)?(\d+)', text)
     if answer.returncode or version is None or int(version[1]) < MINIMUM_JAVA:
         actual = text.splitlines()[0] if text else f"exit code {answer.returncode}"
-        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=actual, todo=todo)
+        raise ConfigurationError(
+            "Spark needs a newer Java", id="JAVA_MISSING", path=java, expected=expected, found=actual, todo=todo
+        )
 
 
 def active_session() -> SparkSession | None:
@@ -141,9 +143,13 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
     if causes and _TRANSIENT_CAUSES.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, master=master, found=first_line, todo=todo)
+        return TransientError(what, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what, master=master, found=first_line, todo="correct spark.master and spark.conf; the log above has details"
+        what,
+        id="SPARK_SETTINGS_INVALID",
+        master=master,
+        found=first_line,
+        todo="correct spark.master and spark.conf; the log above has details",
     )
 
 
@@ -196,6 +202,7 @@ def _open_remote(url: str) -> SparkSession:
     except ImportError as error:
         raise ConfigurationError(
             "the packages for Spark Connect are not installed",
+            id="PACKAGE_MISSING",
             remote=url,
             found=_first_line(error),
             todo="pip install 'distcommit[connect]'",
@@ -203,6 +210,7 @@ def _open_remote(url: str) -> SparkSession:
     except Exception as error:
         raise ConfigurationError(
             "the Spark Connect server does not respond",
+            id="SPARK_SETTINGS_INVALID",
             remote=url,
             found=_first_line(error),
             todo="start the server, or correct spark.remote",
@@ -238,6 +246,7 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) ->
     except PySparkAttributeError as error:
         raise ConfigurationError(
             "Spark Connect does not report the number of slots",
+            id="SPARK_SETTINGS_INVALID",
             expected="spark.partitions above 0",
             todo="set spark.partitions to about twice the slots of the server's executors",
         ) from error

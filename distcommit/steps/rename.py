@@ -171,6 +171,7 @@ class FsRenameCommitStep(CommitStep):
         elif isinstance(answer, Lost):
             raise LostError(
                 "a staged file cannot be published",
+                id="STAGED_FILE_NOT_PUBLISHABLE",
                 path=self.target,
                 expected=answer.expected,
                 found=answer.found,

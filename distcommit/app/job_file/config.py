@@ -241,11 +241,17 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     try:
         tree = load_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError("the job file can't be read", path=file, found=str(error)) from error
+        raise ConfigurationError(
+            "the job file can't be read", id="JOB_FILE_INVALID", path=file, found=str(error)
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError("the job file is not YAML", path=file, found=_where(error)) from None
+        raise ConfigurationError(
+            "the job file is not YAML", id="JOB_FILE_INVALID", path=file, found=_where(error)
+        ) from None
     if not isinstance(tree, dict):
-        raise ConfigurationError("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
+        raise ConfigurationError(
+            "the job file is empty or not a mapping", id="JOB_FILE_INVALID", path=file, found=type(tree).__name__
+        )
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type")):
         _override(tree, override)
     return tree
@@ -264,7 +270,9 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     except ValidationError as error:
         problems = "; ".join(_explain(problem, tree) for problem in error.errors(include_url=False))
         todo = "correct it; conf/ has commented examples"
-        raise ConfigurationError(f"the job file is wrong: {problems}", path=file, todo=todo) from None
+        raise ConfigurationError(
+            f"the job file is wrong: {problems}", id="JOB_FILE_INVALID", path=file, todo=todo
+        ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
     if not config.source.is_imported:
@@ -273,6 +281,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     if not keeps_access(places["output"]) and needs_access:
         raise ConfigurationError(
             "files have no owner and mode there",
+            id="JOB_FILE_INVALID",
             path=places["output"],
             expected="no sink.access",
             todo="remove it; the policy of the bucket, or of the share, determines access",
@@ -292,7 +301,9 @@ def _override(tree: dict[str, Any], text: str) -> None:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise ConfigurationError(
-            "an override must be section.key=value", found=text if _IS_KEY.fullmatch(text) else HIDDEN
+            "an override must be section.key=value",
+            id="JOB_FILE_INVALID",
+            found=text if _IS_KEY.fullmatch(text) else HIDDEN,
         )
     *sections, last = key.split(".")
     holder: Any = tree
@@ -302,11 +313,15 @@ def _override(tree: dict[str, Any], text: str) -> None:
         else:
             holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
     if not isinstance(holder, dict):
-        raise ConfigurationError("an override goes into something that is not a section", found=key)
+        raise ConfigurationError(
+            "an override goes into something that is not a section", id="JOB_FILE_INVALID", found=key
+        )
     try:
         parsed = load_yaml(value)
     except yaml.YAMLError as error:
-        raise ConfigurationError("the value of an override is not YAML", found=f"{key}: {_where(error)}") from None
+        raise ConfigurationError(
+            "the value of an override is not YAML", id="JOB_FILE_INVALID", found=f"{key}: {_where(error)}"
+        ) from None
     if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
         holder.clear()
     holder[last] = parsed
@@ -331,6 +346,7 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     if "${file:" in value and not takes_secret_file(keys):
         raise ConfigurationError(
             f"${{file:PATH}} is for secrets only: {', '.join(PLACES)}",
+            id="JOB_FILE_INVALID",
             path=path,
             found=".".join(keys),
             todo="write it out",
@@ -340,7 +356,10 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         found = os.environ.get(match[1], match[2])
         if found is None:
             raise ConfigurationError(
-                "the job file names an environment variable that is not set", path=path, expected=match[1]
+                "the job file names an environment variable that is not set",
+                id="JOB_FILE_INVALID",
+                path=path,
+                expected=match[1],
             )
         return found
 

@@ -64,6 +64,7 @@ class JobFolders:
         if self.config.tries_out and not self.throwaway:
             raise ConfigurationError(
                 "the sink of type console is for trying out, and keeps nothing",
+                id="JOB_FILE_INVALID",
                 expected="`distcommit run` alone",
                 todo="give this command the job's own sink",
             )

@@ -106,6 +106,7 @@ class InferredFields:
         if len(paths) > _MOST_FIELDS:
             raise RecordError(
                 "records have too many fields to infer columns",
+                id="RECORD_FIELDS_TOO_MANY",
                 expected=f"at most {_MOST_FIELDS}",
                 found=f"{len(paths)}, such as {paths[-1]!r:.100}",
                 todo="declare the converter's fields, with a map ({'*': TYPE}) for keys of any name;"
@@ -115,6 +116,7 @@ class InferredFields:
             new = [path for path in paths if path not in set(known)]
             raise RecordError(
                 NEW_FIELDS,
+                id="RECORD_FIELDS_NEW",
                 expected=f"at most the fields of schema {self.ids[-1]}",
                 found=", ".join(f"{path!r:.100}" for path in new[:_SHOWN_FIELDS])
                 + (f", and {len(new) - _SHOWN_FIELDS} more" if len(new) > _SHOWN_FIELDS else ""),

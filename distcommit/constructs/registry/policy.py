@@ -135,6 +135,7 @@ class AdmittedSchemas:
             if policy.on_incompatible == "fail":
                 raise RecordError(
                     "a record's schema is not compatible with earlier ones, and on_incompatible is fail",
+                    id="RECORD_SCHEMA_INCOMPATIBLE",
                     expected=f"a schema compatible with schema id {self._all()[-1]}",
                     found=f"schema id {schema_id}: {summary}",
                     todo="check the change in the producer; to accept the schema, set on_incompatible: accept",
@@ -154,6 +155,7 @@ class AdmittedSchemas:
         if accepted and schema_id not in accepted:
             raise RecordError(
                 f"a record's schema differs from {they}, and evolution is fail",
+                id="RECORD_SCHEMA_INCOMPATIBLE",
                 registry=registry,
                 expected=f"schema id {', '.join(map(str, accepted))}",
                 found=f"schema id {schema_id}",

@@ -142,6 +142,7 @@ def _in_words(column: pa.Field) -> str:
 def _failed(problem: str, known: pa.Schema, reasons: Sequence[str]) -> RecordError:
     return RecordError(
         problem,
+        id="RECORD_SCHEMA_INCOMPATIBLE",
         expected=f"columns {', '.join(known.names)}"[:500],
         found=_listed(reasons),
         todo="check what the producer changed; `evolve` accepts compatible schemas, `accept` accepts all",
@@ -160,6 +161,7 @@ def _read(written: Mapping[str, Any]) -> pa.Schema:
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise CorruptError(
             "the stored schema of a dataset's records can't be read",
+            id="SCHEMA_HISTORY_LOST",
             found=str(error),
             todo="restore the store from a backup, or remove the converter `schema`",
         ) from error

@@ -209,6 +209,7 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
         if state.watermark is not None and before and there not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
+                id="SOURCE_RECREATED",
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
                 found=f"incarnation {there}",
@@ -336,6 +337,7 @@ class Source(ABC):
         """
         raise ConfigurationError(
             "the source has no consumer groups",
+            id="GROUP_POSITIONS_UNSUPPORTED",
             found=type(self).__name__,
             todo="pass the positions as a file: distcommit migrate import-watermarks JOB.yaml --from POSITIONS.csv",
         )

@@ -295,6 +295,7 @@ def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
         return storage_error(error, "a commit step failed", step=step_name(step))
     return DistcommitError(
         "a commit step failed",
+        id="STEP_FAILED",
         step=step_name(step),
         found=f"{type(error).__name__}: {plain_text(error)}",
         todo="correct the step's code, then commit again",
@@ -316,6 +317,7 @@ def require_success(step: str, callback: str, answer: object) -> None:
         return
     raise DistcommitError(
         "a commit step failed",
+        id="STEP_FAILED",
         step=step,
         expected=f"{callback}() to return True or None",
         found=f"it returned {plain_text(repr(answer), 200)}",

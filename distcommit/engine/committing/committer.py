@@ -203,6 +203,7 @@ class BucketCommitter:
         for name, lost in outcomes.lost.items():
             failed[name] = LostError(
                 "a staged file was lost before it was published",
+                id="STAGED_FILE_LOST",
                 dataset=name.dataset_urn,
                 epoch=str(name.epoch),
                 expected=lost.expected,
@@ -298,6 +299,7 @@ def _lost_error(name: SequenceName, lost: LostError) -> LostError:
     is_named = "release the dataset" in lost.todo
     return LostError(
         lost.what,
+        id=lost.id,
         dataset=name.dataset_urn,
         epoch=str(name.epoch),
         expected=lost.expected,

@@ -42,8 +42,8 @@ class Reasons(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
-        """Return a single reason."""
-        return cls((Reason(plain_text(subject, 300), kind, reason_text(text), remedy),))
+        """Return a single reason. A `kind` that its text begins with is not repeated."""
+        return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:

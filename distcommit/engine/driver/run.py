@@ -268,7 +268,11 @@ def _require_any_plan(plans: list[PlanReport], job: str) -> None:
             "no dataset could be planned", job=job, found=source, todo=f"repair the source or its settings {todo}"
         )
     raise TransientError(
-        "the plan cannot be stored", job=job, found=plans[0].storage_failure, todo=f"repair the storage {todo}"
+        "the plan cannot be stored",
+        id="STORAGE_UNAVAILABLE",
+        job=job,
+        found=plans[0].storage_failure,
+        todo=f"repair the storage {todo}",
     )
 
 
@@ -278,6 +282,7 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
     if misplaced:
         raise ConfigurationError(
             "a dataset is stored in another bucket than the one of its commit group",
+            id="COMMIT_GROUP_INVALID",
             dataset=misplaced,
             expected="the commit groups that the store was filled with",
             found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
@@ -293,6 +298,7 @@ def _source_pins(plans: list[PlanReport]) -> dict[str, FixedSetting]:
             if found.setdefault(name, pin) != pin:
                 raise ConfigurationError(
                     "executors found different sources",
+                    id="EXECUTORS_DIFFER",
                     setting=name,
                     expected=found[name].value,
                     found=pin.value,

@@ -38,6 +38,7 @@ class SchemaCoercion:
             if index < 0 and not target.nullable:
                 raise ConfigurationError(
                     "the table requires a value in a column that the records do not have",
+                    id="RECORDS_NOT_STORABLE",
                     column=target.name,
                     todo="make the column optional, or add it with a converter",
                 )
@@ -63,6 +64,7 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
     """Return the error of records that a table's columns do not take."""
     return ConfigurationError(
         "records do not fit into the table",
+        id="RECORDS_NOT_STORABLE",
         table=table,
         expected=columns[:500],
         found="; ".join(problems[:5]),
@@ -74,6 +76,7 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
     if not field.nullable and values.null_count:
         raise ConfigurationError(
             "the table requires a value in a column that is null in a record",
+            id="RECORDS_NOT_STORABLE",
             column=field.name,
             todo="make the column optional, or reject such records with the row checker not_null",
         )
@@ -84,6 +87,7 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ConfigurationError(
             "a value does not fit into the table's column",
+            id="RECORDS_NOT_STORABLE",
             column=field.name,
             expected=str(field.type),
             found=f"{values.type}: {error}",

@@ -135,6 +135,7 @@ class KafkaSource(BaseModel, SourceSettings):
         if taken := sorted(OWNED_KEYS.intersection(client)):
             raise ConfigurationError(
                 "source.client has settings that the source controls",
+                id="KAFKA_SETTINGS_INVALID",
                 expected="only settings that do not affect which records are read",
                 found=", ".join(taken),
                 todo="remove them, and use source.brokers, source.start and source.expired_offsets",

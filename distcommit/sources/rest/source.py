@@ -126,7 +126,11 @@ class RestSource(BaseModel, SourceSettings):
         for secret in (*self.headers.values(), self.password):
             for path in SECRET_FILE.findall(secret.get_secret_value()):
                 if not path.startswith("/"):
-                    raise ConfigurationError("the path of a secret file must be absolute", found=f"${{file:{path}}}")
+                    raise ConfigurationError(
+                        "the path of a secret file must be absolute",
+                        id="SECRET_FILE_UNREADABLE",
+                        found=f"${{file:{path}}}",
+                    )
         return self
 
     @property
@@ -207,6 +211,7 @@ class RestSource(BaseModel, SourceSettings):
         except ImportError as error:
             raise ConfigurationError(
                 "the REST source needs requests",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[rest]', also where the executors run",
             ) from error

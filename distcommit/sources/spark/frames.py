@@ -188,6 +188,7 @@ class _Attempt:
         except (ValueError, OverflowError) as error:  # such as a year beyond 9999
             raise SourceError(
                 "a value of the watermark column can't be a position",
+                id="WATERMARK_VALUE_INVALID",
                 column=self._spool.column,
                 expected=str(self._spool.kind),
                 found=str(error),
@@ -273,6 +274,7 @@ def _plan_range(
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
             "the dataset's watermark went back while Spark was reading",
+            id="SOURCE_READ_INCOMPLETE",
             dataset=urn,
             expected=f"{frame.bound!r} or later",
             found=repr(stored),
@@ -307,6 +309,7 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
         raise PlanError(
             "the dataset was read by another reader, or with other options, than the job file has now: its rows"
             " below the watermark would be left out",
+            id="SOURCE_READER_CHANGED",
             remedy=("dataset set-watermark", urn, positions),
             dataset=urn,
             expected=f"format and options of reader {reader}",
@@ -321,6 +324,7 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
 def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
     return SourceError(
         "rows without a value in the watermark column are never read",
+        id="WATERMARK_VALUE_INVALID",
         dataset=urn,
         column=frame.column,
         expected="a value in every row",
@@ -372,6 +376,7 @@ class _FrameExtraction(Extraction):
         if not self._is_whole:
             raise SourceError(
                 "the rows that Spark staged were not read as a whole",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=self._unit.dataset_urn,
                 todo="run again; the staging folder may have been emptied",
             )

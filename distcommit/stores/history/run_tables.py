@@ -65,4 +65,10 @@ def decode_rows(data: bytes, schema: pa.Schema, what: str, path: str) -> list[tu
 
 
 def _corrupt(what: str, path: str, found: str) -> CorruptError:
-    return CorruptError(f"{what} is corrupt", path=path, found=found[:500], todo="delete it: nothing depends on it")
+    return CorruptError(
+        f"{what} is corrupt",
+        id="RUN_STATISTICS_CORRUPT",
+        path=path,
+        found=found[:500],
+        todo="delete it: nothing depends on it",
+    )

@@ -106,7 +106,11 @@ def decode_run_times(data: bytes, path: str) -> list[RunTime]:
         ]
     except ValueError as error:
         raise CorruptError(
-            f"{_WHAT} is corrupt", path=path, found=str(error), todo="delete it: nothing depends on it"
+            f"{_WHAT} is corrupt",
+            id="RUN_STATISTICS_CORRUPT",
+            path=path,
+            found=str(error),
+            todo="delete it: nothing depends on it",
         ) from error
 
 

@@ -107,7 +107,11 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
         return None
     if root.name != name:
         raise CorruptError(
-            "the manifest of a snapshot is another one", path=path, expected=str(name), found=str(root.name)
+            "the manifest of a snapshot is another one",
+            id="SNAPSHOT_CORRUPT",
+            path=path,
+            expected=str(name),
+            found=str(root.name),
         )
     return root
 

@@ -218,6 +218,7 @@ def _check_type(kind: pa.DataType, column: str, file_format: str, *, nested: boo
         return
     raise ConfigurationError(
         f"a column can't be written to {file_format}",
+        id="COLUMN_UNSUPPORTED",
         expected="text, binary, bool, int, float32, float64, decimal, date32, time or timestamp"
         + (", or lists and structs of these" if nested else ""),
         found=str(kind),
