@@ -22,16 +22,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.core.errors import (
-    ConflictError,
-    DistcommitError,
-    error_text,
-    escaped_in_json,
-    printable,
-    storage_error,
-)
+from distcommit.cli.failure import causes_beside, failure_of, text_of
+from distcommit.core.errors import ConflictError, escaped_in_json, printable
 from distcommit.core.redaction import redacted
-from distcommit.engine.driver.launch import JobFailedError
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
@@ -69,23 +62,13 @@ class Terminal:
             code = 0
             try:
                 yield
-            except DistcommitError as error:
-                code = error.exit_code
-                self._fail(error, code, str(error), with_noise=not isinstance(error, ConflictError))
             except KeyboardInterrupt:
                 code = 130
                 self.err.print("[red]interrupted[/]; the next run replays what was sealed")
-            except OSError as error:
-                code = 4
-                self._fail(error, code, str(storage_error(error, "a storage operation failed")), with_noise=True)
-            except Exception as error:  # noqa: BLE001 - the process ends here
-                text, code = _from_executor(error)
-                self._fail(error, code, text, with_noise=True)
             except (SystemExit, GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - a panic of native code
-                code = 1
-                self._fail(error, code, error_text(error), with_noise=True)
+            except BaseException as error:  # noqa: BLE001 - the process ends here; also panics of native code
+                code = self._fail(error)
         if code:
             sys.exit(code)
 
@@ -121,19 +104,22 @@ class Terminal:
         """Print a line about progress to stderr."""
         self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
-    def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
+    def _fail(self, error: BaseException) -> int:
+        """Print the error that ended the command; return its exit code."""
+        failure = failure_of(error)
         if self.verbose:
             trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
             self.err.print(trace, markup=False, highlight=False, end="")
-        elif with_noise:
+        elif not isinstance(error, ConflictError):
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
-        text = printable(redacted(" ".join(text.split())))
-        self.err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+        self.err.print(f"[bold red]error:[/] {escape(failure.line)}", highlight=False, soft_wrap=True)
+        for cause in causes_beside(failure, error):
+            self.err.print(f"  cause: {escape(cause)}", highlight=False, soft_wrap=True)
         if self.as_json:
-            kind = type(error).__name__
-            sys.stdout.write(json.dumps({"error": text, "kind": kind, "exit_code": code}) + "\n")
+            sys.stdout.write(f'{{"error":{_as_json(failure)}}}\n')
             sys.stdout.flush()
+        return failure.exit_code
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -262,30 +248,4 @@ def _console(file: IO[str]) -> Console:
 
 
 def _first_line(error: BaseException) -> str:
-    return (_text_of(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _text_of(error: BaseException) -> str:
-    """Return the text of an error; "" if it is in a JVM that has ended."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - any error of py4j
-        return ""
-
-
-def _from_executor(error: Exception) -> tuple[str, int]:
-    """Return the text and exit code of an error. Spark passes an executor's error on as the text of a traceback."""
-    text_of_error = _text_of(error)
-    lines = [line for line in text_of_error.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
-    if "Traceback (most recent call last)" not in text_of_error or not lines:
-        with_kind = ": ".join(filter(None, (type(error).__name__, text_of_error)))
-        return error.found if isinstance(error, JobFailedError) else with_kind, 1
-    name, _, text = lines[-1].partition(": ")
-    codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _subclasses(DistcommitError)}
-    return (text, codes[name]) if name in codes else (lines[-1], 1)
-
-
-def _subclasses(kind: type[DistcommitError]) -> Iterator[type[DistcommitError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _subclasses(child)
+    return (text_of(error).strip().splitlines() or [type(error).__name__])[0]

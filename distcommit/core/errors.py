@@ -87,6 +87,7 @@ class DistcommitError(Exception):
 
 _TO_DO = ". To do: "
 """Separator before the remedy in the text of an error."""
+_LEAST_CAUSE = 64
 _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
 """The part of a quoted error that stands before the innermost cause."""
@@ -126,13 +127,13 @@ def plain_text(text: object, limit: int = 2000) -> str:
 def shortened(text: str, limit: int) -> str:
     """Cut the text of an error to `limit` characters.
 
-    The cause is cut and the remedy stays whole, unless the remedy alone takes more than three quarters of the limit.
+    The cause is cut and the remedy stays whole, unless it leaves no room for the id and a beginning of the cause.
     """
     _, mark, todo = text.rpartition(_TO_DO)
     room = limit - len(mark) - len(todo)
     if len(text) <= limit:
         return text
-    return shortened_cause(text, room) if mark and room >= limit // 4 else text[:limit]
+    return shortened_cause(text, room) if mark and room >= min(limit // 4, _LEAST_CAUSE) else text[:limit]
 
 
 def shortened_cause(text: str, limit: int) -> str:

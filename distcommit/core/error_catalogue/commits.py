@@ -131,7 +131,7 @@ ENTRIES = (
         cause="The store or the target was restored from a copy.",
         impact=QUARANTINED,
         action=(
-            "If the target has all records of the epoch, release the dataset with accept. Otherwise delete the"
+            "Release the dataset with accept if the target has all records of the epoch. Otherwise delete the"
             " dataset's data and its row in the ledger, and release it with retry."
         ),
         command=_ACCEPT,

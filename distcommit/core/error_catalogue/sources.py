@@ -196,7 +196,7 @@ ENTRIES = (
         title="An open transaction precedes the stored position",
         cause="A producer has not ended its transaction, so that Kafka returns no later records.",
         impact=DATASET_WAITS,
-        action="Wait until the producer ends it. If it never does, abort it with kafka-transactions.sh; then run again.",
+        action="Wait until the producer ends it, then run again. If it never does, abort it (kafka-transactions.sh).",
         command=_RUN,
     ),
     ErrorEntry(
