@@ -78,7 +78,7 @@ ENTRIES = (
         cause="A custom commit step or committer raised an error or returned a wrong value.",
         impact=DATASET_WAITS,
         action="Correct the code of the step or committer, then commit again.",
-        command="recover JOB.yaml",
+        command="run JOB.yaml",
     ),
     ErrorEntry(
         id="ROLLBACK_FAILED",
@@ -152,7 +152,7 @@ ENTRIES = (
         cause="The job file's sink, or its version, differs from the one that prepared the commit.",
         impact="Commits stay pending, and no attempt is counted.",
         action="Run the job with the sink and version that the message names until nothing is pending.",
-        command="recover JOB.yaml",
+        command="run JOB.yaml",
     ),
     ErrorEntry(
         id="TARGET_UNAVAILABLE",
