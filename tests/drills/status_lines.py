@@ -74,7 +74,7 @@ def half_made_move(folder: Path) -> Drilled:
 
 
 @drill(
-    "JOB_LOG_OLDER_THAN_LOGS: restore the newest job log; or move the store away, and `distcommit store rebuild` recreates",
+    "JOB_LOG_OLDER_THAN_LOGS: restore the newest job log; or move the store away, and `distcommit store rebuild`",
     quick=True,
 )
 def job_log_of_before_a_move(folder: Path) -> Drilled:

@@ -96,7 +96,7 @@ def test_faulty_extractor_publishes_what_its_policy_allows(
 def test_offset_and_reason_of_a_read_failure_are_reported_and_stored() -> None:
     machine = Machine()
     [reason] = go(WORLD, machine, stumbling(p0=5)).totals.reasons
-    expected = f"is read up to {Watermark({'0': 5})} only: SourceError: a partition cannot be read"
+    expected = f"is read up to {Watermark({'0': 5})} only: SOURCE_FAILED: a partition cannot be read"
     assert expected in reason.text
     [state] = [s for s in WORLD.store(machine).bucket_log(0).refresh().datasets.values() if s.dataset_urn == "a"]
     assert expected in state.done_left_out
