@@ -236,9 +236,8 @@ class Job(StoredJob):
         fs, roots = other._folders.places()
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
-                "a job can't take over from its own store",
+                f"a job can't take over from its own store, {roots.store}",
                 id="JOB_FOLDERS_INVALID",
-                store=roots.store,
                 todo="give the continuing job new folders (paths)",
             )
         return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import msgspec
 
 from distcommit.core.error_catalogue import ERRORS
-from distcommit.core.errors import DistcommitError, error_text, printable, split_remedy, storage_error
+from distcommit.core.errors import DistcommitError, error_text, printable, split_remedy
 from distcommit.core.redaction import redacted
+from distcommit.core.storage_errors import storage_error
 from distcommit.engine.driver.launch import JobFailedError
 
 _UNEXPECTED = "UNEXPECTED_ERROR"

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -241,17 +242,11 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     try:
         tree = load_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(
-            "the job file can't be read", id="JOB_FILE_INVALID", path=file, found=str(error)
-        ) from error
+        raise _invalid("the job file can't be read", path=file, found=str(error)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            "the job file is not YAML", id="JOB_FILE_INVALID", path=file, found=_where(error)
-        ) from None
+        raise _invalid("the job file is not YAML", path=file, found=_where(error)) from None
     if not isinstance(tree, dict):
-        raise ConfigurationError(
-            "the job file is empty or not a mapping", id="JOB_FILE_INVALID", path=file, found=type(tree).__name__
-        )
+        raise _invalid("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type")):
         _override(tree, override)
     return tree
@@ -270,18 +265,15 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
     except ValidationError as error:
         problems = "; ".join(_explain(problem, tree) for problem in error.errors(include_url=False))
         todo = "correct it; conf/ has commented examples"
-        raise ConfigurationError(
-            f"the job file is wrong: {problems}", id="JOB_FILE_INVALID", path=file, todo=todo
-        ) from None
+        raise _invalid(f"the job file is wrong: {problems}", path=file, todo=todo) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
     if not config.source.is_imported:
         require_apart(config.source, places)
     needs_access = any(sink.file_access for sink in config.sink_sections().values())
     if not keeps_access(places["output"]) and needs_access:
-        raise ConfigurationError(
+        raise _invalid(
             "files have no owner and mode there",
-            id="JOB_FILE_INVALID",
             path=places["output"],
             expected="no sink.access",
             todo="remove it; the policy of the bucket, or of the share, determines access",
@@ -300,9 +292,8 @@ def _where(error: Exception) -> str:
 def _override(tree: dict[str, Any], text: str) -> None:
     key, separator, value = text.partition("=")
     if not separator or not key:
-        raise ConfigurationError(
+        raise _invalid(
             "an override must be section.key=value",
-            id="JOB_FILE_INVALID",
             found=text if _IS_KEY.fullmatch(text) else HIDDEN,
         )
     *sections, last = key.split(".")
@@ -313,15 +304,11 @@ def _override(tree: dict[str, Any], text: str) -> None:
         else:
             holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
     if not isinstance(holder, dict):
-        raise ConfigurationError(
-            "an override goes into something that is not a section", id="JOB_FILE_INVALID", found=key
-        )
+        raise _invalid("an override goes into something that is not a section", found=key)
     try:
         parsed = load_yaml(value)
     except yaml.YAMLError as error:
-        raise ConfigurationError(
-            "the value of an override is not YAML", id="JOB_FILE_INVALID", found=f"{key}: {_where(error)}"
-        ) from None
+        raise _invalid("the value of an override is not YAML", found=f"{key}: {_where(error)}") from None
     if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
         holder.clear()
     holder[last] = parsed
@@ -332,6 +319,7 @@ _LISTS: Mapping[str, Section] = {
     "row_checkers": "row_checker",
     "task_checkers": "task_checker",
 }
+_invalid = partial(ConfigurationError, id="JOB_FILE_INVALID")
 _IS_KEY = re.compile(r"\w+(\.\w+)*")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -344,9 +332,8 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     if not isinstance(value, str):
         return value
     if "${file:" in value and not takes_secret_file(keys):
-        raise ConfigurationError(
+        raise _invalid(
             f"${{file:PATH}} is for secrets only: {', '.join(PLACES)}",
-            id="JOB_FILE_INVALID",
             path=path,
             found=".".join(keys),
             todo="write it out",
@@ -355,9 +342,8 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     def replaced(match: re.Match[str]) -> str:
         found = os.environ.get(match[1], match[2])
         if found is None:
-            raise ConfigurationError(
+            raise _invalid(
                 "the job file names an environment variable that is not set",
-                id="JOB_FILE_INVALID",
                 path=path,
                 expected=match[1],
             )

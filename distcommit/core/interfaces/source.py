@@ -213,8 +213,7 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
                 found=f"incarnation {there}",
-                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
-                " was written",
+                todo="set the watermark to null first; positions that are set after that count in the new one",
             )
     return incarnations
 

@@ -282,8 +282,7 @@ class AttemptFiles(SinkWriter):
             raise ConfigurationError(
                 "the records of one attempt go to too many folders",
                 id="PARTITIONING_INVALID",
-                expected=f"at most {self._settings.max_partitions}",
-                found=f"one more, {folder}",
+                expected=f"at most {self._settings.max_partitions}; found one more, {folder}",
                 todo="take a field with fewer values into sink.partition_by, or raise sink.max_partitions",
                 dataset=self._identity.dataset_urn,
             )

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from distcommit.core.errors import ConflictError, DistcommitError, storage_error
+from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from distcommit.core.errors import ConfigurationError, storage_error
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
+from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.state.documents import decode_document, encode_document

@@ -144,13 +144,11 @@ def open_store(
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         if not create:
-            todo = "run the job once, or correct paths.store"
             raise ConfigurationError(
                 "the store does not exist",
                 id="STORE_NOT_FOUND",
-                path=roots.store,
-                expected=f"a file {STORE_MARKER}",
-                todo=todo,
+                path=path,
+                todo="run the job once, or correct paths.store",
             ) from None
         marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)
     except PermissionError as error:
@@ -167,17 +165,21 @@ def open_store(
             todo="give each job its own paths.store",
         )
     store = _in_current_generation(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
+    _require_buckets(store, buckets)
+    return store
+
+
+def _require_buckets(store: JobStore, buckets: int | None) -> None:
     if buckets is not None and store.buckets != buckets:
         raise ConfigurationError(
             "the store has another number of buckets",
             id="BUCKET_COUNT_DIFFERS",
-            path=roots.store,
+            path=store.roots.store,
             expected=f"commit.buckets: {buckets}",
             found=f"{store.buckets} buckets",
             todo=f"set commit.buckets to {store.buckets}, or remove it; for {buckets} buckets, run"
             f" `distcommit store rebucket JOB.yaml --buckets {buckets}`",
         )
-    return store
 
 
 def _in_current_generation(store: JobStore) -> JobStore:
