@@ -20,6 +20,7 @@ from distcommit.core.errors import (
     ProcessLostError,
     SourceUnavailableError,
     TransientError,
+    split_remedy,
 )
 from distcommit.core.ports import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
@@ -264,8 +265,12 @@ def _require_any_plan(plans: list[PlanReport], job: str) -> None:
     todo = "and run again; pending sequences have been replayed"
     source = next((plan.failure for plan in plans if plan.failure), "")
     if source:
+        own = split_remedy(source)[1]
         raise SourceUnavailableError(
-            "no dataset could be planned", job=job, found=source, todo=f"repair the source or its settings {todo}"
+            "no dataset could be planned",
+            job=job,
+            found=source,
+            todo=own or f"repair the source or its settings {todo}",
         )
     raise TransientError(
         "the plan cannot be stored",

@@ -130,7 +130,7 @@ def test_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
         machine.remove(path)
     result = go(WORLD, machine, source(a=5))
     assert (result.succeeded, result.totals.datasets_planned) == (False, 0)
-    assert {reason.kind for reason in result.totals.reasons} == {"LOG_TAIL_LOST"}
+    assert {reason.kind for reason in result.totals.reasons} == {"LOG_SEGMENT_MISSING"}
     assert published(machine) == files
 
 
