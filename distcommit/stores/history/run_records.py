@@ -148,7 +148,7 @@ class RunRecord(msgspec.Struct, frozen=True):
         began_ms: its begin.
         ended_ms: its end.
         outcome: its outcome.
-        error_kind: type of the error that ended it, or of a failed ingest job.
+        error_kind: id of the error that ended it or a failed ingest job; of a library's error its class name.
         error: text of that error.
         phases: its phases.
         totals: counts over all phases, by name.
