@@ -9,8 +9,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import benchmarks
-from distcommit.spark.session import open_session, partitions_of
+from distcommit.spark.session import open_session
 from distcommit.spark.settings import SparkSettings
+from distcommit.spark.sizing import partitions_of
 
 
 def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:

@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator
 
 from distcommit.core.error_catalogue import ERRORS
-from distcommit.core.errors import ConfigurationError, QualityError, RecordError, StuckError, TransientError
+from distcommit.core.errors import (
+    ConfigurationError,
+    QualityError,
+    RecordError,
+    StuckError,
+    TransientError,
+    WorkerDiedError,
+)
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 """The error's id, or the class name of a library's. A prefix names the work unit where only a part of it is
@@ -27,8 +34,13 @@ def is_permanent(text: str) -> bool:
 
 
 def has_killed_its_worker(text: str) -> bool:
-    """Return whether a construct did not return, so that the task's worker was killed."""
-    return _class_name(text) == StuckError.__name__
+    """Return whether reading a work unit killed the task's worker: a construct did not return, or the worker died."""
+    return _class_name(text) in {StuckError.__name__, WorkerDiedError.__name__}
+
+
+def is_worker_death(text: str) -> bool:
+    """Return whether a worker died twice while it read the work unit."""
+    return _class_name(text) == WorkerDiedError.__name__
 
 
 def is_record(text: str, what: str) -> bool:

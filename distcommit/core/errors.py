@@ -339,6 +339,13 @@ class SinkUnavailableError(TransientError):
     id = "SINK_UNAVAILABLE"
 
 
+class WorkerDiedError(DistcommitError):
+    """Reading a work unit killed the worker again, when the work unit was alone in its task. Its dataset was not read;
+    other datasets are published."""
+
+    id = "WORK_UNIT_KILLS_WORKER"
+
+
 class RecordError(DistcommitError):
     """A record could not be decoded. The work unit fails, or the record goes to the error file."""
 

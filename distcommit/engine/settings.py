@@ -44,6 +44,9 @@ class RunSettings:
         kept_cuts: how many snapshots are retained, with the files that their readers need.
         replays_only: the one dataset that is replayed; all if empty.
         freshness: what is read first, and how much of a dataset with a backlog.
+        after_death: whether a worker of this run, or all processes of the run before, have died. Tasks then note each
+            work unit before they read it, and leave out those that a dead worker has noted.
+        alone: id of the work unit that a task reads alone; empty for all of the task's work units.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -68,6 +71,8 @@ class RunSettings:
     kept_cuts: int = 2
     replays_only: str = ""
     freshness: Freshness = NO_TARGETS
+    after_death: bool = False
+    alone: str = ""
     refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,9 @@ from distcommit.spark.failed_jobs import describe_death, failure_text
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
 """Exceptions of a failed Spark job. The second one is raised for failures outside Python code, such as lost
 executors."""
+
+_DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
+"""Local properties of a thread: what Spark's pages and history server show for its jobs."""
 
 _CAN_NOT_RUN = re.compile(
     r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
@@ -52,8 +56,9 @@ class PartitionCall(Generic[Result]):
         """Process one partition of an RDD without elements: yield its report."""
         del nothing
         _reduce_garbage_collection()
+        settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
         with _redacted_errors():
-            report = self.function(self.settings, partition)
+            report = self.function(settings, partition)
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,6 +66,12 @@ class PartitionCall(Generic[Result]):
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
+
+
+def _is_retry() -> bool:
+    """Return whether an earlier attempt at this Spark task failed, or a speculative one runs beside it."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 class TaskError(Exception):
@@ -123,15 +134,31 @@ class SparkLaunch:
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         context, tag = self.spark.sparkContext, call.settings.run_id
+        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _CALL_SITE)}
         context.addJobTag(tag)
+        context.setLocalProperty(_DESCRIPTION, _description(call))
+        context.setLocalProperty(_CALL_SITE, _phase(call))
         try:
             return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(call.in_task).collect()
         finally:
             context.removeJobTag(tag)
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
     def _over_connect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call.in_arrow, "report binary").collect()
         return [bytes(row["report"]) for row in rows]
+
+
+def _phase(call: PartitionCall[Any]) -> str:
+    return call.function.__name__.removesuffix("_partition").replace("_", " ")
+
+
+def _description(call: PartitionCall[Any]) -> str:
+    """Return what Spark's pages show for a job: the job of distcommit, its run and the phase."""
+    settings = call.settings
+    unit = f" of work unit {settings.alone}" if settings.alone else ""
+    return f"{settings.store.job}: run of epoch {settings.epoch}, {_phase(call)}{unit}"
 
 
 def over_connect(spark: SparkSession) -> bool:

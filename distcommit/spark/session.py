@@ -13,13 +13,14 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkAttributeError, PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.spark.given_settings import given_settings, master_of, report_overridden
 from distcommit.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -50,12 +51,15 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.python.unix.domain.socket.enabled": "true",  # workers answer 4 times faster than over TCP
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "1g",
 }
+"""The product's defaults, for whatever neither the job file nor spark-submit nor spark-defaults.conf sets."""
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+"""Workers answer 4 times faster than over TCP. Paths of sockets are limited to about 100 bytes, and the folders of
+containers are longer."""
 
 
 def check_java() -> None:
@@ -93,7 +97,8 @@ def active_session() -> SparkSession | None:
 
 
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """Open a session with the job file's settings. The caller stops it.
+    """Open a session with the job file's settings. The caller stops it. What spark-submit or spark-defaults.conf sets
+    is replaced only by the job file, which is logged; the master of spark-submit stays.
 
     Raises:
         ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark rejects its settings.
@@ -103,21 +108,25 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     if settings.remote:
         return _open_remote(settings.remote)
     check_java()
-    builder = SparkSession.builder.appName(app_name).master(settings.master)
+    given = given_settings()
+    master = master_of(settings, given)
+    report_overridden(settings.conf, given)
+    builder = SparkSession.builder.appName(app_name).master(master)
     if "spark.pyspark.python" in settings.conf:  # PySpark itself reads only the environment
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = {key: with_secret_files(value) for key, value in {**_SETTINGS, **settings.conf}.items()}
+    elif "spark.pyspark.python" not in given:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
+    own = {key: value for key, value in defaults.items() if key not in given}
+    conf = {key: with_secret_files(value) for key, value in {**own, **settings.conf}.items()}
     conf[_REDACTION] = redaction_pattern(settings.conf)
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        _start_jvm(
-            settings.master, {key: value for key, value in conf.items() if _is_start_setting(key, settings.conf)}
-        )
+        _start_jvm(master, {key: value for key, value in conf.items() if _is_start_setting(key, settings.conf)})
         return builder.getOrCreate()
     except Exception as error:
-        raise not_started(error, settings.master) from error
+        raise not_started(error, master) from error
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
@@ -231,23 +240,3 @@ def _require_reachable(url: str) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
-    """Return the number of tasks that share the buckets: as configured, else twice the slots, but at most one per
-    bucket.
-
-    Raises:
-        ConfigurationError: if it is not configured, and the session uses Spark Connect, which does not report its
-            slots.
-    """
-    try:
-        wanted = settings.partitions or 2 * spark.sparkContext.defaultParallelism
-    except PySparkAttributeError as error:
-        raise ConfigurationError(
-            "Spark Connect does not report the number of slots",
-            id="SPARK_SETTINGS_INVALID",
-            expected="spark.partitions above 0",
-            todo="set spark.partitions to about twice the slots of the server's executors",
-        ) from error
-    return min(wanted, buckets)

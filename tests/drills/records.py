@@ -10,6 +10,7 @@ from tests.drills.drill import Drilled, KafkaSituation, drilled
 from tests.drills.registry import drill
 
 _TOPICS = ["good", "bad"]
+_KILLING = "tests.integration.breaking_converter:Killing"
 
 
 @drill("RECORDS_REJECTED", "RUN_FAILED")
@@ -27,6 +28,28 @@ def poisoned_record(folder: Path) -> Drilled:
         situation.run(1)
         cause = "bad could not be read: bad: RECORD_REJECTED: a record is turned away"
         return drilled(situation, cause, rejected=Counter([b"poison"]))
+
+
+@drill("WORKER_DIED")
+def record_that_kills_its_worker(folder: Path) -> Drilled:
+    """One record kills the Python worker that converts it, until the operator corrects the converter."""
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
+        situation = KafkaSituation(folder)
+        json = {"type": "json", "fields": {"n": "int64"}}
+        killing = {
+            "type": "python",
+            "class": "tests.integration.breaking_converter:Killing",
+            "options": {"number": 5000},
+        }
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, converters=[json, killing])
+        for topic in _TOPICS:
+            situation.numbers(topic, 5)
+        situation.run(0)
+        situation.produce("bad", b'{"n":5000}')
+        situation.produce("good", b'{"n":1002}')
+        situation.run(1)
+        cause = "WORKER_DIED: bad could not be read: bad: WORK_UNIT_KILLS_WORKER: a worker died twice"
+        return drilled(situation, cause, act=lambda: situation.write(converters=[json]))
 
 
 @drill("NEW_FIELDS_REJECTED")

@@ -45,6 +45,7 @@ DOCUMENTS: dict[str, msgspec.Struct] = {
     "run": samples.RUN_RECORD,
     "begun": samples.RUN_BEGINNING,
     "cancel": samples.CANCEL_REQUEST,
+    "reading": samples.READING_NOTE,
     "paused": samples.SCHEDULE_REQUEST,
     "cut-root": samples.ROOT,
     "cut-piece": samples.PIECE,

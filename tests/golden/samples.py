@@ -73,6 +73,7 @@ from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
 from distcommit.stores.state.plans import LentRange, Manifest
+from distcommit.stores.state.reading_notes import ReadingNote
 from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"
@@ -257,6 +258,7 @@ RUN_BEGINNING = RunBeginning(
         kept_tables=10,
     ),
 )
+READING_NOTE = ReadingNote(1, "orders", "00003_000001", ("0", "1"), alone=True)
 CANCEL_REQUEST = CancelRequest(1, 7, "ann@host", 1_700_000_000_001)
 SCHEDULE_REQUEST = ScheduleRequest(1, "ann@host", 1_700_000_000_001)
 RUN_DATASETS = [

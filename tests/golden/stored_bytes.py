@@ -32,7 +32,18 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.output import tombstone_path
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
-from distcommit.protocol.paths.store import BEGUN, CANCEL, MANIFEST, PAUSED, RUNS, SCHEDULE, record_name
+from distcommit.protocol.paths.store import (
+    BEGUN,
+    CANCEL,
+    MANIFEST,
+    PAUSED,
+    READING,
+    RUNS,
+    SCHEDULE,
+    reading_note_name,
+    record_name,
+    run_name,
+)
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -56,6 +67,7 @@ from distcommit.stores.state.fixed_settings import RecordedSettings, read_settin
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.stores.state.plans import read_manifest
+from distcommit.stores.state.reading_notes import ReadingNote, read_notes
 from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from tests.golden import samples
 from tests.simulation.altered_files import encoded
@@ -165,6 +177,12 @@ def _read_cancel(data: bytes) -> object:
     )
 
 
+def _read_note(data: bytes) -> object:
+    path = f"/store/{READING}/{run_name('run')}/{reading_note_name('0' * 32, 1)}"
+    notes = [_typed(note, ReadingNote) for note in read_notes(_file_system(path, data), "/store", "run").values()]
+    return notes[0] if notes else samples.READING_NOTE
+
+
 def _read_pause(data: bytes) -> object:
     return _typed(read_requests(_file_system(f"/store/{SCHEDULE}/{PAUSED}", data), "/store").paused, ScheduleRequest)
 
@@ -272,6 +290,7 @@ READERS = (
             ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
             ("run beginning", (encode_document(samples.RUN_BEGINNING),), _read_beginning, (CorruptError,), True, True),
             ("cancel request", (encode_document(samples.CANCEL_REQUEST),), _read_cancel, (), False),
+            ("reading note", (encode_document(samples.READING_NOTE),), _read_note, (), False),
             ("pause", (encode_document(samples.SCHEDULE_REQUEST),), _read_pause, (), False),
             (
                 "run datasets",

@@ -48,6 +48,7 @@ from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
 from distcommit.stores.state.plans import Manifest
+from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
@@ -58,7 +59,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
-    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest),
+    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(RunDataset, RunTime, SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type

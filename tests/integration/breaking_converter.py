@@ -1,10 +1,13 @@
-"""Custom converters that fail, hang, or block in native code."""
+"""Custom converters that fail, hang, block in native code, or kill their worker."""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,3 +48,28 @@ class Native(Converter):
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             sum(range(10**15))
         yield Converted(batch)
+
+
+class Killing(Converter):
+    """Kill the worker at a batch that has a record with that number, as the kernel does when memory runs out.
+
+    `session`: kill all processes of the worker's session, as the end of a container does.
+    """
+
+    def __init__(self, number: int, *, session: bool = False) -> None:
+        self.number, self.session = number, session
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
+            others = psutil.pids() if self.session else []
+            for pid in [pid for pid in others if pid != os.getpid() and _in_this_session(pid)]:
+                os.kill(pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield Converted(batch)
+
+
+def _in_this_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False

@@ -8,6 +8,7 @@ import shutil
 import signal
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,17 @@ def reasons(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.totals.reasons}
 
 
+@dataclass(frozen=True)
+class FewSettings:
+    """What a launch needs of a run's settings."""
+
+    run_id: str = "run"
+    epoch: int = 1
+    alone: str = ""
+    after_death: bool = False
+    store: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(job="job"))
+
+
 def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
     if task:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -59,7 +71,7 @@ def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
 
 
 def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:
-    settings: Any = SimpleNamespace(run_id="run")
+    settings: Any = FewSettings()
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
 

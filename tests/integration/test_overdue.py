@@ -85,7 +85,18 @@ def test_endless_native_converter_fails_only_its_datasets(tmp_path: Path) -> Non
     inbox.assert_exact()
 
 
-def command(inbox: Inbox, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+def command(
+    inbox: Inbox, name: str, *options: str, start_new_session: bool = False
+) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "distcommit", *name.split(), str(inbox.path), *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, cwd=inbox.folder, env=env)
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=inbox.folder,
+        env=env,
+        start_new_session=start_new_session,
+    )

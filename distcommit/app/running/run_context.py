@@ -26,7 +26,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.spark.cancellation import cancellable, own_session
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.session import active_session, open_session, partitions_of, stop_session
+from distcommit.spark.session import active_session, open_session, stop_session
+from distcommit.spark.sizing import partitions_of
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
 from distcommit.stores.logs.generation import require_current_generation

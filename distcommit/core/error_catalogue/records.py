@@ -86,6 +86,18 @@ ENTRIES = (
         action="Correct the construct or the records, or raise its time limit.",
     ),
     ErrorEntry(
+        id="WORK_UNIT_KILLS_WORKER",
+        error="WorkerDiedError",
+        title="Reading a work unit kills the worker",
+        cause="The worker process died twice, the second time while it read this work unit alone.",
+        impact="The dataset is not read. All other datasets are published.",
+        action=(
+            "Find the cause in the executor's log. Raise spark.executor.memoryOverhead if memory ran out; otherwise"
+            " correct the library or the records."
+        ),
+        command="status JOB.yaml",
+    ),
+    ErrorEntry(
         id="CONSTRUCT_SETTINGS_INVALID",
         error="ConfigurationError",
         title="A construct does not fit the records",

@@ -57,10 +57,17 @@ class _ReplayRecorder:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The recovery of one partition or one bucket. `oldest_held_epoch`: of held sequences; 0 if there was none."""
+    """The recovery of one partition or one bucket, or of all.
+
+    Attributes:
+        report: counts and reasons.
+        oldest_held_epoch: of held sequences; 0 if there was none.
+        dead_epoch: of all: the epoch of the run before, if its end is not in the job log; else 0.
+    """
 
     report: Report[RecoverCounts]
     oldest_held_epoch: int = 0
+    dead_epoch: int = 0
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:

@@ -80,9 +80,14 @@ class PlanCounts(Counts, frozen=True):
 
 
 class IngestCounts(ExecutionCounts, frozen=True):
-    """Counts of the ingest phase: reading, and commits between work units. Failed commits are counted by the drain."""
+    """Counts of the ingest phase: reading, and commits between work units. Failed commits are counted by the drain.
+
+    Attributes:
+        work_units_suspected: left out by a task, to be read alone, because a worker died while it read them.
+    """
 
     work_units_failed: int = 0
+    work_units_suspected: int = 0
     records_read: int = 0
     records_written: int = 0
     records_diverted: int = 0

@@ -212,6 +212,7 @@ class Totals(msgspec.Struct, frozen=True):
     datasets_unchanged: int = 0
     work_units: int = 0
     work_units_failed: int = 0
+    work_units_suspected: int = 0
     records_read: int = 0
     records_written: int = 0
     records_diverted: int = 0

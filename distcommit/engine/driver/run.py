@@ -37,8 +37,14 @@ from distcommit.engine.driver.launch import JobFailedError, Launch
 from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
-from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
-from distcommit.engine.reading.stuck_work_units import total_stuck_units
+from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks, read_suspect
+from distcommit.engine.reading.worker_deaths import (
+    MAX_SUSPECTS,
+    DeadUnits,
+    all_dead_units,
+    forget_older_suspects,
+    has_died,
+)
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.stores.logs.fencing import require_fence
@@ -119,9 +125,9 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
         report = phase.collect([each.report for each in found], RecoverCounts())
         _put_cut(settings, CutPhase.BEGAN, report.seen)
-        record_cut_began(settings.store, settings.epoch, report.heads)
+        dead_epoch = record_cut_began(settings.store, settings.epoch, report.heads)
         expire_older_snapshots(settings.store, settings.epoch, settings.kept_cuts)
-    return RecoverReport(report, oldest_held(found))
+    return RecoverReport(report, oldest_held(found), dead_epoch)
 
 
 def _with_unrecovered_buckets(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
@@ -156,7 +162,9 @@ def run(
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
     settings = _with_unrecovered_buckets(settings, recovered)
-    planned, manifest = _plan(launch, settings, phases, pinned)
+    settings = replace(settings, after_death=has_died(settings, recovered.dead_epoch))
+    planned, manifest, suspects = _plan(launch, settings, phases, pinned)
+    settings = replace(settings, after_death=settings.after_death or suspects > 0)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
     decided, error, bucket_ends = True, "", _BucketEnds(recovered.report.heads, recovered.report.seen)
@@ -188,8 +196,9 @@ def run(
 
 def _plan(
     launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSettings
-) -> tuple[Report[PlanCounts], Manifest]:
-    """Plan, and put the manifest, which makes the plan valid. Raises as `run`."""
+) -> tuple[Report[PlanCounts], Manifest, int]:
+    """Plan, and put the manifest, which makes the plan valid. Also return the number of suspects of earlier runs.
+    Raises as `run`."""
     store = settings.store
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
@@ -200,7 +209,7 @@ def _plan(
         manifest = build_manifest(settings, plans)
         with _fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
-    return planned, manifest
+    return planned, manifest, sum(plan.suspects for plan in plans)
 
 
 class _BucketEnds(NamedTuple):
@@ -329,9 +338,10 @@ def _ingest(
     """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
 
     A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
-    again and skips these work units. Each further launch needs a newly recorded stuck work unit.
+    again: at first with notes of what the tasks read, then without the suspects. Each further launch needs a new
+    killer or suspect. The suspects are read at the end, one after the other.
     """
-    store, error, is_over, stuck = settings.store, "", False, 0
+    store, error, is_over, dead = settings.store, "", False, DeadUnits()
     reports: list[Report[IngestCounts]] = []
     while not is_over:
         try:
@@ -340,12 +350,35 @@ def _ingest(
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-            before, stuck = stuck, total_stuck_units(launch, settings)
-            is_over = stuck <= before
+            before, dead = dead, all_dead_units(launch, settings)
+            is_first_death = isinstance(caught, ProcessLostError) and not settings.after_death
+            settings = replace(settings, after_death=settings.after_death or is_first_death)
+            is_over = dead.number <= before.number and not is_first_death
+    if settings.after_death or any(report.counts.work_units_suspected for report in reports):
+        reports = [*reports, *_read_suspects(launch, settings)]
     phase.collect(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
+
+
+def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report[IngestCounts]]:
+    """Read each suspect alone. If its worker dies again, Spark's next attempt, or a second launch, records that."""
+    reports: list[Report[IngestCounts]] = []
+    suspects = all_dead_units(launch, settings).suspects
+    for unit_id in suspects[:MAX_SUSPECTS]:
+        alone = replace(settings, after_death=True, alone=unit_id)
+        for _ in range(2):
+            try:
+                reports += launch(read_suspect, alone, 1, Report[IngestCounts])
+                break
+            except (JobFailedError, ConfigurationError, ProcessLostError):
+                logger.exception("the task of a suspected work unit failed", extra={"work_unit": unit_id})
+    if len(suspects) > MAX_SUSPECTS:
+        logger.warning("%d suspected work units are left to later runs", len(suspects) - MAX_SUSPECTS)
+    else:
+        forget_older_suspects(settings)
+    return reports
 
 
 def _covers_whole_source(planned: Report[PlanCounts]) -> bool:

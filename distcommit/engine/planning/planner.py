@@ -33,6 +33,7 @@ from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan
 from distcommit.engine.planning.read_priority import with_priorities
 from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
 from distcommit.engine.reading.read_failures import stop_reason
+from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.known_schemas import with_known_schemas
 from distcommit.protocol.paths.parts import work_unit_name
@@ -61,6 +62,8 @@ class PlanReport(msgspec.Struct, frozen=True):
         storage_failure: why the plan could not be stored; empty if it could.
         found: facts that the source reports of itself, by the setting that they are recorded as.
         misplaced: a dataset that is stored in another bucket than its commit group gives it; empty if there is none.
+        suspects: number of planned work units that are to be read alone, because a worker died while it read them in an
+            earlier run.
     """
 
     report: Report[PlanCounts]
@@ -71,6 +74,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     storage_failure: str = ""
     found: dict[str, FixedSetting] = {}
     misplaced: str = ""
+    suspects: int = 0
 
 
 class _PartitionPlan:
@@ -82,6 +86,7 @@ class _PartitionPlan:
         self.loads = Loads()
         self.found: dict[str, FixedSetting] = {}
         self.misplaced = ""
+        self.suspects = 0
         self.rows: list[RunDataset] = []
 
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
@@ -124,6 +129,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         storage_failure,
         planned.found,
         planned.misplaced,
+        planned.suspects,
     )
 
 
@@ -214,6 +220,8 @@ def _plan(
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
     result.files |= write_plans(fs, root, settings.run_id, plans)
+    suspects = EarlierSuspects(settings, states)
+    result.suspects = sum(suspects.note(plan.work_units) for listed in plans.values() for plan in listed)
 
 
 def _set_priorities(

@@ -24,20 +24,22 @@ from distcommit.engine.maintenance.replacing import is_maintenance
 from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.reading.back_off import wait_before_retry
-from distcommit.engine.reading.stuck_work_units import units_to_read
 from distcommit.engine.reading.task_events import WorkUnitDone
 from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.reading.worker_deaths import death_of, forget_suspect, units_to_read, without_suspects
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from distcommit.pipeline.limits.watchdog import Watchdog
 from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.protocol.paths.parts import bucket_of_work_unit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt
 from distcommit.stores.folders.staging import make_area
 from distcommit.stores.schemas.schema_history import SchemaStore
 from distcommit.stores.state.plans import Manifest, PlanReader, read_manifest
+from distcommit.stores.state.reading_notes import ReadingNotes
 from distcommit.stores.state.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,13 @@ def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
     return ingest.report()
 
 
+def read_suspect(settings: RunSettings, task: int) -> Report[IngestCounts]:
+    """Run an ingest task that reads one work unit, `settings.alone`. If a worker died in an earlier attempt at it, its
+    failure is recorded instead."""
+    manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
+    return ingest_partition(settings, ingest_tasks(settings, manifest) + task)
+
+
 class _IngestTask:
     """One attempt at one ingest task."""
 
@@ -71,13 +80,13 @@ class _IngestTask:
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
-        partition, self._tasks = task - len(manifest.large), len(manifest.large) + settings.partitions
-        self._owned = settings.buckets_of(partition) if partition >= 0 else range(0)
+        partition, self._tasks = task - len(manifest.large), max(ingest_tasks(settings, manifest), task + 1)
+        self._owned = settings.buckets_of(partition) if partition >= 0 and not settings.alone else range(0)
         self._plans: dict[int, list[DatasetPlan]] = {}
         self._units: list[WorkUnit] = []
         self._bucket_of: dict[str, int] = {}
         plans = PlanReader(self._fs, root, manifest)
-        for bucket in buckets_read(manifest, task, self._owned, settings.partitions):
+        for bucket in self._buckets_read(manifest):
             try:
                 self._take_bucket(manifest, bucket, plans.of(bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
@@ -86,6 +95,7 @@ class _IngestTask:
             self._units = by_priority(self._units)
         self._has_read = False
         self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
+        self._notes = ReadingNotes(self._fs, root, settings.run_id) if settings.after_death else None
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
         self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
@@ -101,9 +111,18 @@ class _IngestTask:
         self._live = ProgressCounters(self._progress.tick)
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
+    def _buckets_read(self, manifest: Manifest) -> list[int]:
+        if not self._settings.alone:
+            return buckets_read(manifest, self._task, self._owned, self._settings.partitions)
+        bucket = bucket_of_work_unit(self._settings.alone)
+        return [] if bucket is None else [bucket]
+
     def _take_bucket(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
         """Take this task's work units of a bucket; plans of a bucket that it does not own only as far as needed."""
-        units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
+        if alone := self._settings.alone:
+            units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
+        else:
+            units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
         read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
         if bucket not in self._owned:
             plans = [plan for plan in plans if plan.dataset_urn in read]
@@ -136,7 +155,8 @@ class _IngestTask:
         )
 
     def run(self) -> None:
-        remaining, permanently_failed = self._units_left_by_earlier_attempts()
+        units, permanently_failed = self._units_left_by_earlier_attempts()
+        remaining = units
         with self._progress, self._watchdog:
             for attempt in range(self._settings.task_attempts):
                 if attempt and not wait_before_retry(self._settings, attempt, self._commit_all):
@@ -150,6 +170,7 @@ class _IngestTask:
                     break
                 logger.warning("%d work units failed in attempt %d", len(remaining), attempt + 1)
                 self._unsynced.clear()
+            self._forget_notes(units)
             self.tally.add(IngestCounts(work_units_failed=len(remaining) + permanently_failed))
             self._commit_all()
         self._times.write(len(self._units))
@@ -162,7 +183,34 @@ class _IngestTask:
                 states += self._committer(bucket).poll_states()
             except (DistcommitError, OSError) as error:
                 logger.warning("task states cannot be read, reading again: %s", error, extra={"bucket": bucket})
-        return units_to_read(self._units, states)
+        remaining, killers = units_to_read(self._units, states)
+        if self._notes is None:
+            return remaining, killers
+        if self._settings.alone:
+            return self._without_killer(remaining, killers)
+        unsuspected = without_suspects(self._settings, remaining)
+        self.tally.add(IngestCounts(work_units_suspected=len(remaining) - len(unsuspected)))
+        return unsuspected, killers
+
+    def _without_killer(self, units: list[WorkUnit], killers: int) -> tuple[list[WorkUnit], int]:
+        """Record the failure of the one work unit of this task, if it has killed an earlier attempt."""
+        errors = [(unit, error) for unit in units if (error := death_of(self._settings, unit)) is not None]
+        for unit, error in errors:
+            self._add_state(failed_state(self._settings, unit, error))
+        if errors:
+            self._put_states()
+        return [] if errors else units, killers + len(errors)
+
+    def _forget_notes(self, units: Iterable[WorkUnit]) -> None:
+        """Delete the notes of work units that were read. That of a killer stays for the next run."""
+        if self._notes is None:
+            return
+        try:
+            self._notes.clear()
+            for unit in units if self._settings.alone else ():
+                forget_suspect(self._settings, unit)
+        except OSError as error:  # costs the next run a task for this work unit
+            logger.warning("notes of work units could not be deleted: %s", error)
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
         """Read work units, commit in between, and return those that failed. A unit that failed in optional branches
@@ -194,7 +242,7 @@ class _IngestTask:
                 self._add_state(state)
             return failed
         try:
-            with BackgroundFinalization(self._fs.parallel_calls) as preparing:
+            with BackgroundFinalization(1 if self._notes else self._fs.parallel_calls) as preparing:
                 for unit in units:
                     with self._times.working_on(unit.dataset_urn):
                         attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
@@ -231,6 +279,8 @@ class _IngestTask:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
             if flow.discarding:
                 note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
+            if self._notes is not None:
+                self._notes.put(unit, alone=bool(settings.alone))
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)

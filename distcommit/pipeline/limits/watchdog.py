@@ -2,7 +2,7 @@
 
 `pipeline.limits.time_limit` interrupts a construct with a signal, which native code does not notice. If the construct
 has not returned well after its limit, the process records its work unit as failed, durably, and kills the worker. The
-next attempt at the task skips that work unit and reads all others (`engine.reading.stuck_work_units`).
+next attempt at the task skips that work unit and reads all others (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations

@@ -54,6 +54,9 @@ RUN_DATASETS = "run_datasets"
 RUN_TIMES = "run_times"
 """Folder in the store of the commit times of each run's tasks."""
 
+READING = "reading"
+"""Folder in the store with a folder for each run in which a worker may die: the work units that tasks are reading."""
+
 LOCK = "lock"
 """Folder in the store of the job lock's holder, and below it of runs without the lock."""
 
@@ -72,6 +75,7 @@ _RECORD = re.compile(rf"(\d{{10,}})(?:-({BEGUN}|{CANCEL}))?\.json")
 _CUT = re.compile(r"(\d{10,})-([12])\.json")
 _PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
 _TRIGGER = re.compile(r"[0-9a-f]{32}-trigger\.json")
+_READING_NOTE = re.compile(r"([0-9a-f]{32})-(\d{8})\.json")
 _PARTITION = re.compile(r"partition=(\d{5,})-of-(\d{5,})")
 
 
@@ -248,6 +252,17 @@ def progress_name(job: str, task: int, writer: str, number: int) -> str:
     """Return the file name of a task's progress in a Spark job. Of an attempt's files, the one with the highest number
     counts."""
     return f"{job}-{task:05d}-{writer}-{number:08d}"
+
+
+def reading_note_name(writer: str, number: int) -> str:
+    """Return the file name of a note of the work unit that an attempt at a task is reading."""
+    return f"{writer}-{number:08d}.json"
+
+
+def reading_note_of(name: str) -> tuple[str, int] | None:
+    """Return the writer and the number of such a file name, None for any other name."""
+    match = _READING_NOTE.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
 
 
 def progress_task(name: str) -> str:

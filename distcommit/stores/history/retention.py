@@ -11,6 +11,7 @@ from distcommit.protocol.paths.store import (
     LOCK,
     PLANS,
     PROGRESS,
+    READING,
     RUN_DATASETS,
     RUN_TIMES,
     RUNS,
@@ -99,6 +100,7 @@ def expire_history(
         _delete_old_folders(
             fs, f"{store_root}/{PROGRESS}", own, kept.tables
         )  # of dead runs: live ones delete their own
+        _delete_old_folders(fs, f"{store_root}/{READING}", own, kept.tables)
 
 
 def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:

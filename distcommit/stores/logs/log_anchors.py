@@ -136,8 +136,9 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
                 )
 
 
-def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
-    """Record in the job log the heads of the buckets' logs after replay.
+def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> int:
+    """Record in the job log the heads of the buckets' logs after replay. Return the epoch of the run before, if its end
+    is not in the job log, else 0.
 
     Args:
         store: the store.
@@ -148,8 +149,11 @@ def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> None:
         FencedError: if a newer run has begun.
     """
     log = store.job_log(epoch)
+    before = log.refresh()
+    dead_epoch = before.began_epoch if before.began_epoch > before.ended_epoch else 0
     fold = log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, seen=tuple(seen)))
     require_fence(fold, epoch, log.folder)
+    return dead_epoch
 
 
 def record_cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:

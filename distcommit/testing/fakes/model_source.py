@@ -30,6 +30,10 @@ from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
 
 
+class WorkerKilled(BaseException):
+    """The simulated death of the worker that reads a partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelDataset:
     """The content of one dataset.
@@ -44,6 +48,7 @@ class ModelDataset:
         holes: offsets of a partition without a record.
         problem: why the dataset cannot be planned.
         incarnation: the incarnation of the offsets. A dataset cannot be planned if it was read with another one.
+        kills: partitions that kill the worker that reads them.
     """
 
     partitions: Mapping[str, int]
@@ -55,6 +60,7 @@ class ModelDataset:
     holes: Mapping[str, frozenset[int]] = field(default_factory=dict)
     problem: str = ""
     incarnation: str = ""
+    kills: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,8 @@ class _ModelExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         high = self._ends()
         for partition, low in self.unit.low.positions.items():
+            if partition in self.dataset.kills:
+                raise WorkerKilled
             if partition in self.dataset.fails:
                 raise self._error(partition)
             bad = self.dataset.bad.get(partition, -1)

@@ -62,11 +62,23 @@ ATTEMPTS = (
         "failed-units-count-as-finished",
         "a task that is tried again skips work units that an earlier attempt could not read",
         (
-            "engine.reading.stuck_work_units",
+            "engine.reading.worker_deaths",
             "units_to_read",
             "state.outcome is TaskOutcome.SUCCEEDED",
             "state.outcome is not None",
         ),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "suspects-are-read-with-others",
+        "a work unit that a worker was reading when it died is read again together with others",
+        (
+            "engine.reading.worker_deaths",
+            "without_suspects",
+            "unit.work_unit_id not in suspects",
+            "unit is not None",
+        ),
+        tests=("tests/unit/engine/test_worker_deaths.py",),
     ),
     fault(
         FaultClass.ATTEMPT,

@@ -41,6 +41,7 @@ from tests.simulation.programs.sink import SINK
 from tests.simulation.programs.stuck import STUCK
 from tests.simulation.programs.unread import UNREAD
 from tests.simulation.programs.wholes import WHOLES
+from tests.simulation.programs.worker_deaths import WORKER_DEATHS
 
 _ALL = (
     *BY_HAND,
@@ -76,5 +77,6 @@ _ALL = (
     *RELEASED,
     *OWN_STORE_ENDS,
     *OVERTAKEN,
+    *WORKER_DEATHS,
 )
 PROGRAMS = {program.name: program for program in _ALL}

@@ -312,10 +312,11 @@ def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_othe
     assert audit(WORLD, machine).exact
 
 
-def test_ingest_job_that_died_for_another_reason_is_not_launched_again() -> None:
-    launch, launched = launch_with_stuck(source(a=2), "a", is_recorded=False)
+def test_ingest_job_that_dies_for_another_reason_is_launched_once_more() -> None:
+    """The second launch notes what it reads; it dies before it reads anything."""
+    launch, launched = launch_with_stuck(source(a=2), "a", "a", is_recorded=False)
     result = run(launch, WORLD.begin(Machine(), source(a=2)))
-    assert launched.count("ingest_partition") == 1
+    assert launched.count("ingest_partition") == 2
     assert result.error == "ingest: a Python worker died"
 
 

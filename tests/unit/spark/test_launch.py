@@ -27,6 +27,8 @@ class FailingSession:
     error: Exception
     pythonExec: str = "/opt/python"  # noqa: N815 - Spark's
     tags: list[str] = field(default_factory=list)
+    properties: dict[str, str | None] = field(default_factory=dict)
+    shown: list[str | None] = field(default_factory=list)
 
     @property
     def sparkContext(self) -> FailingSession:  # noqa: N802 - Spark's
@@ -37,6 +39,13 @@ class FailingSession:
 
     def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's
         self.tags.remove(tag)
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's
+        return self.properties.get(name)
+
+    def setLocalProperty(self, name: str, value: str | None) -> None:  # noqa: N802 - Spark's
+        self.properties[name] = value
+        self.shown.append(value)
 
     def parallelize(self, numbers: range, tasks: int) -> FailingSession:
         return self
@@ -93,6 +102,13 @@ def test_unsuitable_executor_python_is_named(kind: Any, text: str, problem: str)
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert (caught.value.found, caught.value.ids["python"]) == (problem, "/opt/python")
     assert "spark.submit.pyFiles" in caught.value.todo
+
+
+def test_spark_shows_job_run_and_phase_and_gets_the_callers_description_back() -> None:
+    session: Any = FailingSession(PySparkException("no"), properties={"spark.job.description": "of the caller"})
+    with pytest.raises(JobFailedError):
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
+    assert session.shown == ["job: run of epoch 2, recover", "recover", "of the caller", None]
 
 
 _ABORTED = (

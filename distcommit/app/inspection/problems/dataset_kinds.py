@@ -139,6 +139,23 @@ READ_FAILED = ProblemKind(
     action="If it is an outage, run the job again. Otherwise correct the cause first.",
     command="run",
 )
+WORKER_DIED = ProblemKind(
+    id="WORKER_DIED",
+    severity=Severity.ERROR,
+    title="Reading a dataset kills its worker",
+    finding="{names} could not be read: {dataset}: {reason}",
+    cause=(
+        "A worker died while it read a work unit, and again when the work unit was alone in its task: memory ran out,"
+        " or native code crashed. The reason names the work unit and its positions."
+    ),
+    impact="The dataset was not published, and each run spends a task of its own on it. Other datasets are published.",
+    action=(
+        "Find the cause in the executor's log. If memory ran out, raise `spark.executor.memoryOverhead`; otherwise"
+        " correct the library or the records. Then run the job again. To continue behind the records, give"
+        " `distcommit dataset set-watermark`; the audit reports what it skips."
+    ),
+    command="run",
+)
 RECORDS_REJECTED = ProblemKind(
     id="RECORDS_REJECTED",
     severity=Severity.ERROR,

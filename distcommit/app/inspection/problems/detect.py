@@ -22,7 +22,7 @@ from distcommit.app.inspection.status import (
     StatusResult,
     waiting,
 )
-from distcommit.core.error_kinds import is_record
+from distcommit.core.error_kinds import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.run_outcome import RunOutcome
@@ -249,7 +249,7 @@ def _kind_of_failure(reason: str, around: EnvironmentFindings) -> ProblemKind:
         return of_dataset.RECORDS_REJECTED
     if around.fails_for_fields and is_record(reason, NEW_FIELDS):
         return of_dataset.NEW_FIELDS_REJECTED
-    return of_dataset.READ_FAILED
+    return of_dataset.WORKER_DIED if is_worker_death(reason) else of_dataset.READ_FAILED
 
 
 def _losses(result: StatusResult, command: Command) -> Iterator[Problem]:

@@ -81,6 +81,7 @@ from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSet
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.plans import MANIFEST_VERSION, LentRange, Manifest
+from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
     RUN_DATASETS_SCHEMA,
@@ -173,6 +174,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (RunBeginning, None, False, "version job run_id epoch command who began_ms facts"),
     (RunFacts, None, False, "config versions host pid job_file locked kept_runs kept_tables"),
     (CancelRequest, None, False, "version epoch who at_ms"),
+    (ReadingNote, None, False, "version dataset_urn work_unit_id partitions alone"),
     (RecordedPhase, None, False, "name seconds completed counts"),
     (RecordedReasons, None, False, "kept left_out"),
     (RecordedReason, None, False, "subject kind text remedy"),

@@ -1,0 +1,202 @@
+"""Work units that killed the worker that read them, and suspects: work units that a worker was reading when it died.
+
+Once a worker has died, the run's tasks note each work unit before they read it. A noted work unit whose attempt has no
+end is a suspect. Tasks leave suspects out. After all others have been read, each suspect is read in a job of its own
+task. If the worker dies again, the work unit is recorded as failed, and its dataset's read has failed in this run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from distcommit.core.error_kinds import has_killed_its_worker
+from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, WorkerDiedError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import format_position
+from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.engine.driver.launch import JobFailedError, Launch
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.stores.history.run_records import read_record
+from distcommit.stores.state.reading_notes import (
+    ReadingNote,
+    ReadingNotes,
+    delete_notes,
+    delete_older_notes,
+    older_notes,
+    read_notes,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_SUSPECTS = 64
+"""Maximum number of work units that a run reads alone. Later runs read the others."""
+_SHOWN_PARTITIONS = 5
+
+
+def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
+    """Return the work units that earlier attempts at the task left to read, and the number of those that have killed a
+    worker, which are skipped."""
+    states = list(states)
+    finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
+    killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)} - finished
+    remaining = [unit for unit in units if unit.work_unit_id not in finished | killers]
+    return remaining, sum(1 for unit in units if unit.work_unit_id in killers)
+
+
+def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
+    """Return the work units that no note of this run names.
+
+    Raises:
+        OSError: if the notes cannot be read.
+    """
+    store = settings.store
+    suspects = {note.work_unit_id for note in read_notes(store.fs, store.roots.store, settings.run_id).values()}
+    return [unit for unit in units if unit.work_unit_id not in suspects]
+
+
+class DeadUnits(msgspec.Struct, frozen=True):
+    """Work units of some buckets at which workers have died in this run.
+
+    Attributes:
+        killers: number of work units that have killed a worker.
+        suspects: ids of work units that a worker was reading when it died, and that have no end yet.
+    """
+
+    killers: int = 0
+    suspects: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Return the number of both."""
+        return self.killers + len(self.suspects)
+
+
+def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
+    """Return the killers and suspects of the partition's buckets, and delete the notes of work units that were read."""
+    buckets, store = settings.buckets_of(partition), settings.store
+    tables = settings.task_states(buckets)
+    try:
+        states = [state for bucket in buckets for state in tables.take(bucket, from_start=True)[0]]
+        notes = read_notes(store.fs, store.roots.store, settings.run_id)
+        finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
+        delete_notes(store.fs, [path for path, note in notes.items() if note.work_unit_id in finished])
+    except (DistcommitError, OSError) as error:
+        logger.warning("task states or notes cannot be read: %s", error, extra={"partition": partition})
+        return DeadUnits()
+    killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)}
+    noted = {note.work_unit_id for note in notes.values() if bucket_of_work_unit(note.work_unit_id) in buckets}
+    return DeadUnits(len(killers), tuple(sorted(noted - killers - finished)))
+
+
+def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
+    """Return the killers and suspects of this run; none if they are unknown."""
+    try:
+        found = launch(find_dead_units, settings, settings.partitions, DeadUnits)
+    except (JobFailedError, ConfigurationError, ProcessLostError) as error:
+        logger.warning("work units at which workers have died cannot be counted: %s", error)
+        return DeadUnits()
+    suspects = sorted(unit_id for part in found for unit_id in part.suspects)
+    return DeadUnits(sum(part.killers for part in found), tuple(suspects))
+
+
+def has_died(settings: RunSettings, epoch: int) -> bool:
+    """Return whether an earlier run has no record of its end, as after the death of all its processes. Epoch 0 is no
+    run."""
+    try:
+        return epoch > 0 and read_record(settings.store.fs, settings.store.roots.store, epoch) is None
+    except (DistcommitError, OSError):
+        return True
+
+
+class EarlierSuspects:
+    """Suspects of earlier runs: noted by a run whose processes all died, or recorded as a killer by the last run.
+
+    Args:
+        settings: the run.
+        states: stored states of the partition's datasets, by bucket.
+    """
+
+    def __init__(self, settings: RunSettings, states: Mapping[int, Mapping[str, DatasetState]]) -> None:
+        self._settings, self._store = settings, settings.store
+        self._notes: list[list[ReadingNote]] = []
+        failures = (state.unread.reason for bucket in states.values() for state in bucket.values() if state.unread)
+        if settings.after_death or any(has_killed_its_worker(reason) for reason in failures):
+            self._notes = older_notes(self._store.fs, self._store.roots.store, settings.run_id)
+
+    def note(self, units: Iterable[WorkUnit]) -> int:
+        """Note the suspects among this run's work units, and return their number. The newest run that has noted a
+        work unit decides whether it was alone.
+
+        Raises:
+            OSError: if one cannot be noted.
+        """
+        suspects = 0
+        for unit in units if self._notes else ():
+            matching = ([note for note in of_run if note.matches(unit)] for of_run in self._notes)
+            if notes := next(filter(None, matching), None):
+                own_notes = ReadingNotes(self._store.fs, self._store.roots.store, self._settings.run_id)
+                own_notes.put(unit, alone=any(note.alone for note in notes))
+                suspects += 1
+        return suspects
+
+
+def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
+    """Return the error of a work unit if a worker has died while it read that work unit alone.
+
+    The note stays for the next run, which reads the work unit alone from the start.
+
+    Raises:
+        OSError: if the notes cannot be read or written.
+    """
+    fs, root = settings.store.fs, settings.store.roots.store
+    notes = {path: note for path, note in read_notes(fs, root, settings.run_id).items() if _is_of(note, unit)}
+    if not any(note.alone for note in notes.values()):
+        return None
+    ReadingNotes(fs, root, settings.run_id).put(unit)
+    delete_notes(fs, notes)
+    return WorkerDiedError(
+        "a worker died twice while it read a work unit, the second time without any other",
+        dataset=unit.dataset_urn,
+        work_unit=unit.work_unit_id,
+        expected="a result or an error",
+        found=f"two dead workers at {_range_of(unit)}",
+        todo="find the cause in the executor's log. If memory ran out, raise spark.executor.memoryOverhead; if native"
+        " code crashed, correct its library or the records. To continue behind the records, give"
+        " `distcommit dataset set-watermark`",
+    )
+
+
+def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
+    """Delete the notes of a work unit that was read to an end."""
+    fs, root = settings.store.fs, settings.store.roots.store
+    notes = read_notes(fs, root, settings.run_id)
+    delete_notes(fs, [path for path, note in notes.items() if _is_of(note, unit)])
+
+
+def forget_older_suspects(settings: RunSettings) -> None:
+    """Delete the notes of older runs, once this run has read or failed their work units. A failure is only logged."""
+    try:
+        delete_older_notes(settings.store.fs, settings.store.roots.store, settings.run_id)
+    except (DistcommitError, OSError) as error:
+        logger.warning("notes of older runs could not be deleted: %s", error)
+
+
+def _is_of(note: ReadingNote, unit: WorkUnit) -> bool:
+    return note.work_unit_id == unit.work_unit_id
+
+
+def _range_of(unit: WorkUnit) -> str:
+    """Describe the positions of a work unit, of the first partitions if there are many."""
+    low, high = unit.low.positions, unit.expected_high.positions
+    partitions = sorted({*low, *high})
+    parts = [
+        f"partition {partition!r} from {format_position(low[partition]) if partition in low else 'its begin'}"
+        f" to {format_position(high[partition]) if partition in high else 'its end'}"
+        for partition in partitions[:_SHOWN_PARTITIONS]
+    ]
+    more = len(partitions) - len(parts)
+    return ", ".join(parts) + (f" and {more} more partitions" if more else "")

@@ -1,0 +1,58 @@
+"""Settings that spark-submit or spark-defaults.conf give a session. The product's own defaults do not replace them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
+from distcommit.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+MASTER = "spark.master"
+_SEPARATOR = re.compile(r"\s*[=:\s]\s*")
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Variable that spark-submit sets for the Python program that it starts."""
+
+
+def is_submitted() -> bool:
+    """Return whether spark-submit has started this process, with a JVM whose master and memory are fixed."""
+    return _SUBMITTED in os.environ
+
+
+def given_settings() -> dict[str, str]:
+    """Return the settings of spark-submit's command line and of spark-defaults.conf, by name."""
+    if is_submitted():
+        SparkContext._ensure_initialized()
+        return dict(SparkConf(loadDefaults=True).getAll())
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = (_SEPARATOR.split(line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith(("#", "!")))
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2 and pair[0].startswith("spark.")}
+
+
+def master_of(settings: SparkSettings, given: Mapping[str, str]) -> str:
+    """Return the master: that of spark-submit, else of the job file, else of spark-defaults.conf, else the default."""
+    is_set, master = "master" in settings.model_fields_set, given.get(MASTER, settings.master)
+    if not is_submitted():
+        return settings.master if is_set else master
+    if is_set and master != settings.master:
+        logger.warning("spark.master %s of the job file is not used: spark-submit has %s", settings.master, master)
+    return master
+
+
+def report_overridden(conf: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Log the names of given settings that the job file's `spark.conf` replaces."""
+    names = sorted(name for name, value in conf.items() if given.get(name, value) != value)
+    if names:
+        origin = "spark-submit" if is_submitted() else "spark-defaults.conf"
+        logger.warning("spark.conf of the job file replaces settings of %s: %s", origin, ", ".join(names))

@@ -1,0 +1,96 @@
+"""The number of tasks of a run, from the slots that a session has or will have."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from pyspark import SparkConf
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+_MANAGED = ("yarn", "k8s:")
+"""Masters that start a configured number of executors with a configured number of cores."""
+_WAIT_S, _POLL_S = 15.0, 0.3
+
+
+def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
+    """Return the number of tasks that share the buckets: as configured, else twice the slots. There are no more tasks
+    than buckets, unless there are more slots: reading uses all slots, whatever the number of buckets.
+
+    Raises:
+        ConfigurationError: if it is not configured, and the session uses Spark Connect, which does not report its
+            slots.
+    """
+    try:
+        slots = slots_of(spark)
+    except PySparkAttributeError as error:
+        if settings.partitions:
+            return min(settings.partitions, buckets)
+        raise ConfigurationError(
+            "Spark Connect does not report the number of slots",
+            id="SPARK_SETTINGS_INVALID",
+            expected="spark.partitions above 0",
+            todo="set spark.partitions to about twice the slots of the server's executors",
+        ) from error
+    if buckets < slots:
+        logger.warning(
+            "commit.buckets is %d, and Spark has %d slots: at most %d tasks commit at a time; to use all slots, give"
+            " `distcommit store rebucket`",
+            buckets,
+            slots,
+            buckets,
+        )
+    return min(settings.partitions or 2 * slots, max(buckets, slots))
+
+
+def slots_of(spark: SparkSession) -> int:
+    """Return how many tasks the session can run at a time, once all configured executors are there.
+
+    A standalone cluster without `spark.cores.max` gives what its workers have: the executors that register first are
+    counted.
+    """
+    context = spark.sparkContext
+    master = context.master or ""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return context.defaultParallelism
+    configured = configured_slots(context.getConf(), master)
+    if not configured:
+        _wait_for_executors(spark)
+    return max(configured, context.defaultParallelism)
+
+
+def configured_slots(conf: SparkConf, master: str) -> int:
+    """Return the slots of all executors that a cluster will start; 0 if the settings do not tell."""
+
+    def number(name: str, default: int = 0) -> int:
+        return int(conf.get(name, str(default)) or default)
+
+    is_managed = master.startswith(_MANAGED)
+    cores = number("spark.executor.cores", 1 if is_managed else 0)
+    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        executors = number("spark.dynamicAllocation.maxExecutors")
+        if not executors:
+            logger.warning(
+                "spark.dynamicAllocation.maxExecutors is not set, so that the number of slots is unknown; set it, or"
+                " spark.partitions"
+            )
+    else:
+        executors = number("spark.executor.instances", 2 if is_managed else 0)
+    slots = max(executors * cores, 0 if is_managed else number("spark.cores.max"))
+    return slots // max(1, number("spark.task.cpus", 1))
+
+
+def _wait_for_executors(spark: SparkSession) -> None:
+    """Wait until an executor has registered and no other one does so any more, 15 seconds at most."""
+    registered, until_s = 0, time.monotonic() + _WAIT_S
+    while time.monotonic() < until_s:
+        before, registered = registered, spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+        if registered and registered == before:
+            return
+        time.sleep(_POLL_S)
