@@ -88,6 +88,7 @@ _TO_DO = ". To do: "
 """Separator before the remedy in the text of an error."""
 _LEAST_CAUSE = 64
 _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
+_QUOTED = re.compile(f"{_ID.pattern}: ")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
 """The part of a quoted error that stands before the innermost cause."""
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
@@ -165,8 +166,11 @@ def reason_text(text: object, limit: int = 2000) -> str:
 
 
 def _without_remedy(found: str, todo: str) -> tuple[str, str]:
-    """Return the actual state without the remedy of an error that it quotes, and the one remedy to print."""
-    if found.count(_TO_DO) != 1:
+    """Return the actual state without the remedy of the error that it quotes, and the one remedy to print.
+
+    If it has more than that error, such as a list of several, all of it stays.
+    """
+    if found.count(_TO_DO) != 1 or not _QUOTED.match(found):
         return found, todo
     cause, remedy = split_remedy(found)
     return cause, todo or remedy
